@@ -1,0 +1,241 @@
+"""What `memory://NAME` is: queues as plain data behind one lock, shared by all of this process.
+
+The hub knows no event loop. Whoever has to act on a change leaves a `Nudge`, which the hub fires after the lock
+is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
+comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
+"""
+
+import threading
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+from taskmq.broker import Outgoing, QueueStats
+from taskmq.errors import QueueMissing, Unroutable
+from taskmq.topology import UNROUTABLE
+from taskmq_local.nudge import Nudge
+from taskmq_local.shelves import OccurrenceShelf, ResultShelf
+
+__all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
+
+
+@dataclass(slots=True)
+class HubMessage:
+    """A message that is ready or in somebody's hands, with how often it was taken before."""
+
+    place: int
+    queue: "HubQueue"
+    outgoing: Outgoing
+    deliveries: int = 0
+
+    def __lt__(self, other: "HubMessage") -> bool:
+        return self.place < other.place
+
+
+@dataclass(slots=True, eq=False)
+class HubQueue:
+    """A physical queue."""
+
+    name: str
+    ready: list[HubMessage] = field(default_factory=list["HubMessage"])
+    unsettled: int = 0
+
+
+class Hub:
+    """The shared state of all brokers and states of one `memory://` name; safe to use from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.results = ResultShelf()
+        self.occurrences = OccurrenceShelf()
+        self._lock = threading.Lock()
+        self._queues: dict[str, HubQueue] = {}
+        # By name, not in the queue: a consumer outlives the loss of its queue.
+        self._consumers: dict[str, list[Nudge]] = {}
+        self._delayed: list[tuple[int, int, Outgoing]] = []
+        self._places = count(1)
+        self._timekeepers: list[Nudge] = []
+
+    def declare(self, names: list[str]) -> None:
+        with self._lock:
+            for name in names:
+                if name not in self._queues:
+                    self._queues[name] = HubQueue(name)
+
+    def delete(self, name: str) -> int:
+        """Remove the queue with its ready messages; how many there were. What is in hands is void."""
+        with self._lock:
+            queue = self._find(name)
+            del self._queues[name]
+            return len(queue.ready)
+
+    def publish(self, message: Outgoing, *, now: int) -> None:
+        """Put `message` at the tail of its queue, or aside until it is due.
+
+        Raises:
+            Unroutable: the queue does not exist.
+        """
+        with self._lock:
+            queue = self._queues.get(message.queue)
+            if queue is None:
+                raise Unroutable(message.queue)
+            if message.due is not None and message.due > now:
+                heappush(self._delayed, (message.due, next(self._places), message))
+                nudges = list(self._timekeepers) if self._delayed[0][2] is message else []
+            else:
+                heappush(queue.ready, HubMessage(next(self._places), queue, message))
+                nudges = list(self._consumers.get(queue.name, ()))
+        _fire(nudges)
+
+    def promote(self, now: int) -> int | None:
+        """Make every message ready whose time has come; when the next one is due."""
+        nudges: list[Nudge] = []
+        with self._lock:
+            while self._delayed and self._delayed[0][0] <= now:
+                _, _, message = heappop(self._delayed)
+                queue = self._queues.get(message.queue) or self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE))
+                heappush(queue.ready, HubMessage(next(self._places), queue, message))
+                nudges += self._consumers.get(queue.name, ())
+            due = self._delayed[0][0] if self._delayed else None
+        _fire(nudges)
+        return due
+
+    def take(self, name: str, limit: int) -> list[HubMessage]:
+        """Up to `limit` ready messages from the front.
+
+        Raises:
+            QueueMissing: the queue does not exist.
+        """
+        with self._lock:
+            return _take(self._find(name), limit)
+
+    def take_share(self, name: str, limit: int) -> tuple[list[HubMessage], bool]:
+        """As `take`, but only a fair share among the queue's consumers; and whether something is left."""
+        with self._lock:
+            queue = self._find(name)
+            share = -(-len(queue.ready) // max(1, len(self._consumers.get(queue.name, ()))))
+            return _take(queue, min(limit, share)), bool(queue.ready)
+
+    def remove(self, message: HubMessage) -> bool:
+        """Take a message that is in hands off the hub; False when its queue has gone meanwhile."""
+        with self._lock:
+            if self._queues.get(message.queue.name) is not message.queue:
+                return False
+            message.queue.unsettled -= 1
+            return True
+
+    def give_back(self, messages: list[HubMessage]) -> None:
+        """Put messages that are in hands back to where they were in their queues."""
+        nudges: list[Nudge] = []
+        with self._lock:
+            for message in messages:
+                queue = message.queue
+                if self._queues.get(queue.name) is not queue:
+                    continue
+                queue.unsettled -= 1
+                message.deliveries += 1
+                heappush(queue.ready, message)
+                nudges += self._consumers.get(queue.name, ())
+        _fire(nudges)
+
+    def purge(self, name: str) -> int:
+        """Drop the ready messages; how many there were."""
+        with self._lock:
+            queue = self._find(name)
+            dropped = len(queue.ready)
+            queue.ready.clear()
+            return dropped
+
+    def stats(self, names: list[str]) -> list[QueueStats]:
+        with self._lock:
+            return [
+                QueueStats(
+                    queue=name,
+                    ready=len(queue.ready),
+                    unsettled=queue.unsettled,
+                    delayed=sum(message.queue == name for _, _, message in self._delayed),
+                    consumers=len(self._consumers.get(queue.name, ())),
+                )
+                for name in names
+                if (queue := self._queues.get(name)) is not None
+            ]
+
+    def exists(self, name: str) -> bool:
+        with self._lock:
+            return name in self._queues
+
+    def join(self, name: str, nudge: Nudge) -> None:
+        """Fire `nudge` whenever a message of the queue becomes ready; at once, when some are."""
+        with self._lock:
+            queue = self._find(name)
+            self._consumers.setdefault(name, []).append(nudge)
+            ready = bool(queue.ready)
+        if ready:
+            nudge.fire()
+
+    def leave(self, name: str, nudge: Nudge) -> None:
+        with self._lock:
+            consumers = self._consumers.get(name, [])
+            if nudge in consumers:
+                consumers.remove(nudge)
+
+    def keep_time(self, nudge: Nudge) -> None:
+        """Fire `nudge` now, and whenever the next due instant moves nearer."""
+        with self._lock:
+            self._timekeepers.append(nudge)
+        nudge.fire()
+
+    def stop_keeping_time(self, nudge: Nudge) -> None:
+        with self._lock:
+            if nudge in self._timekeepers:
+                self._timekeepers.remove(nudge)
+
+    def clear(self) -> None:
+        """Drop everything: queues, delayed messages, results and occurrences."""
+        with self._lock:
+            self._queues.clear()
+            self._delayed.clear()
+        self.results.clear()
+        self.occurrences.clear()
+
+    def _find(self, name: str) -> HubQueue:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise QueueMissing(name)
+        return queue
+
+
+def _take(queue: HubQueue, limit: int) -> list[HubMessage]:
+    if limit >= len(queue.ready):
+        taken = sorted(queue.ready)
+        queue.ready.clear()
+    else:
+        taken = [heappop(queue.ready) for _ in range(max(0, limit))]
+    queue.unsettled += len(taken)
+    return taken
+
+
+def _fire(nudges: list[Nudge]) -> None:
+    for nudge in nudges:
+        nudge.fire()
+
+
+_hubs: dict[str, Hub] = {}
+_hubs_lock = threading.Lock()
+
+
+def open_hub(name: str) -> Hub:
+    """The one hub of that name in this process."""
+    with _hubs_lock:
+        return _hubs.setdefault(name, Hub(name))
+
+
+def forget_memory(name: str = "") -> None:
+    """Drop everything that `memory://NAME` holds, so that the next one to open it finds it empty.
+
+    Brokers and states that are still open keep a hub of their own, which is empty too.
+    """
+    with _hubs_lock:
+        hub = _hubs.pop(name, None)
+    if hub is not None:
+        hub.clear()

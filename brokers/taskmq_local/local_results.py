@@ -1,0 +1,172 @@
+"""Results in the file of `local://`, and waiting for them."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.clock import Clock
+from taskmq.errors import StateUnavailable
+from taskmq.stores import ResultRecord
+from taskmq_local.database import Database
+from taskmq_local.result_batch import ResultBatch, decode_record
+from taskmq_local.work import Care, DatabaseFailure
+
+__all__ = ["LocalResults"]
+
+_PATIENCE: Final = 30.0
+# The first look is taken however short the time is.
+_FIRST_LOOK: Final = 1.0
+_TICK: Final = 1.0
+
+
+class LocalResults:
+    """Results by job id.
+
+    Waiting: a put gives its row a `seq` that is higher than all before, and rings. Who waits reads what is above
+    the `seq` that it has seen, so thousands of waiters cost one query per ring, of the new rows only.
+
+    Args:
+        listen: makes sure that `look` is called when somebody rings for results.
+        check_open: raises when the state was closed.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, *, listen: Callable[[], None], check_open: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._listen = listen
+        self._check_open = check_open
+        self._batch: ResultBatch | None = None
+        self._waiting: dict[str, list[asyncio.Future[ResultRecord]]] = {}
+        self._seen: int | None = None
+        self._is_looking = False
+        self._look_again = False
+        self._ticker: asyncio.TimerHandle | None = None
+
+    async def put(self, record: ResultRecord, *, ttl: float) -> None:
+        self._check_open()
+        if self._batch is None or not self._batch.is_open:
+            self._batch = ResultBatch(self._clock)
+            self._database.submit(self._batch)
+        future = self._batch.add(record, self._clock.now_ms() + round(ttl * 1000))
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await future
+        except TimeoutError:
+            raise StateUnavailable(f"not stored within {_PATIENCE:g} s: {self._database.trouble}") from None
+        except Exception as error:
+            raise StateUnavailable(str(error)) from error
+
+    async def get(self, job_id: str) -> ResultRecord | None:
+        return await self._get(job_id, timeout=_PATIENCE)
+
+    async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ResultRecord] = loop.create_future()
+        deadline = None if timeout is None else loop.time() + timeout
+        # Listen first, look second: what is put in between is seen by both.
+        self._join(job_id, future)
+        try:
+            patience = _PATIENCE if timeout is None else max(timeout, _FIRST_LOOK)
+            if (record := await self._get(job_id, timeout=patience)) is not None:
+                return record
+            async with asyncio.timeout_at(deadline):
+                return await future
+        except TimeoutError:
+            return None
+        finally:
+            self._leave(job_id, future)
+
+    def look(self) -> None:
+        """Tell those who wait what was put since the last look."""
+        if not self._waiting:
+            return
+        if self._is_looking:
+            self._look_again = True
+            return
+        self._is_looking = True
+        self._database.post(self._read_new, care=Care.READ).add_done_callback(self._looked)
+
+    def close(self) -> None:
+        """End all waits."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(StateUnavailable("the state was closed"))
+
+    async def _get(self, job_id: str, *, timeout: float) -> ResultRecord | None:
+        self._check_open()
+        sql = "SELECT record FROM results WHERE job_id = ? AND expires > ?"
+
+        def read(connection: sqlite3.Connection) -> tuple[bytes] | None:
+            row: tuple[bytes] | None = connection.execute(sql, (job_id, self._clock.now_ms())).fetchone()
+            return row
+
+        try:
+            row = await self._database.call(read, care=Care.READ, timeout=timeout)
+        except DatabaseFailure as error:
+            raise StateUnavailable(str(error)) from error
+        return decode_record(row[0]) if row is not None else None
+
+    def _join(self, job_id: str, future: asyncio.Future[ResultRecord]) -> None:
+        self._listen()
+        is_first = not self._waiting
+        self._waiting.setdefault(job_id, []).append(future)
+        if is_first:
+            # What was put before is for `get` to find.
+            self._seen = None
+            self.look()
+            self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
+
+    def _leave(self, job_id: str, future: asyncio.Future[ResultRecord]) -> None:
+        if future.done() and not future.cancelled():
+            # Looked at: the first look may have ended the wait before a close was told.
+            future.exception()
+        futures = self._waiting.get(job_id, [])
+        if future in futures:
+            futures.remove(future)
+        if not futures:
+            self._waiting.pop(job_id, None)
+        if not self._waiting and self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+
+    def _on_tick(self) -> None:
+        self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
+        self.look()
+
+    def _read_new(self, connection: sqlite3.Connection) -> tuple[int, list[tuple[str, bytes]]]:
+        """In the thread: the last seq, and the records that somebody waits for."""
+        if self._seen is None:
+            sql = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'results'), 0)"
+            return connection.execute(sql).fetchone()[0], []
+        rows = connection.execute(
+            "SELECT seq, job_id FROM results WHERE seq > ? ORDER BY seq", (self._seen,)
+        ).fetchall()
+        wanted = [(seq, job_id) for seq, job_id in rows if job_id in self._waiting]
+        found = [
+            (job_id, connection.execute("SELECT record FROM results WHERE seq = ?", (seq,)).fetchone()[0])
+            for seq, job_id in wanted
+        ]
+        return rows[-1][0] if rows else self._seen, found
+
+    def _looked(self, future: asyncio.Future[tuple[int, list[tuple[str, bytes]]]]) -> None:
+        self._is_looking = False
+        # Where it could not be read, the next tick tries again.
+        if not future.cancelled() and future.exception() is None:
+            self._seen, found = future.result()
+            for job_id, record in found:
+                self._tell(job_id, record)
+            if self._look_again:
+                self._look_again = False
+                self.look()
+
+    def _tell(self, job_id: str, record: bytes) -> None:
+        for waiting in self._waiting.get(job_id, ()):
+            if not waiting.done():
+                waiting.set_result(decode_record(record))

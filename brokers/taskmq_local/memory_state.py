@@ -1,0 +1,133 @@
+"""`memory://NAME` as a state: results and occurrences in this process."""
+
+import asyncio
+import threading
+
+from taskmq.broker import BrokerOptions
+from taskmq.clock import Clock
+from taskmq.errors import StateUnavailable
+from taskmq.stores import ResultRecord
+from taskmq_local.hub import Hub, open_hub
+from taskmq_local.nudge import call_on
+from taskmq_local.shelves import OccurrenceShelf, ResultShelf
+
+__all__ = ["MemoryOccurrences", "MemoryResults", "MemoryState", "open_memory_state"]
+
+
+def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
+    """A state for `memory://NAME`; the twin of the broker of the same URL."""
+    return MemoryState(open_hub(url.partition("://")[2]), options)
+
+
+class MemoryState:
+    """The results and occurrences of one hub."""
+
+    def __init__(self, hub: Hub, options: BrokerOptions) -> None:
+        self.address = f"memory://{hub.name}"
+        self._door = _Door(self.address)
+        self._results = MemoryResults(hub.results, options.clock, self._door)
+        self._occurrences = MemoryOccurrences(hub.occurrences, options.clock, self._door)
+
+    @property
+    def results(self) -> "MemoryResults":
+        return self._results
+
+    @property
+    def occurrences(self) -> "MemoryOccurrences":
+        return self._occurrences
+
+    async def aclose(self) -> None:
+        self._door.close()
+
+
+class _Door:
+    """Whether the state may still be used, and who waits in there."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._closed = False
+        self._inside: set[asyncio.Future[ResultRecord]] = set()
+
+    def check(self) -> None:
+        if self._closed:
+            raise self._error()
+
+    def close(self) -> None:
+        self._closed = True
+        for future in self._inside:
+            if not future.done():
+                future.set_exception(self._error())
+
+    async def wait_inside(self, future: asyncio.Future[ResultRecord]) -> ResultRecord:
+        """The future's result; an error once the door closes."""
+        self._inside.add(future)
+        try:
+            return await future
+        finally:
+            self._inside.discard(future)
+
+    def _error(self) -> StateUnavailable:
+        return StateUnavailable(f"the state {self._address} was closed")
+
+
+class MemoryResults:
+    """Results by job id, kept by the hub."""
+
+    def __init__(self, shelf: ResultShelf, clock: Clock, door: _Door) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._door = door
+
+    async def put(self, record: ResultRecord, *, ttl: float) -> None:
+        self._door.check()
+        now = self._clock.now_ms()
+        self._shelf.put(record, expires=now + round(ttl * 1000), now=now)
+
+    async def get(self, job_id: str) -> ResultRecord | None:
+        self._door.check()
+        return self._shelf.get(job_id, now=self._clock.now_ms())
+
+    async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
+        self._door.check()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        future: asyncio.Future[ResultRecord] = loop.create_future()
+
+        def tell(record: ResultRecord) -> None:
+            call_on(loop, thread, lambda: None if future.done() else future.set_result(record))
+
+        # Listen first, look second: a record that is put in between is seen by both.
+        self._shelf.join(job_id, tell)
+        try:
+            if (record := self._shelf.get(job_id, now=self._clock.now_ms())) is not None:
+                return record
+            async with asyncio.timeout(timeout):
+                return await self._door.wait_inside(future)
+        except TimeoutError:
+            return None
+        finally:
+            self._shelf.leave(job_id, tell)
+
+
+class MemoryOccurrences:
+    """Claims of occurrences, kept by the hub."""
+
+    def __init__(self, shelf: OccurrenceShelf, clock: Clock, door: _Door) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._door = door
+
+    async def claim(self, occurrence: str, *, owner: str, lease: float, ttl: float) -> bool:
+        self._door.check()
+        now = self._clock.now_ms()
+        return self._shelf.claim(
+            occurrence,
+            owner=owner,
+            until=now + round(lease * 1000),
+            expires=now + round(ttl * 1000),
+            now=now,
+        )
+
+    async def complete(self, occurrence: str, *, ttl: float) -> None:
+        self._door.check()
+        now = self._clock.now_ms()
+        self._shelf.complete(occurrence, expires=now + round(ttl * 1000), now=now)

@@ -1,0 +1,42 @@
+"""A call onto an event loop, from any thread."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+__all__ = ["Nudge", "call_on"]
+
+
+def call_on(loop: asyncio.AbstractEventLoop, thread: int, callback: Callable[[], None]) -> None:
+    """Have `loop`, which runs in `thread`, call `callback` soon; nothing happens when the loop is closed."""
+    if thread == threading.get_ident():
+        if not loop.is_closed():
+            loop.call_soon(callback)
+        return
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:  # the loop was closed: nobody is left to be told
+        return
+
+
+class Nudge:
+    """Has `callback` called on the loop that made it, once for all `fire`s since the last call."""
+
+    __slots__ = ("_callback", "_fired", "_loop", "_thread")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._fired = False
+
+    def fire(self) -> None:
+        # Two threads may both see False: the callback then runs twice, which it has to bear anyway.
+        if not self._fired:
+            self._fired = True
+            call_on(self._loop, self._thread, self._run)
+
+    def _run(self) -> None:
+        # Cleared first, so that what changes from here on fires again.
+        self._fired = False
+        self._callback()

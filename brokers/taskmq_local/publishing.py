@@ -1,0 +1,218 @@
+"""Publishing as a work: many messages, one transaction, a deadline for each."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from taskmq.broker import Outgoing
+from taskmq.clock import Clock
+from taskmq.errors import PublishRejected, PublishUnknown, Unroutable
+from taskmq_local.tables import create_queues, find_queue, take_ids
+from taskmq_local.wakeups import Kind
+from taskmq_local.work import Care, DatabaseFailure
+
+__all__ = ["PublishBatch"]
+
+_MOST_MESSAGES: Final = 2_000
+_MOST_BYTES: Final = 8 * 1024 * 1024
+
+# Many rows a statement: each statement lets go of the interpreter once and has to get it back from the event loop.
+_ROWS: Final = 100
+_INSERT = "INSERT INTO messages (id, body, content_type, job_id, task, root, enqueued, headers) VALUES "
+_INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?,?)"
+_INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?,?)"] * _ROWS)
+_INSERT_READY = "INSERT INTO ready SELECT ?, id, 0 FROM messages WHERE id BETWEEN ? AND ?"
+_INSERT_DELAYED = "INSERT INTO delayed VALUES (?,?,?,?,?,?,?,?,?,?)"
+
+# What the binding of a value to a statement raises; text that is no text, numbers beyond 64 bits.
+_BAD_VALUES = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeError, OverflowError, TypeError)
+
+_encode_headers = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    message: Outgoing
+    future: asyncio.Future[None]
+    deadline: float
+    error: Exception | None = None
+
+
+class PublishBatch:
+    """Messages that are published together.
+
+    Args:
+        declared: queues that may be declared again when they are missing.
+        trouble: what is known about why it takes long.
+        unavailable: the error for messages that were not written.
+    """
+
+    care = Care.DURABLE
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        declared: Collection[str],
+        trouble: Callable[[], str],
+        unavailable: Callable[[str], Exception],
+    ) -> None:
+        self.is_open = True
+        self.is_heavy = False
+        self.bells: tuple[Kind, ...] = ()
+        self._clock = clock
+        self._declared = declared
+        self._trouble = trouble
+        self._unavailable = unavailable
+        self._entries: list[_Entry] = []
+        self._bytes = 0
+        # Between the loop that withdraws what is late and the thread that begins.
+        self._lock = threading.Lock()
+        self._has_begun = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._ring_at = float("inf")
+
+    def add(self, message: Outgoing, future: asyncio.Future[None], deadline: float) -> None:
+        """Publish `message` with this batch, or fail at `deadline` (loop time)."""
+        self._entries.append(_Entry(message, future, deadline))
+        self._bytes += len(message.body)
+        self.is_open = len(self._entries) < _MOST_MESSAGES and self._bytes < _MOST_BYTES
+        if deadline < self._ring_at:
+            self._set_timer(deadline)
+
+    def seal(self) -> None:
+        self.is_heavy = not self.is_open
+        self.is_open = False
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            self._has_begun = True
+            entries = self._entries
+        connection.execute("SAVEPOINT publish")
+        try:
+            self._insert(connection, entries)
+        except _BAD_VALUES:
+            # Rare: one by one, to find out whose it is.
+            connection.execute("ROLLBACK TO publish")
+            for entry in entries:
+                self._insert_alone(connection, entry)
+        connection.execute("RELEASE publish")
+
+    def end(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for entry in self._entries:
+            if entry.future.done():
+                continue
+            if error is not None:
+                entry.future.set_exception(self._translate(error))
+            elif entry.error is not None:
+                entry.future.set_exception(entry.error)
+            else:
+                entry.future.set_result(None)
+
+    # In the thread ----------------------------------------------------------------------------------------
+
+    def _insert(self, connection: sqlite3.Connection, entries: list[_Entry]) -> None:
+        now = self._clock.now_ms()
+        by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
+        ids: dict[str, int | None] = {}
+        for entry in entries:
+            message = entry.message
+            name = message.queue
+            if name not in ids:
+                ids[name] = self._find(connection, name)
+                by_queue[name] = ([], [])
+            if ids[name] is None:
+                entry.error = Unroutable(name)
+                continue
+            entry.error = None
+            is_delayed = message.due is not None and message.due > now
+            by_queue[name][is_delayed].append(message)
+        kinds: set[Kind] = set()
+        for name, (ready, delayed) in by_queue.items():
+            if ready:
+                kinds.add("messages")
+                self._insert_ready(connection, ids[name], ready)
+            if delayed:
+                kinds.add("delays")
+                first = take_ids(connection, len(delayed))
+                rows = [(*_row(first + place, message), name, message.due) for place, message in enumerate(delayed)]
+                connection.executemany(_INSERT_DELAYED, rows)
+        self.bells = (*self.bells, *(kinds - {*self.bells}))
+
+    def _insert_ready(self, connection: sqlite3.Connection, queue: int | None, messages: list[Outgoing]) -> None:
+        first = take_ids(connection, len(messages))
+        rows = [_row(first + place, message) for place, message in enumerate(messages)]
+        whole = len(rows) - len(rows) % _ROWS
+        for start in range(0, whole, _ROWS):
+            connection.execute(_INSERT_MANY, list(chain.from_iterable(rows[start : start + _ROWS])))
+        connection.executemany(_INSERT_ONE, rows[whole:])
+        connection.execute(_INSERT_READY, (queue, first, first + len(rows) - 1))
+
+    def _insert_alone(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+        connection.execute("SAVEPOINT entry")
+        try:
+            self._insert(connection, [entry])
+        except _BAD_VALUES as error:
+            connection.execute("ROLLBACK TO entry")
+            entry.error = PublishRejected(f"a value of the message cannot be stored: {error}")
+        connection.execute("RELEASE entry")
+
+    def _find(self, connection: sqlite3.Connection, name: str) -> int | None:
+        queue = find_queue(connection, name)
+        if queue is None and name in self._declared:
+            create_queues(connection, [name])
+            queue = find_queue(connection, name)
+        return queue
+
+    # On the loop ------------------------------------------------------------------------------------------
+
+    def _translate(self, error: Exception) -> Exception:
+        if isinstance(error, DatabaseFailure) and not error.is_certain:
+            return PublishUnknown(str(error))
+        return self._unavailable(str(error))
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ring_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._expire)
+
+    def _expire(self) -> None:
+        """End the futures whose deadline has passed, and withdraw their messages where that is possible."""
+        now = asyncio.get_running_loop().time()
+        with self._lock:
+            has_begun = self._has_begun
+            late = [entry for entry in self._entries if entry.deadline <= now and not entry.future.done()]
+            if not has_begun:
+                # Cancelled futures stay: their messages are not taken back.
+                gone = set(map(id, late))
+                self._entries = [entry for entry in self._entries if id(entry) not in gone]
+        for entry in late:
+            if has_begun:
+                entry.future.set_exception(PublishUnknown(f"not confirmed in time: {self._trouble()}"))
+            else:
+                entry.future.set_exception(self._unavailable(f"not written in time: {self._trouble()}"))
+        waiting = [entry.deadline for entry in self._entries if not entry.future.done()]
+        if waiting:
+            self._set_timer(min(waiting))
+
+
+def _row(id_: int, message: Outgoing) -> tuple[object, ...]:
+    return (
+        id_,
+        message.body,
+        message.content_type,
+        message.job_id,
+        message.task,
+        message.root,
+        message.enqueued,
+        _encode_headers(message.headers).decode() if message.headers else None,
+    )

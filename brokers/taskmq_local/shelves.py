@@ -1,0 +1,113 @@
+"""Results and occurrences of `memory://NAME`, as plain data behind a lock."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from taskmq.states import JobState
+from taskmq.stores import ResultRecord
+
+__all__ = ["OccurrenceShelf", "ResultShelf"]
+
+Told = Callable[[ResultRecord], None]
+
+
+class ResultShelf:
+    """Results by job id, and who waits for them. Instants are milliseconds of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[ResultRecord, int]] = {}
+        self._expiries: list[tuple[int, str]] = []
+        self._waiters: dict[str, list[Told]] = {}
+
+    def put(self, record: ResultRecord, *, expires: int, now: int) -> None:
+        """Keep `record` until `expires`, unless a success is there, and tell those who wait."""
+        with self._lock:
+            self._drop_expired(now)
+            before = self._kept.get(record.job_id)
+            if before is not None and (before[0].state is JobState.SUCCEEDED or before[0] == record):
+                return
+            self._kept[record.job_id] = (record, expires)
+            heappush(self._expiries, (expires, record.job_id))
+            waiters = list(self._waiters.get(record.job_id, ()))
+        for told in waiters:
+            told(record)
+
+    def get(self, job_id: str, *, now: int) -> ResultRecord | None:
+        with self._lock:
+            kept = self._kept.get(job_id)
+        return kept[0] if kept is not None and kept[1] > now else None
+
+    def join(self, job_id: str, told: Told) -> None:
+        """Call `told`, from whichever thread, with each record of the job that is put from now on."""
+        with self._lock:
+            self._waiters.setdefault(job_id, []).append(told)
+
+    def leave(self, job_id: str, told: Told) -> None:
+        with self._lock:
+            waiters = self._waiters.get(job_id, [])
+            if told in waiters:
+                waiters.remove(told)
+            if not waiters:
+                self._waiters.pop(job_id, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._expiries.clear()
+
+    def _drop_expired(self, now: int) -> None:
+        while self._expiries and self._expiries[0][0] <= now:
+            _, job_id = heappop(self._expiries)
+            kept = self._kept.get(job_id)
+            if kept is not None and kept[1] <= now:
+                del self._kept[job_id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    owner: str
+    until: int | None  # None: completed
+    expires: int
+
+
+class OccurrenceShelf:
+    """Claims by occurrence. Instants are milliseconds of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claims: dict[str, _Claim] = {}
+        self._expiries: list[tuple[int, str]] = []
+
+    def claim(self, occurrence: str, *, owner: str, until: int, expires: int, now: int) -> bool:
+        with self._lock:
+            self._drop_expired(now)
+            held = self._claims.get(occurrence)
+            if held is not None and (held.until is None or held.until > now):
+                return False
+            self._keep(occurrence, _Claim(owner, until, expires))
+            return True
+
+    def complete(self, occurrence: str, *, expires: int, now: int) -> None:
+        with self._lock:
+            self._drop_expired(now)
+            held = self._claims.get(occurrence)
+            self._keep(occurrence, _Claim(held.owner if held is not None else "", None, expires))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._claims.clear()
+            self._expiries.clear()
+
+    def _keep(self, occurrence: str, claim: _Claim) -> None:
+        self._claims[occurrence] = claim
+        heappush(self._expiries, (claim.expires, occurrence))
+
+    def _drop_expired(self, now: int) -> None:
+        while self._expiries and self._expiries[0][0] <= now:
+            _, occurrence = heappop(self._expiries)
+            held = self._claims.get(occurrence)
+            if held is not None and held.expires <= now:
+                del self._claims[occurrence]

@@ -1,0 +1,44 @@
+"""RabbitMQ as a broker for taskmq, over pika on the running asyncio loop.
+
+Model. A `RabbitMQBroker` belongs to one loop and has two connections, each opened on first use: one publishes,
+one consumes, because RabbitMQ stops reading from connections that publish when it is short of memory or disk,
+and acknowledgements must go on then. A `Connection` opens itself again whenever it is lost:
+
+    idle -> connecting -> open -> (lost) -> waiting (full jitter, 0.2 s to 30 s, next node) -> connecting ...
+
+and counts its openings as generations. Nothing is carried over from one to the next but what is written here:
+
+- The publisher has one channel in confirm mode. What is unconfirmed when it ends is published again on the next,
+  with the same message id and the header `x-taskmq-republished`.
+- Each consumed queue has its own channel (`Feed`) and its own task that replaces it, with a new consumer tag. A
+  delivery knows its feed; settling one whose channel has ended does nothing and is counted.
+- What was declared or found (`Declarations`) is looked at once more in each generation. Declares, looks and
+  purges run on channels of their own, because a refusal costs the channel.
+
+Promises. The future of `publish` ends inside its deadline: None is only set after the broker's confirm, with
+`mandatory` on; a delayed message is written only once its queue is known to be bound to the ladder's end.
+`PublishUnknown` is the one error after which the message may exist. A message may be there twice: after a
+publishing connection was lost with confirms outstanding, after a consumer's channel ended before an ack, and
+when RabbitMQ's own dead-letter worker restarts on the delay ladder. All copies carry the same message id.
+
+Per message. No task, no timer, no log line; the frames of one turn of the loop leave in one write. Messages are
+written in `outgoing.transmit` and come in through `Feed.receive`, and nowhere else.
+
+Modules, pure first: url, delay, topology; amqp (the border with pika), channels, connection; declarations;
+outgoing, publisher; delivery, consumer, hold; broker.
+"""
+
+from taskmq.broker import Broker, BrokerOptions
+from taskmq_rabbitmq.broker import RabbitMQBroker
+from taskmq_rabbitmq.url import parse_url
+
+__all__ = ["RabbitMQBroker", "open_broker"]
+
+
+def open_broker(url: str, options: BrokerOptions) -> Broker:
+    """A broker for an `amqp://` or `amqps://` URL, not yet connected.
+
+    Raises:
+        InvalidSetting: the URL, or a certificate that it names, cannot be read.
+    """
+    return RabbitMQBroker(parse_url(url), options)

@@ -1,0 +1,320 @@
+"""The border with pika: the part of it that is used here, with types, and what is changed in it.
+
+pika carries no type information that checkers may rely on, so what is used is declared here. Two things are
+changed, each in one method: the frames of one turn of the loop leave in one write (`_output_marshaled_frames`),
+and deliveries reach their consumer until cancel-ok, so that the consumer decides about late ones (`_on_deliver`).
+The hooks are private to pika, whose minor version is pinned for that reason.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from taskmq_rabbitmq.url import Writes
+
+if TYPE_CHECKING:
+
+    class Method(Protocol):
+        """A method frame's arguments; which of them are there depends on the method."""
+
+        delivery_tag: int
+        multiple: bool
+        redelivered: bool
+        consumer_tag: str
+        message_count: int
+        consumer_count: int
+        reply_code: int
+        reply_text: str
+
+    class MethodFrame(Protocol):
+        """A frame that pika hands to a callback."""
+
+        method: Method
+
+    class Transport(Protocol):
+        """pika's socket."""
+
+        def write(self, data: bytes) -> None: ...
+        def abort(self) -> None: ...
+
+    class BasicProperties:
+        """A message's properties."""
+
+        content_type: str | bytes | None
+        message_id: str | bytes | None
+        type: str | bytes | None
+        headers: Mapping[str | bytes, object] | None
+
+        def __init__(
+            self,
+            *,
+            content_type: str | None = None,
+            content_encoding: str | None = None,
+            headers: Mapping[str, str | int] | None = None,
+            delivery_mode: int | None = None,
+            correlation_id: str | None = None,
+            message_id: str | None = None,
+            timestamp: int | None = None,
+            type: str | None = None,  # noqa: A002 - pika's name
+            app_id: str | None = None,
+        ) -> None: ...
+
+    Done = Callable[[MethodFrame], None]
+    Arguments = Mapping[str, str | int]
+    OnMessage = Callable[["PikaChannel", Method, BasicProperties, bytes], None]
+
+    class PikaChannel:
+        """pika's channel."""
+
+        is_open: bool
+        is_closing: bool
+        is_closed: bool
+        channel_number: int
+        connection: "PikaConnection"
+        _consumers: dict[str, OnMessage]
+
+        def __init__(
+            self,
+            connection: "PikaConnection",
+            channel_number: int,
+            on_open_callback: Callable[["PikaChannel"], None] | None,
+        ) -> None: ...
+        def add_on_close_callback(self, callback: Callable[["PikaChannel", Exception], None]) -> None: ...
+        def add_on_cancel_callback(self, callback: Done) -> None: ...
+        def add_on_return_callback(self, callback: OnMessage) -> None: ...
+        def basic_ack(self, delivery_tag: int) -> None: ...
+        def basic_nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None: ...
+        def basic_qos(self, *, prefetch_count: int, callback: Done) -> None: ...
+        def basic_cancel(self, consumer_tag: str, callback: Done) -> None: ...
+        def basic_consume(
+            self, queue: str, on_message_callback: OnMessage, *, consumer_tag: str, callback: Done
+        ) -> str: ...
+        def basic_publish(
+            self, exchange: str, routing_key: str, body: bytes, properties: BasicProperties, *, mandatory: bool
+        ) -> None: ...
+        def confirm_delivery(self, ack_nack_callback: Done, callback: Done) -> None: ...
+        def exchange_declare(
+            self,
+            exchange: str,
+            exchange_type: str = "direct",
+            *,
+            passive: bool = False,
+            durable: bool = False,
+            arguments: Arguments | None = None,
+            callback: Done | None = None,
+        ) -> None: ...
+        def exchange_bind(
+            self, destination: str, source: str, routing_key: str, *, callback: Done | None = None
+        ) -> None: ...
+        def queue_declare(
+            self,
+            queue: str,
+            *,
+            passive: bool = False,
+            durable: bool = False,
+            arguments: Arguments | None = None,
+            callback: Done | None = None,
+        ) -> None: ...
+        def queue_bind(
+            self, queue: str, exchange: str, routing_key: str, *, callback: Done | None = None
+        ) -> None: ...
+        def queue_purge(self, queue: str, callback: Done) -> None: ...
+        def close(self) -> None: ...
+        def _on_deliver(self, method_frame: MethodFrame, header_frame: "HeaderFrame", body: bytes) -> None: ...
+
+    class HeaderFrame(Protocol):
+        """A content header."""
+
+        properties: BasicProperties
+
+    class PikaConnection:
+        """pika's connection on asyncio."""
+
+        is_open: bool
+        is_closing: bool
+        is_closed: bool
+        server_properties: Mapping[str, object] | None
+        bytes_sent: int
+        frames_sent: int
+        _transport: Transport | None
+
+        def __init__(
+            self,
+            parameters: object,
+            on_open_callback: Callable[["PikaConnection"], None],
+            on_open_error_callback: Callable[["PikaConnection", BaseException], None],
+            on_close_callback: Callable[["PikaConnection", BaseException], None],
+            custom_ioloop: asyncio.AbstractEventLoop,
+        ) -> None: ...
+        def add_on_connection_blocked_callback(
+            self, callback: Callable[["PikaConnection", MethodFrame], None]
+        ) -> None: ...
+        def add_on_connection_unblocked_callback(
+            self, callback: Callable[["PikaConnection", MethodFrame], None]
+        ) -> None: ...
+        def channel(self, *, on_open_callback: Callable[[PikaChannel], None]) -> PikaChannel: ...
+        def close(self) -> None: ...
+        def _create_channel(
+            self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
+        ) -> PikaChannel: ...
+        def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None: ...
+
+    class AMQPError(Exception):
+        """pika's root error."""
+
+    class ChannelClosedByBroker(AMQPError):
+        """The broker refused something."""
+
+        reply_code: int
+        reply_text: str
+
+    class ProbableAuthenticationError(AMQPError):
+        """User or password refused."""
+
+    class ProbableAccessDeniedError(AMQPError):
+        """Virtual host refused."""
+
+    class AuthenticationError(AMQPError):
+        """No way to authenticate in common."""
+
+    class Nack(Method):
+        """basic.nack."""
+
+    class PlainCredentials:
+        """User and password."""
+
+        def __init__(self, username: str, password: str) -> None: ...
+
+    class SSLOptions:
+        """TLS for one host."""
+
+        def __init__(self, context: ssl.SSLContext, server_hostname: str) -> None: ...
+
+    class ConnectionParameters:
+        """What pika needs to connect to one host."""
+
+        def __init__(
+            self,
+            *,
+            host: str,
+            port: int,
+            virtual_host: str,
+            credentials: PlainCredentials,
+            heartbeat: int,
+            ssl_options: SSLOptions | None,
+            client_properties: Mapping[str, object],
+            connection_attempts: int,
+            socket_timeout: float,
+            stack_timeout: float,
+        ) -> None: ...
+
+else:
+    from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
+    from pika.adapters.asyncio_connection import AsyncioConnection as PikaConnection
+    from pika.channel import Channel as PikaChannel
+    from pika.exceptions import (
+        AMQPError,
+        AuthenticationError,
+        ChannelClosedByBroker,
+        ProbableAccessDeniedError,
+        ProbableAuthenticationError,
+    )
+    from pika.spec import Basic
+
+    Nack = Basic.Nack
+
+__all__ = [
+    "AMQPError",
+    "AmqpChannel",
+    "AmqpConnection",
+    "AuthenticationError",
+    "BasicProperties",
+    "ChannelClosedByBroker",
+    "ConnectionParameters",
+    "Nack",
+    "PikaChannel",
+    "PikaConnection",
+    "PlainCredentials",
+    "ProbableAccessDeniedError",
+    "ProbableAuthenticationError",
+    "SSLOptions",
+    "hush_pika",
+    "text_of",
+]
+
+_BATCHING: Final = hasattr(PikaConnection, "_output_marshaled_frames")
+
+
+class AmqpChannel(PikaChannel):
+    """pika's channel, whose deliveries reach their consumer until cancel-ok."""
+
+    def _on_deliver(self, method_frame: "MethodFrame", header_frame: "HeaderFrame", body: bytes) -> None:
+        # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
+        method = method_frame.method
+        if (consumer := self._consumers.get(method.consumer_tag)) is not None:
+            consumer(self, method, header_frame.properties, body)
+
+
+class AmqpConnection(PikaConnection):
+    """pika's connection, which writes the frames of one turn of the loop at once."""
+
+    def __init__(
+        self,
+        parameters: ConnectionParameters,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        writes: Writes,
+        on_open: Callable[[PikaConnection], None],
+        on_open_error: Callable[[PikaConnection, BaseException], None],
+        on_close: Callable[[PikaConnection, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._outbox: list[bytes] = []
+        self._batched = writes == "batched" and _BATCHING
+        super().__init__(
+            parameters,
+            on_open_callback=on_open,
+            on_open_error_callback=on_open_error,
+            on_close_callback=on_close,
+            custom_ioloop=loop,
+        )
+
+    def abort(self) -> None:
+        """Drop the socket without a word; the callbacks of a lost connection follow."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _create_channel(
+        self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
+    ) -> PikaChannel:
+        return AmqpChannel(self, channel_number, on_open_callback)
+
+    def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
+        if not self._batched:
+            super()._output_marshaled_frames(marshaled_frames)
+            return
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox += marshaled_frames
+
+    def _flush(self) -> None:
+        self.frames_sent += len(self._outbox)
+        data = b"".join(self._outbox)
+        self._outbox.clear()
+        if self._transport is not None:
+            self.bytes_sent += len(data)
+            self._transport.write(data)
+
+
+def hush_pika() -> None:
+    """Keep pika from logging what is raised here as a typed error, unless its log level was chosen."""
+    logger = logging.getLogger("pika")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
+
+
+def text_of(value: object) -> str | None:
+    """A property as text; pika leaves what is not UTF-8 as bytes."""
+    return value if isinstance(value, str) else None

@@ -1,0 +1,26 @@
+"""Pauses between attempts. Pure but for the dice."""
+
+import random
+from typing import Final
+
+__all__ = ["Backoff"]
+
+_FIRST: Final = 0.2
+_MOST: Final = 30.0
+
+
+class Backoff:
+    """Full jitter: each pause is drawn from 0 to a bound that doubles from 0.2 s to 30 s."""
+
+    def __init__(self) -> None:
+        self._attempts = 0
+
+    def next(self) -> float:
+        """Seconds to wait before the next attempt."""
+        bound = min(_MOST, _FIRST * 2 ** min(self._attempts, 16))
+        self._attempts += 1
+        return random.uniform(0, bound)
+
+    def reset(self) -> None:
+        """The last attempt was good."""
+        self._attempts = 0

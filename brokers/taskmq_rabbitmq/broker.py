@@ -1,0 +1,151 @@
+"""RabbitMQ behind the contract of `taskmq.broker`."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+from taskmq.broker import BrokerOptions, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq.topology import WorkQueue
+from taskmq_rabbitmq.channels import ChannelRefused
+from taskmq_rabbitmq.connection import Connection, State
+from taskmq_rabbitmq.consumer import RabbitMQConsumer, consumer_tag
+from taskmq_rabbitmq.declarations import Declarations, queue_depth, refusal
+from taskmq_rabbitmq.delivery import Tally
+from taskmq_rabbitmq.hold import hold
+from taskmq_rabbitmq.publisher import Publisher
+from taskmq_rabbitmq.url import Endpoint
+
+__all__ = ["RabbitMQBroker"]
+
+_LARGE: Final = 128 * 2**20
+_SMALL: Final = 16 * 2**20
+_DRAIN_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0
+
+
+class RabbitMQBroker:
+    """A `taskmq.broker.Broker`."""
+
+    def __init__(self, endpoint: Endpoint, options: BrokerOptions) -> None:
+        self._endpoint = endpoint
+        self._options = options
+        self._tally = Tally()
+        self._numbers = itertools.count(1)
+        self._consumers: list[RabbitMQConsumer] = []
+        self._parts: _Parts | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<RabbitMQBroker {self.address} {self._parts if self._parts is not None else 'not connected'}>"
+
+    @property
+    def address(self) -> str:
+        return self._endpoint.address
+
+    @property
+    def max_message_bytes(self) -> int:
+        version = self.server_version
+        return _LARGE if version is not None and version < (4,) else _SMALL
+
+    @property
+    def server_version(self) -> tuple[int, ...] | None:
+        """Of the node that it was last connected to; None before."""
+        if (parts := self._parts) is None:
+            return None
+        return parts.sending.server_version or parts.receiving.server_version
+
+    @property
+    def stale_settles(self) -> int:
+        """How many deliveries were settled after their channel had ended."""
+        return self._tally.stale_settles
+
+    async def connect(self, *, timeout: float) -> None:
+        await self._open().sending.opened(timeout)
+
+    async def declare(self, queues: Iterable[WorkQueue]) -> None:
+        await self._open().declarations.declare(queues)
+
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        parts = self._parts or self._open()
+        return parts.publisher.publish(message, timeout=timeout, limit=self.max_message_bytes)
+
+    async def consume(
+        self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
+    ) -> RabbitMQConsumer:
+        parts = self._open()
+        consumer = await RabbitMQConsumer.start(
+            list(subscriptions),
+            deliver,
+            connection=parts.receiving,
+            declarations=parts.declarations,
+            tally=self._tally,
+            numbers=self._numbers,
+        )
+        self._consumers = [other for other in self._consumers if not other.stopped]
+        self._consumers.append(consumer)
+        return consumer
+
+    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+        tag = consumer_tag(queue, next(self._numbers))
+        return hold(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally)
+
+    async def purge(self, queue: str) -> int:
+        try:
+            async with self._open().asking().passing_channel() as channel:
+                purged = await channel.request(lambda done: channel.raw.queue_purge(queue, done))
+        except ChannelRefused as error:
+            raise refusal(error, queue) from error
+        return purged.message_count
+
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        connection = self._open().asking()
+        found: list[QueueStats] = []
+        for queue in queues:
+            try:
+                ready, consumers = await queue_depth(connection, queue)
+            except QueueMissing:
+                continue
+            found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
+        return found
+
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="taskmq broker closes")
+        # Whoever stops waiting, or calls again, changes nothing.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if (parts := self._parts) is None:
+            return
+        await asyncio.gather(*(consumer.stop() for consumer in self._consumers))
+        await parts.publisher.close(_DRAIN_SECONDS)
+        await asyncio.gather(parts.sending.close(_CLOSE_SECONDS), parts.receiving.close(_CLOSE_SECONDS))
+
+    def _open(self) -> "_Parts":
+        if self._closing is not None:
+            raise BrokerUnavailable(f"the broker object for {self.address} was closed")
+        if self._parts is None:
+            self._parts = _Parts(self._endpoint, self._options, asyncio.get_running_loop())
+        return self._parts
+
+
+class _Parts:
+    """What belongs to one event loop. Connections open on first use."""
+
+    def __init__(self, endpoint: Endpoint, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.sending = Connection(endpoint, name=options.name, role="publish", loop=loop)
+        self.receiving = Connection(endpoint, name=options.name, role="consume", loop=loop)
+        self.declarations = Declarations(self.asking)
+        self.publisher = Publisher(self.sending, self.declarations, clock=options.clock, loop=loop)
+
+    def __repr__(self) -> str:
+        return f"{self.sending!r} {self.receiving!r} {self.publisher!r}"
+
+    def asking(self) -> Connection:
+        """The connection for requests: the one that the broker does not block, or the only one in use."""
+        if self.receiving.state is not State.IDLE or self.sending.blocked is not None:
+            return self.receiving
+        return self.sending

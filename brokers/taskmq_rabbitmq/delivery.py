@@ -1,0 +1,224 @@
+"""Messages in: what a consumer gets, and the channel that it belongs to.
+
+`Feed.receive` is the only callback for deliveries, and a `Feed`'s `ack` and `requeue` the only places that settle
+one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from taskmq.errors import BrokerUnavailable
+from taskmq_rabbitmq.amqp import BasicProperties, text_of
+from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.outgoing import SEQUENCE
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp import Method, PikaChannel
+
+__all__ = ["Feed", "RabbitMQDelivery", "Tally"]
+
+_LATE_SECONDS: Final = 1.0
+_BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
+
+
+class Tally:
+    """Counters of one broker object.
+
+    Attributes:
+        stale_settles: deliveries that were settled after their channel had ended; the broker has given them
+            to a consumer again.
+    """
+
+    __slots__ = ("stale_settles",)
+
+    def __init__(self) -> None:
+        self.stale_settles = 0
+
+
+class Feed:
+    """One channel that consumes one queue: a generation of its deliveries.
+
+    Attributes:
+        queue: the physical queue.
+        unsettled: deliveries in the hands of the receiver.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_late",
+        "_loop",
+        "_raw",
+        "_tag",
+        "_tally",
+        "_turned_off",
+        "_withdrawn",
+        "channel",
+        "queue",
+        "unsettled",
+    )
+
+    def __init__(
+        self,
+        channel: OpenChannel,
+        queue: str,
+        *,
+        tag: str,
+        deliver: "Callable[[RabbitMQDelivery], None]",
+        tally: Tally,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.channel = channel
+        self.queue = queue
+        self.unsettled = 0
+        self._tag = tag
+        self._raw = channel.raw
+        self._deliver = deliver
+        self._tally = tally
+        self._loop = loop
+        self._turned_off = False
+        self._withdrawn = False
+        self._late: list[int] = []
+
+    async def start(self, prefetch: int) -> None:
+        """Begin to consume.
+
+        Raises:
+            ChannelRefused: the queue does not exist, for example.
+            BrokerUnavailable: the connection went.
+        """
+        raw = self._raw
+        await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
+        await self.channel.request(
+            lambda done: raw.basic_consume(self.queue, self.receive, consumer_tag=self._tag, callback=done)
+        )
+
+    async def stop(self, timeout: float) -> None:
+        """Return once nothing comes any more; the receiver gets what still does until then.
+
+        Raises:
+            ChannelRefused: the channel is gone.
+            BrokerUnavailable: the connection is gone.
+        """
+        raw = self._raw
+        await self.channel.request(lambda done: raw.basic_cancel(self._tag, done), timeout=timeout)
+
+    async def withdraw(self, timeout: float) -> None:
+        """Give back, from now on, what comes in; return once nothing comes any more.
+
+        What the receiver has stays valid; the channel is closed when the last of it is settled.
+        """
+        self._turned_off = True
+        # Where the channel is gone, so is the consumer.
+        with contextlib.suppress(BrokerUnavailable, ChannelRefused):
+            await self.stop(timeout)
+        self._withdrawn = True
+        if not self.unsettled:
+            self.channel.close()
+
+    def receive(self, _raw: "PikaChannel", method: "Method", properties: BasicProperties, body: bytes) -> None:
+        """Hand one delivery over."""
+        if self._turned_off:
+            self._take_late(method.delivery_tag)
+            return
+        self.unsettled += 1
+        delivery = RabbitMQDelivery(self, method, properties, body)
+        try:
+            self._deliver(delivery)
+        except Exception as error:  # noqa: BLE001 - the receiver's mistake must not cost the connection
+            self._loop.call_exception_handler(
+                {"message": f"the receiver of queue {self.queue!r} failed", "exception": error}
+            )
+
+    def ack(self, tag: int) -> None:
+        """Take a delivery off the broker."""
+        if self._raw.is_open:
+            self._raw.basic_ack(tag)
+            self._settled()
+        else:
+            self._tally.stale_settles += 1
+
+    def requeue(self, tag: int) -> None:
+        """Give a delivery back."""
+        if self._raw.is_open:
+            # A nack, because RabbitMQ 4.3 counts a reject as a failed delivery.
+            self._raw.basic_nack(tag)
+            self._settled()
+        else:
+            self._tally.stale_settles += 1
+
+    def _settled(self) -> None:
+        self.unsettled -= 1
+        if self._turned_off and not self.unsettled:
+            self._give_back_late()
+            if self._withdrawn:
+                self.channel.close()
+
+    def _take_late(self, tag: int) -> None:
+        # It came after what the receiver has, and so goes back after that, for the sake of the order; but
+        # not as late as a receiver who finishes its work: others could have it.
+        self._late.append(tag)
+        if not self.unsettled:
+            self._give_back_late()
+        elif len(self._late) == 1:
+            self._loop.call_later(_LATE_SECONDS, self._give_back_late)
+
+    def _give_back_late(self) -> None:
+        if self._raw.is_open:
+            for tag in self._late:
+                self._raw.basic_nack(tag)
+        self._late.clear()
+
+
+class RabbitMQDelivery:
+    """A `taskmq.broker.Delivery`."""
+
+    __slots__ = ("_feed", "_properties", "_settled", "_tag", "body", "redelivered")
+
+    def __init__(self, feed: Feed, method: "Method", properties: BasicProperties, body: bytes) -> None:
+        self.body = body
+        self.redelivered = method.redelivered
+        self._feed = feed
+        self._tag = method.delivery_tag
+        self._properties = properties
+        self._settled = False
+
+    def __repr__(self) -> str:
+        settled = " settled" if self._settled else ""
+        return f"<Delivery {self._tag} of {self.queue!r} {self.message_id}{settled}>"
+
+    @property
+    def content_type(self) -> str | None:
+        return text_of(self._properties.content_type)
+
+    @property
+    def queue(self) -> str:
+        return self._feed.queue
+
+    @property
+    def message_id(self) -> str | None:
+        return text_of(self._properties.message_id)
+
+    @property
+    def task(self) -> str | None:
+        return text_of(self._properties.type)
+
+    @property
+    def headers(self) -> Mapping[str, object]:
+        # pika's numbers are of a class of its own, which encoders refuse.
+        return {
+            name: int(value) if type(value) is not bool and isinstance(value, int) else value
+            for name, value in (self._properties.headers or {}).items()
+            if isinstance(name, str) and name != SEQUENCE and not name.startswith(_BROKERS_OWN)
+        }
+
+    def ack(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._feed.ack(self._tag)
+
+    def requeue(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._feed.requeue(self._tag)

@@ -1,0 +1,363 @@
+"""Messages out: one channel in confirm mode, a window of unconfirmed messages, and a line before it.
+
+A message is in one of three places: in line (`_line`), waiting until its queue is known (`_asking`), or
+unconfirmed on the channel (`_unconfirmed`, by delivery tag). The future ends with the confirm, with what the
+broker says against the message, or at its deadline. What is unconfirmed when the channel ends goes back to the
+head of the line and out again on the next channel, marked `x-taskmq-republished`: that is where a duplicate can
+come from. One whose deadline passes unconfirmed keeps its place in the window until the channel ends, because
+the broker still has it to work off.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
+
+from taskmq.broker import Outgoing
+from taskmq.clock import Clock
+from taskmq.errors import (
+    BrokerBlocked,
+    BrokerUnavailable,
+    EncodeError,
+    PublishRejected,
+    PublishUnknown,
+    QueueMissing,
+    TaskMQError,
+    TooLarge,
+    Unroutable,
+)
+from taskmq_rabbitmq.amqp import ChannelClosedByBroker, Nack
+from taskmq_rabbitmq.backoff import Backoff
+from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connection import Connection
+from taskmq_rabbitmq.declarations import Declarations
+from taskmq_rabbitmq.outgoing import Pending, sequence_of, transmit
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp import BasicProperties, Method, MethodFrame, PikaChannel
+
+__all__ = ["Publisher"]
+
+_WINDOW: Final = 1000
+_WINDOW_BYTES: Final = 32 * 2**20
+_LINE_BYTES: Final = 64 * 2**20
+# So that empty messages fill the line too.
+_OVERHEAD: Final = 512
+_TICK: Final = 0.02
+_PAUSE: Final = 0.2
+_REFUSALS: Final = 3
+
+Errand = Literal["restore", "make deliverable"]
+
+
+class Publisher:
+    """The sending side of one broker object."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        declarations: Declarations,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._connection = connection
+        self._declarations = declarations
+        self._clock = clock
+        self._loop = loop
+        self._raw: PikaChannel | None = None
+        self._next_tag = 1
+        self._oldest_tag = 1
+        self._unconfirmed: dict[int, Pending] = {}
+        self._unconfirmed_bytes = 0
+        self._line: deque[Pending] = deque()
+        self._line_bytes = 0
+        self._asking: dict[tuple[Errand, str], list[Pending]] = {}
+        self._open = 0
+        self._all_over: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._keeper: asyncio.Task[None] | None = None
+        self._errands: set[asyncio.Task[None]] = set()
+        self._closing = False
+        connection.on_unblocked = self._advance
+
+    def __repr__(self) -> str:
+        state = "ready" if self._raw is not None else "without channel"
+        return f"<Publisher {state} unconfirmed={len(self._unconfirmed)} line={len(self._line)} open={self._open}>"
+
+    def publish(self, message: Outgoing, *, timeout: float, limit: int) -> asyncio.Future[None]:
+        """See `Broker.publish`; `limit` is the largest body."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        pending = Pending(message, future, self._loop.time() + timeout)
+        if self._closing:
+            future.set_exception(BrokerUnavailable("the broker object was closed; nothing was sent"))
+        elif pending.size > limit:
+            future.set_exception(TooLarge(pending.size, limit, f"the message of job {message.job_id}"))
+        elif self._line_bytes + pending.size > _LINE_BYTES:
+            future.set_exception(
+                BrokerBlocked(
+                    f"{len(self._line):,} messages wait here already because the broker takes them too slowly; "
+                    "nothing was sent"
+                )
+            )
+        else:
+            self._accept(pending)
+        return future
+
+    async def close(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds until every future has ended, then end the rest."""
+        self._closing = True
+        if self._open:
+            self._all_over = self._loop.create_future()
+            await asyncio.wait({self._all_over}, timeout=timeout)
+        for pending in list(self._everything()):
+            if not pending.over:
+                self._end(pending, _overdue(pending, BrokerUnavailable, "the broker object was closed"))
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [*self._errands, *([self._keeper] if self._keeper is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # In -------------------------------------------------------------------------------------------------------
+
+    def _accept(self, pending: Pending) -> None:
+        self._open += 1
+        if self._timer is None or pending.deadline < self._timer_at:
+            self._watch(pending.deadline)
+        if self._line or not self._may_write(pending.size):
+            self._line.append(pending)
+            self._line_bytes += pending.size + _OVERHEAD
+            if self._keeper is None:
+                self._keeper = self._loop.create_task(self._keep_channel(), name="taskmq publisher")
+        else:
+            self._write(pending)
+
+    def _may_write(self, size: int) -> bool:
+        return (
+            self._raw is not None
+            and self._connection.blocked is None
+            and len(self._unconfirmed) < _WINDOW
+            and (not self._unconfirmed or self._unconfirmed_bytes + size <= _WINDOW_BYTES)
+        )
+
+    def _advance(self) -> None:
+        line = self._line
+        while line and (line[0].over or self._may_write(line[0].size)):
+            pending = line.popleft()
+            self._line_bytes -= pending.size + _OVERHEAD
+            if not pending.over:
+                self._write(pending)
+
+    def _write(self, pending: Pending) -> None:
+        message, delay_ms = pending.message, 0
+        if (
+            message.due is not None
+            and (delay_ms := message.due - self._clock.now_ms()) > 0
+            # `mandatory` proves the first level of the ladder only.
+            and not self._declarations.deliverable(message.queue)
+        ):
+            self._ask_for_queue(pending)
+            return
+        raw, tag = self._raw, self._next_tag
+        assert raw is not None
+        try:
+            transmit(raw, pending, sequence=tag, delay_ms=delay_ms)
+        except Exception as error:  # noqa: BLE001 - whatever pika's encoder meets in a header or a name
+            if not raw.is_open:
+                self._raw = None
+                self._back_in_line([pending])
+                return
+            self._end(pending, EncodeError(f"job {message.job_id} has no form in AMQP: {error!r}"))
+            return
+        pending.returned = False
+        self._unconfirmed[tag] = pending
+        self._unconfirmed_bytes += pending.size
+        self._next_tag = tag + 1
+
+    # The channel ------------------------------------------------------------------------------------------------
+
+    async def _keep_channel(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                channel = await self._connection.channel(None)
+                await self._use(channel)
+            except (BrokerUnavailable, ChannelRefused):
+                await asyncio.sleep(backoff.next())
+                continue
+            began = self._loop.time()
+            end = await channel.end()
+            if self._loop.time() - began > 10:
+                backoff.reset()
+            if isinstance(end, ChannelRefused):
+                await asyncio.sleep(backoff.next())
+
+    async def _use(self, channel: OpenChannel) -> None:
+        raw = channel.raw
+        raw.add_on_return_callback(self._on_return)
+        await channel.request(lambda done: raw.confirm_delivery(self._on_confirm, done))
+        channel.send(lambda: raw.add_on_close_callback(self._on_channel_end))
+        self._raw = raw
+        self._next_tag = self._oldest_tag = 1
+        self._advance()
+
+    def _on_channel_end(self, _raw: "PikaChannel", reason: Exception) -> None:
+        self._raw = None
+        again = [pending for pending in self._unconfirmed.values() if not pending.over]
+        self._unconfirmed.clear()
+        self._unconfirmed_bytes = 0
+        if isinstance(reason, ChannelClosedByBroker):
+            again = self._judge(again, f"{reason.reply_code} {reason.reply_text}")
+        self._back_in_line(again)
+
+    def _back_in_line(self, before: list[Pending]) -> None:
+        self._line.extendleft(reversed(before))
+        self._line_bytes += sum(pending.size + _OVERHEAD for pending in before)
+
+    def _judge(self, unconfirmed: list[Pending], reason: str) -> list[Pending]:
+        # The broker closed the channel over one of these and does not say which; the others were dropped with
+        # it. One that was there each time is given up.
+        self._declarations.forget()
+        for pending in unconfirmed:
+            pending.refusals += 1
+            if pending.refusals >= _REFUSALS:
+                self._end(pending, PublishUnknown(f"the broker closed the channel {_REFUSALS} times: {reason}"))
+        return [pending for pending in unconfirmed if not pending.over]
+
+    # What the broker says -----------------------------------------------------------------------------------------
+
+    def _on_confirm(self, frame: "MethodFrame") -> None:
+        method = frame.method
+        tag = method.delivery_tag
+        settle = self._rejected if isinstance(method, Nack) else self._confirmed
+        if method.multiple:
+            for earlier in range(self._oldest_tag, tag + 1):
+                settle(earlier)
+            self._oldest_tag = tag + 1
+        else:
+            settle(tag)
+        if self._line:
+            self._advance()
+
+    def _confirmed(self, tag: int) -> None:
+        if (pending := self._taken(tag)) is None:
+            return
+        if pending.returned:
+            self._come_back(pending)
+        else:
+            self._end(pending, None)
+
+    def _rejected(self, tag: int) -> None:
+        if (pending := self._taken(tag)) is not None:
+            queue = pending.message.queue
+            self._end(
+                pending, PublishRejected(f"the broker refused the message: queue {queue!r} is full or has no leader")
+            )
+
+    def _taken(self, tag: int) -> Pending | None:
+        pending = self._unconfirmed.pop(tag, None)
+        if pending is None:
+            return None
+        self._unconfirmed_bytes -= pending.size
+        return None if pending.over else pending
+
+    def _on_return(self, _raw: "PikaChannel", _method: "Method", properties: "BasicProperties", _body: bytes) -> None:
+        tag = sequence_of(properties)
+        if tag is not None and (pending := self._unconfirmed.get(tag)) is not None:
+            pending.returned = True
+
+    # Errands: what has to be asked for ------------------------------------------------------------------------------
+
+    def _come_back(self, pending: Pending) -> None:
+        queue = pending.message.queue
+        if pending.restored or not self._declarations.declared(queue):
+            self._end(pending, Unroutable(queue))
+            return
+        pending.restored = True
+        pending.written = False
+        self._send_errand("restore", pending, self._declarations.restore)
+
+    def _ask_for_queue(self, pending: Pending) -> None:
+        self._send_errand("make deliverable", pending, self._declarations.make_deliverable)
+
+    def _send_errand(self, errand: Errand, pending: Pending, run: Callable[[str], Awaitable[None]]) -> None:
+        queue = pending.message.queue
+        waiting = self._asking.setdefault((errand, queue), [])
+        waiting.append(pending)
+        if len(waiting) == 1:
+            task = self._loop.create_task(self._run_errand(errand, queue, run), name=f"taskmq {errand} {queue}")
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
+
+    async def _run_errand(self, errand: Errand, queue: str, run: Callable[[str], Awaitable[None]]) -> None:
+        refused: Callable[[], TaskMQError] | None = None
+        try:
+            await run(queue)
+        except QueueMissing:
+            refused = partial(Unroutable, queue)
+        except BrokerUnavailable:
+            # Asked again, after a moment, as long as the deadlines allow.
+            await asyncio.sleep(_PAUSE)
+        except TaskMQError as error:
+            refused = partial(PublishRejected, f"nothing was sent: {error}")
+        waiting = [pending for pending in self._asking.pop((errand, queue)) if not pending.over]
+        if refused is None:
+            self._back_in_line(waiting)
+            self._advance()
+            return
+        for pending in waiting:
+            self._end(pending, refused())
+
+    # Deadlines ------------------------------------------------------------------------------------------------------
+
+    def _watch(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        kind, why = self._why_waiting()
+        for pending in list(self._everything()):
+            if not pending.over and pending.deadline <= now:
+                self._end(pending, _overdue(pending, kind, why))
+        self._line = deque(pending for pending in self._line if not pending.over)
+        self._line_bytes = sum(pending.size + _OVERHEAD for pending in self._line)
+        left = [pending.deadline for pending in self._everything() if not pending.over]
+        if left:
+            # Not more often than the tick: looking at all of them costs something.
+            self._watch(max(min(left), now + _TICK))
+
+    def _why_waiting(self) -> "tuple[Unwritten, str]":
+        connection = self._connection
+        if connection.blocked is not None:
+            return BrokerBlocked, f"the broker takes no messages: {connection.blocked}"
+        if self._raw is not None:
+            return BrokerBlocked, f"{len(self._unconfirmed):,} messages before it are not confirmed yet"
+        return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none'}"
+
+    def _everything(self) -> Iterator[Pending]:
+        return itertools.chain(self._unconfirmed.values(), self._line, *self._asking.values())
+
+    def _end(self, pending: Pending, error: Exception | None) -> None:
+        pending.end(error)
+        self._open -= 1
+        if not self._open and self._all_over is not None and not self._all_over.done():
+            self._all_over.set_result(None)
+
+
+Unwritten = type[BrokerBlocked] | type[BrokerUnavailable]
+
+
+def _overdue(pending: Pending, unwritten: Unwritten, why: str) -> Exception:
+    queue = pending.message.queue
+    if pending.written:
+        return PublishUnknown(f"queue {queue!r}: no confirm came before the deadline; {why}")
+    return unwritten(f"queue {queue!r}: not sent before the deadline; {why}")

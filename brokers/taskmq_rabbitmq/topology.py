@@ -1,0 +1,162 @@
+"""What taskmq keeps at RabbitMQ, as values in AMQP's words, in the order in which it has to be declared. Pure.
+
+Only arguments that RabbitMQ 3.10 to 4.3 all take: what exists is never deleted and re-created, and a known
+argument that is added or missing is refused on every later declare.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from taskmq.errors import InvalidOption
+from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq_rabbitmq import delay
+
+__all__ = [
+    "DEAD_LETTERS",
+    "Argument",
+    "Binding",
+    "Entity",
+    "Exchange",
+    "Queue",
+    "delivery_binding",
+    "ladder",
+    "ladder_marker",
+    "shared",
+    "work_queue",
+]
+
+DEAD_LETTERS: Final = "taskmq.dlx"
+
+Argument = str | int
+
+# 3.10 has no limit by default and 4.x has 20, after which a returned message is gone.
+_WORK_DELIVERIES: Final = 100
+# With any limit, returned messages go back to the front on every version; -1 destroys them on 3.10.
+_UNLIMITED_DELIVERIES: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    kind: Literal["direct", "fanout", "topic"]
+    arguments: Mapping[str, Argument] = field(default_factory=dict[str, Argument], hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable queue."""
+
+    name: str
+    arguments: Mapping[str, Argument] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Messages that reach `source` with a fitting routing key go on to `target`."""
+
+    source: str
+    target: str
+    key: str = ""
+    target_kind: Literal["queue", "exchange"] = "queue"
+
+
+Entity = Exchange | Queue | Binding
+
+
+def work_queue(queue: WorkQueue) -> tuple[Entity, ...]:
+    """The four queues of `queue` and how messages reach them; needs `shared` and `ladder`.
+
+    Raises:
+        InvalidOption: as `delivery_binding`.
+    """
+    dead = dead_letter_queue(queue.name)
+    arguments = _work_arguments(queue)
+    return (
+        Queue(dead, _keeping_arguments()),
+        Binding(DEAD_LETTERS, dead, queue.name),
+        *(Queue(name, arguments) for name in queue.physical),
+        *(delivery_binding(name) for name in queue.physical),
+    )
+
+
+def shared() -> tuple[Entity, ...]:
+    """Where dead letters come in, and the two queues of messages that no worker takes."""
+    return (
+        Exchange(UNROUTABLE, "fanout"),
+        Queue(UNROUTABLE, _keeping_arguments()),
+        Binding(UNROUTABLE, UNROUTABLE),
+        Exchange(DEAD_LETTERS, "direct", {"alternate-exchange": UNROUTABLE}),
+        Queue(PARKING, _keeping_arguments()),
+    )
+
+
+def ladder() -> tuple[Entity, ...]:
+    """The delay ladder, its marker last; needs `shared`."""
+    levels = range(delay.LEVELS - 1, -1, -1)
+    entities: list[Entity] = [
+        # Without the alternate exchange 32 messages for queues that are gone stop a level for everyone.
+        Exchange(delay.DELIVER, "topic", {"alternate-exchange": UNROUTABLE}),
+        *(Exchange(delay.level_name(level), "topic") for level in levels),
+    ]
+    for level in levels:
+        name, below = delay.level_name(level), _below(level)
+        entities += (
+            Queue(name, _level_arguments(level)),
+            Binding(name, name, delay.park_key(level)),
+            Binding(name, below, delay.pass_key(level), "exchange"),
+        )
+    return (*entities, ladder_marker())
+
+
+def ladder_marker() -> Exchange:
+    """Declared last: where it exists, the whole ladder does."""
+    return Exchange(delay.READY, "fanout")
+
+
+def delivery_binding(queue: str) -> Binding:
+    """How a delayed message reaches the physical queue `queue`.
+
+    Raises:
+        InvalidOption: the binding would take other queues' messages too.
+    """
+    if not {"*", "#"}.isdisjoint(queue.split(".")):
+        raise InvalidOption(f"queue name {queue!r}: '*' and '#' between dots stand for any name in a binding")
+    return Binding(delay.DELIVER, queue, delay.delivery_key(queue))
+
+
+def _work_arguments(queue: WorkQueue) -> dict[str, Argument]:
+    arguments: dict[str, Argument] = {
+        "x-queue-type": queue.kind,
+        "x-dead-letter-exchange": DEAD_LETTERS,
+        "x-dead-letter-routing-key": queue.name,
+        "x-overflow": "reject-publish",
+    }
+    if queue.kind == "quorum":
+        arguments |= {
+            "x-delivery-limit": _WORK_DELIVERIES,
+            "x-dead-letter-strategy": "at-least-once",
+            "x-queue-leader-locator": "balanced",
+        }
+    return arguments
+
+
+def _keeping_arguments() -> dict[str, Argument]:
+    return {"x-queue-type": "quorum", "x-delivery-limit": _UNLIMITED_DELIVERIES}
+
+
+def _level_arguments(level: int) -> dict[str, Argument]:
+    return {
+        "x-queue-type": "quorum",
+        "x-message-ttl": delay.level_ttl(level),
+        "x-dead-letter-exchange": _below(level),
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+
+
+def _below(level: int) -> str:
+    return delay.level_name(level - 1) if level else delay.DELIVER

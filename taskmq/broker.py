@@ -1,0 +1,236 @@
+"""The contract between taskmq and a message broker.
+
+A `Broker` belongs to one event loop. Publishing and settling are plain calls, not coroutines, so that the
+path of one message creates no task: `publish` returns a future, `Delivery.ack` and `Delivery.requeue` take
+effect in this or the next turn of the loop. What holds for every adapter is written as tests in
+`taskmq.testing.broker_suite`.
+
+Guarantees every adapter gives:
+
+- The future of `publish` ends inside its deadline: with None once the message is durable at the broker, or
+  with one of the `SendError`s.
+- A delivery that is neither acknowledged nor requeued comes back, to another consumer, once the process that
+  held it is gone or its consumer's channel is lost. Its settling is then void and counted, never an error.
+- A message with a future `due` is held at the broker and never delivered early.
+- Messages of one physical queue come in the order of their publishing; a requeued one comes back first.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from taskmq.clock import Clock, SystemClock
+from taskmq.topology import WorkQueue
+
+__all__ = [
+    "Broker",
+    "BrokerOptions",
+    "Consumer",
+    "Delivery",
+    "HeaderValue",
+    "Outgoing",
+    "QueueStats",
+    "Subscription",
+]
+
+HeaderValue = str | int
+
+_NO_HEADERS: Mapping[str, HeaderValue] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """What an adapter is told when a broker is opened.
+
+    Args:
+        name: what people see at the broker for this process, for example "worker shop web-3:4711".
+        clock: where `due` is compared with now.
+    """
+
+    name: str = "taskmq"
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to be published.
+
+    Attributes:
+        queue: a physical queue's name.
+        body: the encoded envelope.
+        due: not to be delivered before (ms since the epoch); None or past: at once.
+        enqueued: when the job was first sent (ms since the epoch).
+        root: the job that it descends from; shown as the correlation id.
+        headers: few and short; the body is the truth, headers are for people and for what happened on the
+            way (`x-taskmq-*`).
+    """
+
+    queue: str
+    body: bytes
+    content_type: str
+    job_id: str
+    task: str
+    due: int | None = None
+    enqueued: int | None = None
+    root: str | None = None
+    headers: Mapping[str, HeaderValue] = field(default_factory=lambda: _NO_HEADERS)
+
+
+class Delivery(Protocol):
+    """A message in the hands of one consumer."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def content_type(self) -> str | None: ...
+
+    @property
+    def queue(self) -> str:
+        """The physical queue it was taken from."""
+        ...
+
+    @property
+    def message_id(self) -> str | None: ...
+
+    @property
+    def task(self) -> str | None:
+        """What the sender wrote beside the body; the body is the truth."""
+        ...
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it may have been in a consumer's hands before."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, object]: ...
+
+    def ack(self) -> None:
+        """Take the message off the broker. The first of `ack` and `requeue` counts, later ones do nothing."""
+        ...
+
+    def requeue(self) -> None:
+        """Give the message back, to the front of its queue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A physical queue to be consumed.
+
+    Args:
+        queue: its name.
+        prefetch: how many unsettled deliveries the consumer may hold; at least 1.
+    """
+
+    queue: str
+    prefetch: int
+
+
+class Consumer(Protocol):
+    """Running subscriptions. Connection losses are mended inside; `deliver` is just called again."""
+
+    async def stop(self) -> None:
+        """No delivery comes after this returns; those not yet settled may still be. May be called twice."""
+        ...
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every subscription is live at the broker as far as this side knows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """A physical queue at one moment.
+
+    Attributes:
+        ready: messages that wait for a consumer.
+        unsettled: messages in consumers' hands; None where the broker does not tell.
+        delayed: messages that wait for their time; None where the broker does not tell by queue.
+        consumers: how many consume it.
+    """
+
+    queue: str
+    ready: int
+    unsettled: int | None
+    delayed: int | None
+    consumers: int
+
+
+class Broker(Protocol):
+    """One broker, as one event loop of one process sees it. Connects on first use."""
+
+    @property
+    def address(self) -> str:
+        """The URL without its password, for people and logs."""
+        ...
+
+    @property
+    def max_message_bytes(self) -> int:
+        """`publish` refuses larger bodies with `TooLarge`."""
+        ...
+
+    async def connect(self, *, timeout: float) -> None:
+        """Return once the broker answers; safe to call again.
+
+        Raises:
+            BrokerUnavailable: it did not within `timeout` seconds.
+        """
+        ...
+
+    async def declare(self, queues: Iterable[WorkQueue]) -> None:
+        """Make sure that the physical queues, dead-letter queues and shared queues exist. Idempotent.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+            TopologyMismatch: something exists with other properties; nothing is deleted or re-created.
+        """
+        ...
+
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        """Publish; the future ends once the message is durable, or with a `SendError`, within `timeout` seconds.
+
+        A queue that was declared through this broker object and has gone since is declared once more.
+        Cancelling the future does not take the message back.
+        """
+        ...
+
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        """Call `deliver`, on this loop, for each message of the queues.
+
+        Raises:
+            QueueMissing: a queue does not exist.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
+
+    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+        """Take up to `limit` ready messages from the front of `queue` for inspection or replay.
+
+        What is not settled when the block ends goes back, in its old order. The list is empty when nothing
+        is ready.
+
+        Raises:
+            QueueMissing: the queue does not exist.
+        """
+        ...
+
+    async def purge(self, queue: str) -> int:
+        """Delete the ready messages of a physical queue; how many there were.
+
+        Raises:
+            QueueMissing: the queue does not exist.
+        """
+        ...
+
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        """The physical queues of these names that exist, in the order given."""
+        ...
+
+    async def aclose(self) -> None:
+        """Wait for what was published and settled to reach the broker, then let go. May be called twice."""
+        ...

@@ -1,0 +1,169 @@
+"""What travels: one call of one task, and its wire form, version 1.
+
+The body of a message is one object in UTF-8 JSON (`application/json`) or MessagePack
+(`application/msgpack`). Absent fields have their default; fields that this version does not know are kept
+when a message is sent on (`amend`) and ignored otherwise. Arguments stay in their encoded form (`Raw`) until
+the task's own signature decodes them, so routing a message never touches them.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
+
+__all__ = [
+    "JSON",
+    "MSGPACK",
+    "VERSION",
+    "Envelope",
+    "amend",
+    "check_task_name",
+    "decode_envelope",
+    "encode_envelope",
+    "new_job_id",
+]
+
+JSON: Final = "application/json"
+MSGPACK: Final = "application/msgpack"
+VERSION: Final = 1
+
+_TASK_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+_NO_ARGS = msgspec.Raw(b"[]")
+_NO_KWARGS = msgspec.Raw(b"{}")
+# What brokers, stores and datetime can hold: up to the end of the year 9999, and 32 bits.
+_Instant = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+_LAST_ATTEMPT = 2**31 - 1
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One call of one task. Times are milliseconds since the epoch, UTC.
+
+    Attributes:
+        v: version of the wire form; 0 where the sender did not say, which means 1.
+        id: the job's id, the same in every attempt.
+        attempt: from 1.
+        eta: not to run before; None: at once.
+        expires: not to start at or after this instant.
+        root: id of the job that everything here descends from.
+        parent: id of the job that sent this one.
+        key: idempotency key.
+        trace: W3C `traceparent`.
+    """
+
+    v: int = 0
+    id: str = ""
+    task: str
+    args: msgspec.Raw = _NO_ARGS
+    kwargs: msgspec.Raw = _NO_KWARGS
+    attempt: int = 1
+    enqueued: _Instant | None = None
+    eta: _Instant | None = None
+    expires: _Instant | None = None
+    root: str | None = None
+    parent: str | None = None
+    key: str | None = None
+    tenant: str | None = None
+    priority: int | None = None
+    trace: str | None = None
+    meta: dict[str, str] | None = None
+
+
+_json_encoder = msgspec.json.Encoder()
+_msgpack_encoder = msgspec.msgpack.Encoder()
+_json_decoder = msgspec.json.Decoder(Envelope)
+_msgpack_decoder = msgspec.msgpack.Decoder(Envelope)
+_json_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_msgpack_fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+
+
+def encode_envelope(envelope: Envelope, content_type: str = JSON) -> bytes:
+    """The body for `envelope`, whose `args` and `kwargs` must be in the same content type.
+
+    Raises:
+        EncodeError: the content type is not one of the two, or a text or number has no form in it.
+    """
+    try:
+        if content_type == JSON:
+            return _json_encoder.encode(envelope)
+        if content_type == MSGPACK:
+            return _msgpack_encoder.encode(envelope)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise EncodeError(f"the envelope has no form on the wire: {error}") from error
+    raise EncodeError(f"content type {content_type!r} is not known: use {JSON} or {MSGPACK}")
+
+
+def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
+    """The envelope in `body`; a missing content type is read as JSON.
+
+    Raises:
+        MalformedMessage: the body cannot be read, or its version is not known here.
+    """
+    try:
+        if content_type == MSGPACK:
+            envelope = _msgpack_decoder.decode(body)
+        elif content_type is None or content_type.partition(";")[0].strip() in (JSON, ""):
+            envelope = _json_decoder.decode(body)
+        else:
+            raise MalformedMessage(f"content type {content_type!r} is not known: use {JSON} or {MSGPACK}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"the body is no task: {type(error).__name__}: {error}") from error
+    if envelope.v not in (0, VERSION):
+        raise MalformedMessage(f"the body has version {envelope.v}; this taskmq reads version {VERSION}")
+    if not 1 <= envelope.attempt <= _LAST_ATTEMPT:
+        raise MalformedMessage(f"attempt is {envelope.attempt}; the first one is 1, the last {_LAST_ATTEMPT}")
+    return envelope
+
+
+def amend(body: bytes, content_type: str | None, changes: Mapping[str, Any]) -> bytes:
+    """`body` with some fields changed and all others kept to the letter, also those not known here.
+
+    Args:
+        body: a body that `decode_envelope` reads.
+        content_type: its content type; None is JSON.
+        changes: new values by field name; None takes a field away.
+
+    Raises:
+        MalformedMessage: the body is no object.
+        EncodeError: a new value has no form on the wire.
+    """
+    is_msgpack = content_type == MSGPACK
+    encoder: msgspec.json.Encoder | msgspec.msgpack.Encoder = _msgpack_encoder if is_msgpack else _json_encoder
+    try:
+        fields = (_msgpack_fields if is_msgpack else _json_fields).decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"the body is no task: {error}") from error
+    try:
+        for name, value in changes.items():
+            if value is None:
+                fields.pop(name, None)
+            else:
+                fields[name] = msgspec.Raw(encoder.encode(value))
+        return encoder.encode(fields)
+    except (UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise EncodeError(f"{', '.join(changes)}: a new value has no form on the wire: {error}") from error
+
+
+def check_task_name(name: str) -> str:
+    """`name` itself.
+
+    Raises:
+        InvalidOption: it is no task name.
+    """
+    if _TASK_NAME.fullmatch(name) is None:
+        raise InvalidOption(f"task name {name!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")
+    return name
+
+
+def new_job_id(now_ms: int, random: bytes) -> str:
+    """A time-ordered UUID (RFC 9562, version 7).
+
+    Args:
+        now_ms: milliseconds since the epoch.
+        random: at least 10 random bytes.
+    """
+    high = (now_ms & 0xFFFF_FFFF_FFFF) << 16 | 0x7000 | (random[0] << 8 | random[1]) & 0x0FFF
+    text = f"{high:016x}{0x80 | random[2] & 0x3F:02x}{random[3:10].hex()}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,252 @@
+"""Every exception of taskmq.
+
+One root, `TaskMQError`, and one class per thing a caller could do differently. Facts are attributes, the
+message says what happened, to which name, and what to do. The four control-flow exceptions at the end are
+not errors: a task raises them to say how its run ends, and `except TaskMQError` does not catch them.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+__all__ = [
+    "AppNotFound",
+    "BrokerBlocked",
+    "BrokerUnavailable",
+    "DuplicateTask",
+    "EncodeError",
+    "Ignore",
+    "InvalidArguments",
+    "InvalidOption",
+    "InvalidSetting",
+    "JobCancelled",
+    "MalformedMessage",
+    "PartlySent",
+    "PublishRejected",
+    "PublishUnknown",
+    "QueueMissing",
+    "Reject",
+    "ResultTimeout",
+    "Retry",
+    "SendError",
+    "Snooze",
+    "StateUnavailable",
+    "TaskControl",
+    "TaskFailed",
+    "TaskMQError",
+    "TaskTimeout",
+    "TooLarge",
+    "TopologyMismatch",
+    "UnknownTask",
+    "Unroutable",
+    "UnsupportedFeature",
+    "WorkerLost",
+]
+
+
+class TaskMQError(Exception):
+    """The root of all errors of taskmq."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By arguments and facts, not by calling the constructor: its parameters are not what `args` holds.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[Exception], args: tuple[Any, ...], facts: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
+
+# Sending -----------------------------------------------------------------------------------------------
+
+
+class SendError(TaskMQError):
+    """A task was not sent, or it is not known whether it was (`PublishUnknown` only)."""
+
+
+class Unroutable(SendError):
+    """The broker has no queue of that name; nothing was sent."""
+
+    def __init__(self, queue: str, hint: str = "start a worker for it, or declare it first") -> None:
+        super().__init__(f"queue {queue!r} does not exist at the broker: {hint}")
+        self.queue = queue
+
+
+class BrokerUnavailable(SendError):
+    """The broker could not be reached before the deadline; nothing was sent."""
+
+
+class BrokerBlocked(SendError):
+    """The broker takes no messages (memory or disk alarm, or a full send window); nothing was sent."""
+
+
+class PublishRejected(SendError):
+    """The broker refused the message, for example because the queue is full; nothing was sent."""
+
+
+class PublishUnknown(SendError):
+    """The confirm never came: the broker may or may not have taken the message.
+
+    Sending again with the same job id is safe where the task is idempotent.
+    """
+
+
+class PartlySent(SendError):
+    """Some calls of a `send_many` were not sent; the others were.
+
+    Attributes:
+        failures: what happened, by position in the input.
+        sent: how many were confirmed.
+    """
+
+    def __init__(self, failures: "dict[int, SendError]", sent: int) -> None:
+        first = min(failures)
+        super().__init__(
+            f"{len(failures)} of {len(failures) + sent} calls were not sent; number {first}: {failures[first]}"
+        )
+        self.failures = failures
+        self.sent = sent
+
+
+class TooLarge(SendError):
+    """The message is larger than the limit; nothing was sent."""
+
+    def __init__(self, size: int, limit: int, what: str) -> None:
+        super().__init__(
+            f"{what} has {size:,} bytes, the limit is {limit:,}: store the data elsewhere and send a reference"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class EncodeError(SendError):
+    """A value has no form on the wire; nothing was sent."""
+
+
+class InvalidArguments(EncodeError):
+    """The arguments do not fit the task's signature."""
+
+
+# Results -----------------------------------------------------------------------------------------------
+
+
+class ResultTimeout(TaskMQError, TimeoutError):
+    """The job did not end within the time that the caller was ready to wait; it goes on."""
+
+
+class TaskFailed(TaskMQError):
+    """The job ended without success: the task's error as data, never as a class of the worker's code."""
+
+    def __init__(self, job_id: str, *, type_name: str, message: str, traceback: str, attempts: int) -> None:
+        super().__init__(f"job {job_id} failed after {attempts} attempt(s): {type_name}: {message}")
+        self.job_id = job_id
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+        self.attempts = attempts
+
+
+class JobCancelled(TaskMQError):
+    """The job was cancelled, has expired, or its task ended it with `Ignore`."""
+
+
+class StateUnavailable(TaskMQError):
+    """The state store could not be reached."""
+
+
+# Definition and start ----------------------------------------------------------------------------------
+
+
+class InvalidOption(TaskMQError):
+    """An option of a task, a call or the app is misspelt or has a value that it cannot have."""
+
+
+class InvalidSetting(TaskMQError):
+    """A setting in the environment, a file or on the command line is unknown or cannot be read."""
+
+
+class DuplicateTask(TaskMQError):
+    """Two functions were registered under one task name."""
+
+
+class UnsupportedFeature(TaskMQError):
+    """The feature needs something that this app has not configured or this broker does not have."""
+
+
+class AppNotFound(TaskMQError):
+    """The target of a command is not an importable module with an app."""
+
+
+# Broker and worker -------------------------------------------------------------------------------------
+
+
+class QueueMissing(TaskMQError):
+    """The queue that was named does not exist."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"queue {queue!r} does not exist at the broker")
+        self.queue = queue
+
+
+class TopologyMismatch(TaskMQError):
+    """A queue or exchange exists with other properties than taskmq declares; nothing was changed."""
+
+
+class MalformedMessage(TaskMQError):
+    """A message is not a task: its body cannot be read, or is of a version this taskmq does not know."""
+
+
+class UnknownTask(TaskMQError):
+    """A message names a task that this worker has not registered."""
+
+
+class TaskTimeout(TaskMQError):
+    """The task ran longer than its `timeout`."""
+
+
+class WorkerLost(TaskMQError):
+    """The process that ran the task ended before the task did."""
+
+
+# Control flow ------------------------------------------------------------------------------------------
+
+
+class TaskControl(Exception):
+    """Base of what a task raises to say how its run ends."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class Retry(TaskControl):
+    """Run again later. Counts as an attempt; dead-lettered once the attempts are used up."""
+
+    def __init__(self, delay: timedelta | float | str | None = None, reason: str = "") -> None:
+        super().__init__(reason or "the task asked for a retry")
+        self.delay = delay
+        self.reason = reason
+
+
+class Snooze(TaskControl):
+    """Run again after `delay`, without counting an attempt."""
+
+    def __init__(self, delay: timedelta | float | str, reason: str = "") -> None:
+        super().__init__(reason or "the task asked for a pause")
+        self.delay = delay
+        self.reason = reason
+
+
+class Reject(TaskControl):
+    """Dead-letter the job now, whatever attempts are left."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Ignore(TaskControl):
+    """End the job now, neither done nor failed: no retry, no dead letter; waiters get `JobCancelled`."""
+
+    def __init__(self, reason: str = "ignored by the task") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,29 @@
+"""The contract of what runs a task's function."""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from taskmq.execution import Execution
+
+__all__ = ["Executor"]
+
+
+class Executor(Protocol):
+    """Runs functions one way: on the loop, in a thread, in a process."""
+
+    def run(self, execution: Execution, /) -> Awaitable[object]:
+        """What the function returns.
+
+        Cancelling it gives the run up as far as that way can: a coroutine is cancelled, a thread is left to
+        itself with `context.cancelled` set, a process is killed.
+
+        Raises:
+            TaskTimeout: the execution's `timeout` has passed; it was given up in the same way.
+            WorkerLost: the process that ran it ended first.
+            BaseException: whatever the function raised.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give up what still runs and release threads or processes. May be called twice."""
+        ...

@@ -1,0 +1,201 @@
+"""Plain functions in processes of their own."""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import struct
+import sys
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.errors import TaskMQError, WorkerLost
+from taskmq.execution import Execution
+from taskmq.executors.coroutine import timed_out
+
+__all__ = ["Answer", "ProcessExecutor", "Request", "read_frame", "write_frame"]
+
+_LENGTH: Final = struct.Struct("!I")
+
+
+class Request(msgspec.Struct, array_like=True):
+    """One run for a child process: the message's own bytes, decoded there."""
+
+    task: str
+    args: bytes
+    kwargs: bytes
+    content_type: str
+    job_id: str
+    attempt: int
+    max_attempts: int
+    queue: str
+    redelivered: bool
+    deadline: float | None
+    meta: dict[str, str] | None
+    tenant: str | None
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """What became of it: a pickled value or exception. Both ends are processes of one worker."""
+
+    is_error: bool
+    pickled: bytes
+
+
+class ProcessExecutor:
+    """A pool of child processes, each running one task at a time.
+
+    Args:
+        target: `module:attribute` of the app, which each child imports.
+        size: the most processes at a time; runs beyond it wait for one.
+    """
+
+    def __init__(self, target: str, *, size: int) -> None:
+        self._target = target
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[_Child] = []
+        self._busy: set[_Child] = set()
+        self._is_closed = False
+
+    async def run(self, execution: Execution) -> object:
+        async with self._slots:
+            if self._is_closed:
+                raise WorkerLost("the worker has stopped")
+            child = self._idle.pop() if self._idle else await _Child.start(self._target)
+            self._busy.add(child)
+            is_reusable = False
+            limit = asyncio.timeout(execution.timeout)
+            try:
+                async with limit:
+                    answer = await child.ask(_request(execution))
+                is_reusable = True
+            except TimeoutError as error:
+                if limit.expired():
+                    execution.context.mark_cancelled()
+                    raise timed_out(execution) from error
+                raise
+            finally:
+                self._busy.discard(child)
+                if is_reusable and not self._is_closed:
+                    self._idle.append(child)
+                else:
+                    await child.kill()
+        return _unpacked(answer, execution)
+
+    async def aclose(self) -> None:
+        """Kill every child, running or not."""
+        self._is_closed = True
+        children = [*self._idle, *self._busy]
+        self._idle.clear()
+        await asyncio.gather(*(child.kill() for child in children))
+
+
+class _Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, target: str) -> "_Child":
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "taskmq.executors.child",
+            target,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            # Ctrl-C in a terminal goes to the worker, which decides about its children.
+            start_new_session=True,
+        )
+        return cls(process)
+
+    async def ask(self, request: Request) -> Answer:
+        """The child's answer.
+
+        Raises:
+            WorkerLost: it ended instead.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        payload = msgspec.msgpack.encode(request)
+        try:
+            stdin.write(_LENGTH.pack(len(payload)) + payload)
+            await stdin.drain()
+            (size,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
+            return msgspec.msgpack.decode(await stdout.readexactly(size), type=Answer)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            code = await self._process.wait()
+            raise WorkerLost(f"the task's process ended: {_describe(code)}") from error
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            # The whole session: what the task has started ends with it.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._process.wait()
+
+
+def _describe(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
+
+
+def _request(execution: Execution) -> Request:
+    envelope, context = execution.envelope, execution.context
+    return Request(
+        envelope.task,
+        bytes(envelope.args),
+        bytes(envelope.kwargs),
+        execution.content_type,
+        context.job_id,
+        context.attempt,
+        context.max_attempts,
+        context.queue,
+        context.redelivered,
+        context.deadline.timestamp() if context.deadline else None,
+        envelope.meta,
+        envelope.tenant,
+    )
+
+
+def _unpacked(answer: Answer, execution: Execution) -> Any:
+    try:
+        content = pickle.loads(answer.pickled)  # noqa: S301 - written by our own child process
+    except Exception as error:
+        # Unpickling runs the task's own classes, which may raise anything.
+        raise TaskMQError(
+            f"what task {execution.context.task} returned or raised cannot cross processes: {error}"
+        ) from error
+    if answer.is_error:
+        raise content
+    return content
+
+
+def read_frame(descriptor: int) -> bytes | None:
+    """One frame from a pipe; None at its end. Blocks."""
+    header = _read_exactly(descriptor, _LENGTH.size)
+    return None if header is None else _read_exactly(descriptor, _LENGTH.unpack(header)[0])
+
+
+def write_frame(descriptor: int, payload: bytes) -> None:
+    """One frame to a pipe. Blocks."""
+    data = memoryview(_LENGTH.pack(len(payload)) + payload)
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _read_exactly(descriptor: int, size: int) -> bytes | None:
+    parts: list[bytes] = []
+    while size:
+        part = os.read(descriptor, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,88 @@
+"""The handle of one job: where its result is awaited."""
+
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from taskmq.codec import ReturnType
+from taskmq.duration import Duration, parse_duration
+from taskmq.errors import JobCancelled, ResultTimeout, TaskFailed
+from taskmq.states import JobState
+from taskmq.stores import ResultRecord
+
+__all__ = ["Job", "JobBackend"]
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class JobBackend(Protocol):
+    """What a handle needs from its app."""
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
+
+    async def find_result(self, job_id: str) -> ResultRecord | None: ...
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
+
+
+class Job(Generic[R_co]):
+    """A job that was sent.
+
+    Attributes:
+        id: its id, the same in every attempt.
+        task: its task's name; empty for a handle made from an id alone.
+    """
+
+    __slots__ = ("_backend", "_returns", "id", "task")
+
+    def __init__(self, job_id: str, *, task: str, backend: JobBackend, returns: ReturnType) -> None:
+        self.id = job_id
+        self.task = task
+        self._backend = backend
+        self._returns = returns
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """What the task returned, waiting for it as long as need be, or for `timeout`.
+
+        Raises:
+            TaskFailed: the job is dead; carries the task's error as data.
+            JobCancelled: the job was cancelled or has expired.
+            ResultTimeout: it has not ended in time; it goes on.
+            UnsupportedFeature: the app has no state, or the task keeps no results.
+        """
+        return self._backend.run_sync(self.aresult(timeout), instead="aresult")
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
+        """`result` for coroutines."""
+        limit = None if timeout is None else parse_duration(timeout, what="timeout")
+        record = await self._backend.wait_for_result(self.id, None if limit is None else limit.total_seconds())
+        if record is None:
+            raise ResultTimeout(f"job {self.id} has not ended within {limit or timedelta()}; it goes on")
+        return self._value(record)
+
+    def state(self) -> JobState:
+        """The job's state as far as its result tells: `queued` until it has ended."""
+        return self._backend.run_sync(self.astate(), instead="astate")
+
+    async def astate(self) -> JobState:
+        """`state` for coroutines."""
+        record = await self._backend.find_result(self.id)
+        return JobState.QUEUED if record is None else record.state
+
+    def _value(self, record: ResultRecord) -> R_co:
+        if record.state is JobState.SUCCEEDED:
+            return cast("R_co", self._returns.decode(record.value, record.content_type))
+        if record.state is JobState.CANCELLED:
+            raise JobCancelled(f"job {self.id} was cancelled: {record.error.message if record.error else ''}")
+        error = record.error
+        raise TaskFailed(
+            self.id,
+            type_name=error.type_name if error else "",
+            message=error.message if error else "",
+            traceback=error.traceback if error else "",
+            attempts=record.attempt,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Job {self.task} {self.id}>"

@@ -1,0 +1,64 @@
+"""From `module:attribute` on a command line to the app it names."""
+
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from taskmq.app import TaskMQ
+from taskmq.errors import AppNotFound
+
+__all__ = ["load_app"]
+
+
+def load_app(target: str) -> tuple[TaskMQ, str]:
+    """The app, and its full `module:attribute`.
+
+    Args:
+        target: `module:attribute`, a module with exactly one app, or the path of such a module's file.
+
+    Raises:
+        AppNotFound: the module cannot be imported, or does not hold exactly one app of that name. Errors that
+            the module itself raises come through as they are.
+    """
+    name, separator, attribute = target.partition(":")
+    if name.endswith(".py"):
+        name = name.removesuffix(".py").removeprefix("./").replace(os.sep, ".")
+    here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    module = _imported(name, target)
+    if not separator:
+        attribute = _only_app(module, target)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, TaskMQ):
+        apps = ", ".join(_apps(module)) or "none"
+        raise AppNotFound(f"{target!r}: {name} has no app called {attribute!r}; apps in it: {apps}")
+    return found, f"{name}:{attribute}"
+
+
+def _imported(name: str, target: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Only when it is the target itself that is missing, not something it imports.
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise AppNotFound(f"{target!r}: there is no module {error.name!r} here; use MODULE:ATTRIBUTE") from error
+        raise
+    except (ValueError, TypeError) as error:
+        raise AppNotFound(f"{target!r} is no module name; use MODULE:ATTRIBUTE") from error
+
+
+def _apps(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, TaskMQ)]
+
+
+def _only_app(module: ModuleType, target: str) -> str:
+    apps = _apps(module)
+    if len({id(getattr(module, name)) for name in apps}) != 1:
+        names = ", ".join(apps) or "none"
+        raise AppNotFound(f"{target!r}: the module must hold exactly one app, or say which; apps in it: {names}")
+    return apps[0]

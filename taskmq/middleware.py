@@ -1,0 +1,86 @@
+"""One onion around sending and one around executing. Middleware *changes*; it does not observe.
+
+`Sending` and `Execution` each travel as one object, so that fields can be added without breaking anybody.
+The first middleware of an app is the outermost.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+
+from taskmq.broker import HeaderValue
+from taskmq.envelope import Envelope
+from taskmq.execution import Execution
+
+__all__ = ["Middleware", "Proceed", "Sending", "execute_chain", "send_chain"]
+
+Proceed = Callable[[Execution], Awaitable[object]]
+_NOTHING = nullcontext()
+
+
+@dataclass(slots=True)
+class Sending:
+    """A call on its way out. Middleware may replace any field.
+
+    Attributes:
+        queue: as people name it; the priority class is added afterwards.
+        content_type: the encoding of the envelope's arguments.
+        headers: further headers of the message, few and short.
+    """
+
+    envelope: Envelope
+    queue: str
+    content_type: str
+    headers: dict[str, HeaderValue] = field(default_factory=dict[str, HeaderValue])
+
+
+class Middleware:
+    """Override one or both; each passes through as it stands."""
+
+    def send(self, sending: Sending) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
+        """Called before a message is encoded; may change `sending`.
+
+        The same code serves `send` and `asend`: a context manager that it returns is entered, stays open
+        until the broker has confirmed, and sees the exception when it has not.
+        """
+        return None
+
+    async def execute(self, execution: Execution, proceed: Proceed) -> object:
+        """Called around a task's function; returns what the job's result is to be.
+
+        An exception from here counts as the task's own.
+        """
+        return await proceed(execution)
+
+
+def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], AbstractContextManager[object]]:
+    """The send side of all, as one call that opens one context."""
+    active = [each for each in middleware if type(each).send is not Middleware.send]
+    if not active:
+        return lambda _: _NOTHING
+
+    def open_all(sending: Sending) -> AbstractContextManager[object]:
+        with ExitStack() as stack:
+            for each in active:
+                if (context := each.send(sending)) is not None:
+                    stack.enter_context(context)
+            return stack.pop_all()
+        raise AssertionError("unreachable: ExitStack swallows nothing by itself")
+
+    return open_all
+
+
+def execute_chain(middleware: Sequence[Middleware], innermost: Proceed) -> Proceed:
+    """The execute side of all around `innermost`; `innermost` itself when there is none."""
+    chain = innermost
+    for each in reversed(middleware):
+        if type(each).execute is not Middleware.execute:
+            chain = _wrap(each, chain)
+    return chain
+
+
+def _wrap(middleware: Middleware, proceed: Proceed) -> Proceed:
+    def run(execution: Execution) -> Awaitable[object]:
+        return middleware.execute(execution, proceed)
+
+    return run

@@ -1,0 +1,239 @@
+"""Options of tasks and calls: typed for the checkers, refused when misspelt, resolved once."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypedDict
+
+from taskmq.broker import HeaderValue
+from taskmq.duration import Duration, parse_duration, to_ms
+from taskmq.envelope import check_task_name
+from taskmq.errors import InvalidOption
+from taskmq.retry import RetryPolicy
+from taskmq.topology import DEFAULT_QUEUE, check_queue_name, class_of
+
+__all__ = ["Ack", "CallOptions", "CallPlan", "ExecutorKind", "TaskOptions", "TaskPlan", "plan_call", "plan_task"]
+
+Ack = Literal["late", "early"]
+ExecutorKind = Literal["auto", "async", "thread", "process"]
+
+_ID_LIMIT: Final = 255
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `@task(...)` takes.
+
+    Attributes:
+        name: default `module.function`.
+        queue: default "default".
+        priority: 0 (lowest) to 9 (highest); the class decides, see `taskmq.topology`.
+        delay: every call waits that long at the broker first.
+        expires: a call that has not started that long after it was sent is cancelled.
+        retry: None for no retries; default 5 attempts.
+        timeout: a run that takes longer is given up and counts as failed.
+        ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no retries.
+        executor: `auto` runs coroutines on the worker's loop and plain functions in threads; `process` in a
+            process of its own.
+        result: whether return values and errors are stored; default: when the app has a state.
+        tenant: whom the job belongs to.
+        meta: strings that travel along.
+    """
+
+    name: str
+    queue: str
+    priority: int
+    delay: Duration
+    expires: Duration
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    ack: Ack
+    executor: ExecutorKind
+    result: bool
+    tenant: str
+    meta: Mapping[str, str]
+
+
+class CallOptions(TypedDict, total=False):
+    """What `task.options(...)` takes: for one call, over the task's own.
+
+    Attributes:
+        eta: not to run before this instant (with a time zone); instead of `delay`.
+        expires: how long after sending, or the instant (with a time zone), from which on it does not start.
+        job_id: default: a new time-ordered UUID.
+        headers: further headers of the message, few and short.
+    """
+
+    queue: str
+    priority: int
+    delay: Duration
+    eta: datetime
+    expires: Duration | datetime
+    job_id: str
+    tenant: str
+    meta: Mapping[str, str]
+    headers: Mapping[str, HeaderValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlan:
+    """A call's options, checked. Times are milliseconds; `eta` and `expires_at` since the epoch."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int | None = None
+    delay: int | None = None
+    eta: int | None = None
+    expires: int | None = None
+    expires_at: int | None = None
+    job_id: str | None = None
+    tenant: str | None = None
+    meta: dict[str, str] | None = None
+    headers: Mapping[str, HeaderValue] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """A task's options, checked. `timeout` is in seconds."""
+
+    name: str
+    call: CallPlan
+    retry: RetryPolicy | None
+    timeout: float | None
+    ack: Ack
+    executor: ExecutorKind
+    result: bool | None
+
+
+def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, is_async: bool) -> TaskPlan:
+    """The plan of a task with these options.
+
+    Raises:
+        InvalidOption: an option is unknown or has a value that it cannot have; names function and option.
+    """
+    try:
+        _refuse_unknown(options, TaskOptions)
+        timeout = options.get("timeout")
+        executor = _one_of("executor", options.get("executor", "auto"), ("auto", "async", "thread", "process"))
+        if executor == "async" and not is_async:
+            raise InvalidOption("executor='async' needs an async function")
+        if executor in ("thread", "process") and is_async:
+            raise InvalidOption(f"executor={executor!r} needs a plain function, this one is async")
+        ack = _one_of("ack", options.get("ack", "late"), ("late", "early"))
+        retry = options.get("retry", RetryPolicy() if ack == "late" else None)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise InvalidOption(f"retry={retry!r}: a RetryPolicy, or None for no retries")
+        if retry is not None and ack == "early":
+            raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
+        call = {key: options[key] for key in options if key in CallOptions.__annotations__}
+        return TaskPlan(
+            name=check_task_name(options.get("name", default_name)),
+            call=_call(CallPlan(), call),
+            retry=retry,
+            timeout=None if timeout is None else parse_duration(timeout, what="timeout").total_seconds(),
+            ack="early" if ack == "early" else "late",
+            executor=_resolved(executor, is_async=is_async),
+            result=options.get("result"),
+        )
+    except InvalidOption as error:
+        raise InvalidOption(f"task {function}: {error}") from None
+
+
+def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan:
+    """`base` with a call's options over it.
+
+    Raises:
+        InvalidOption: an option is unknown or has a value that it cannot have.
+    """
+    try:
+        _refuse_unknown(options, CallOptions)
+        return _call(base, options)
+    except InvalidOption as error:
+        raise InvalidOption(f"task {task}: {error}") from None
+
+
+def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
+    if "delay" in options and "eta" in options:
+        raise InvalidOption("delay and eta exclude each other")
+    changes: dict[str, Any] = {}
+    for option, value in options.items():
+        changes |= _READERS[option](value, base) if option in _READERS else {}
+    return replace(base, **changes)
+
+
+def _priority(value: Any, _: CallPlan) -> dict[str, Any]:
+    class_of(value)
+    return {"priority": value}
+
+
+def _delay(value: Any, _: CallPlan) -> dict[str, Any]:
+    return {"delay": to_ms(parse_duration(value, what="delay")), "eta": None}
+
+
+def _eta(value: Any, _: CallPlan) -> dict[str, Any]:
+    return {"eta": _instant(value, what="eta"), "delay": None}
+
+
+def _expires(value: Any, _: CallPlan) -> dict[str, Any]:
+    if isinstance(value, datetime):
+        return {"expires_at": _instant(value, what="expires"), "expires": None}
+    return {"expires": to_ms(parse_duration(value, what="expires")), "expires_at": None}
+
+
+def _meta(value: Mapping[str, str], base: CallPlan) -> dict[str, Any]:
+    return {"meta": {**(base.meta or {}), **{_text("meta", k): _text("meta", v) for k, v in value.items()}}}
+
+
+def _headers(value: Mapping[str, object], base: CallPlan) -> dict[str, Any]:
+    for key, entry in value.items():
+        if not isinstance(entry, str | int) or isinstance(entry, bool):
+            raise InvalidOption(f"headers: {key!r} is to be a string or an integer")
+        if key.startswith(("x-taskmq-", "x-death", "x-delivery", "x-acquired")):
+            raise InvalidOption(f"headers: {key!r} is reserved")
+    return {"headers": {**(base.headers or {}), **value}}
+
+
+_READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
+    "queue": lambda value, _: {"queue": check_queue_name(value)},
+    "priority": _priority,
+    "delay": _delay,
+    "eta": _eta,
+    "expires": _expires,
+    "job_id": lambda value, _: {"job_id": _text("job_id", value)},
+    "tenant": lambda value, _: {"tenant": _text("tenant", value)},
+    "meta": _meta,
+    "headers": _headers,
+}
+
+
+def _refuse_unknown(options: Mapping[str, Any], kind: type) -> None:
+    known = kind.__annotations__
+    for key in options:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise InvalidOption(f"unknown option {key!r}; {hint}")
+
+
+def _one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidOption(f"{option}={value!r}: one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def _resolved(executor: str, *, is_async: bool) -> ExecutorKind:
+    if executor == "process":
+        return "process"
+    return "async" if is_async else "thread"
+
+
+def _instant(value: object, *, what: str) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidOption(f"{what}={value!r}: a datetime with a time zone, for example datetime.now(UTC)")
+    return to_ms(value - _EPOCH)
+
+
+def _text(option: str, value: object) -> str:
+    if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > _ID_LIMIT:
+        raise InvalidOption(f"{option}: {value!r} is to be a string of 1 to {_ID_LIMIT} bytes")
+    return value

@@ -1,0 +1,78 @@
+"""How one delivery of a job ended: a closed set, decided once and settled once."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+__all__ = [
+    "Cancelled",
+    "Dead",
+    "DeadReason",
+    "Interrupted",
+    "Outcome",
+    "Parked",
+    "Retried",
+    "Snoozed",
+    "Succeeded",
+]
+
+DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "worker_lost", "result"]
+"""Why a job is dead: its attempts are used up or its error is never retried; the task raised `Reject`; the
+arguments do not fit; the last attempt ran out of time; its process died; its result cannot be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The task returned."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The attempt failed and another one follows after `delay`."""
+
+    delay: timedelta
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The task wants to run later; no attempt is counted."""
+
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """No further attempt: the job goes to its queue's dead-letter queue."""
+
+    reason: DeadReason
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The job ends here, neither done nor failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The worker is stopping; the job goes back to its queue as if it had never started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The message cannot be run by this worker.
+
+    After `delay` another worker may know it (a task name that a rolling deploy has not brought here yet);
+    without one it goes to the parking queue for people to look at.
+    """
+
+    reason: str
+    delay: timedelta | None = None
+
+
+Outcome = Succeeded | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked

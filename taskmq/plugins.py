@@ -1,0 +1,50 @@
+"""Adapters by URL scheme, found through entry points, so that third parties add their own.
+
+A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
+point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url) -> State`.
+"""
+
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from taskmq.broker import Broker, BrokerOptions
+from taskmq.errors import InvalidSetting
+from taskmq.stores import State
+
+__all__ = ["open_broker", "open_state"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+
+
+def open_broker(url: str, options: BrokerOptions) -> Broker:
+    """A broker for `url`, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+    """
+    opener = cast("Callable[[str, BrokerOptions], Broker]", _load("taskmq.brokers", url, what="broker"))
+    return opener(url, options)
+
+
+def open_state(url: str, options: BrokerOptions) -> State:
+    """A state for `url`, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+    """
+    opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
+    return opener(url, options)
+
+
+def _load(group: str, url: str, *, what: str) -> Any:
+    scheme = url.partition("://")[0]
+    # Checked before it is shown: what stands in front of a misplaced "://" may be a password.
+    if not url.startswith(f"{scheme}://") or not _SCHEME.fullmatch(scheme):
+        raise InvalidSetting(f"the {what} URL has no scheme: it looks like amqp://host/ or local://PATH")
+    known = entry_points(group=group)
+    if not (found := known.select(name=scheme)):
+        names = ", ".join(sorted(f"{point.name}://" for point in known))
+        raise InvalidSetting(f"no installed {what} serves {scheme}://; known: {names}")
+    return next(iter(found)).load()

@@ -1,0 +1,316 @@
+"""A task: a function that can be called here, or sent to be run by a worker.
+
+A task knows how to make a message of a call; sending it is the business of the `Sender` that it is bound to
+(an app), which it never looks into.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+from taskmq.clock import Clock
+from taskmq.codec import ReturnType, Signature
+from taskmq.context import Context, current_context
+from taskmq.duration import Duration
+from taskmq.envelope import VERSION, Envelope, new_job_id
+from taskmq.errors import InvalidOption
+from taskmq.job import Job, JobBackend
+from taskmq.middleware import Sending
+from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+
+__all__ = ["AsyncTask", "Call", "Sender", "SyncTask", "Task", "TaskDecorator", "define", "task"]
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Sender(JobBackend, Protocol):
+    """What a task needs from its app."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def content_type(self) -> str: ...
+
+    def send_sync(self, sending: Sending) -> None: ...
+
+    async def send_async(self, sending: Sending) -> None: ...
+
+    def send_many_sync(self, sendings: Iterable[Sending]) -> list[str]: ...
+
+    async def send_many_async(self, sendings: Iterable[Sending]) -> list[str]: ...
+
+
+class Call(Generic[P, R_co]):
+    """A task with options for its calls."""
+
+    def __init__(self, task: "Task[P, R_co]", plan: CallPlan) -> None:
+        self._task = task
+        self._plan = plan
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """Send one call; returns when the broker has confirmed it.
+
+        Raises:
+            InvalidArguments, EncodeError: the arguments do not fit; nothing was sent.
+            SendError: one of its kinds, within the app's send timeout.
+        """
+        sending = self._sending(args, kwargs)
+        self._task.sender.send_sync(sending)
+        return self._job(sending.envelope.id)
+
+    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """`send` for coroutines."""
+        sending = self._sending(args, kwargs)
+        await self._task.sender.send_async(sending)
+        return self._job(sending.envelope.id)
+
+    def send_many(self, calls: Iterable[Sequence[Any]]) -> list[Job[R_co]]:
+        """Send many calls, pipelined, and wait once; returns when all are confirmed.
+
+        Args:
+            calls: one sequence of positional arguments per call; taken lazily, in chunks.
+
+        Raises:
+            InvalidArguments, EncodeError: a call does not fit; chunks before it were sent.
+            PartlySent: some were not confirmed; it says which.
+        """
+        return [self._job(job_id) for job_id in self._task.sender.send_many_sync(self._sendings(calls))]
+
+    async def asend_many(self, calls: Iterable[Sequence[Any]]) -> list[Job[R_co]]:
+        """`send_many` for coroutines."""
+        return [self._job(job_id) for job_id in await self._task.sender.send_many_async(self._sendings(calls))]
+
+    # The words that Celery's users know.
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """Celery's word for `send`."""
+        return self.send(*args, **kwargs)
+
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Duration | None = None,
+        eta: datetime | None = None,
+        expires: Duration | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        task_id: str | None = None,
+    ) -> Job[R_co]:
+        """Celery's word for `options(...).send(...)`."""
+        given = {
+            "delay": countdown,
+            "eta": eta,
+            "expires": expires,
+            "priority": priority,
+            "queue": queue,
+            "job_id": task_id,
+        }
+        plan = plan_call(
+            self._plan, {key: value for key, value in given.items() if value is not None}, task=self._task.name
+        )
+        call = cast("Call[..., R_co]", Call(self._task, plan))
+        return call.send(*args, **(kwargs or {}))
+
+    def _sendings(self, calls: Iterable[Sequence[Any]]) -> Iterable[Sending]:
+        if self._plan.job_id is not None:
+            raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for send_many")
+        return (self._sending(tuple(call), {}) for call in calls)
+
+    def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
+        plan = self._plan
+        sender = self._task.sender
+        raw_args, raw_kwargs = self._task.signature.encode(args, kwargs, sender.content_type)
+        now = sender.clock.now_ms()
+        parent = current_context.get()
+        envelope = Envelope(
+            v=VERSION,
+            id=plan.job_id or new_job_id(now, os.urandom(10)),
+            task=self._task.name,
+            args=raw_args,
+            kwargs=raw_kwargs,
+            enqueued=now,
+            eta=plan.eta if plan.delay is None else now + plan.delay,
+            expires=plan.expires_at if plan.expires is None else now + plan.expires,
+            root=parent.root if parent else None,
+            parent=parent.job_id if parent else None,
+            tenant=plan.tenant,
+            priority=plan.priority,
+            meta=plan.meta,
+        )
+        return Sending(envelope, plan.queue, sender.content_type, dict(plan.headers) if plan.headers else {})
+
+    def _job(self, job_id: str) -> Job[R_co]:
+        return Job(job_id, task=self._task.name, backend=self._task.sender, returns=self._task.returns)
+
+
+class Task(Call[P, R_co]):
+    """A registered function.
+
+    Attributes:
+        name: under which messages call it.
+        plan: its options, checked.
+        function: the function itself.
+        signature: how its arguments travel.
+    """
+
+    def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
+        super().__init__(self, plan.call)
+        self.name = plan.name
+        self.plan = plan
+        self.function = function
+        self.signature = Signature(function, owner=plan.name, injected=Context)
+        self._sender: Sender | None = None
+        self._returns: ReturnType | None = None
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", plan.name)
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    @property
+    def sender(self) -> Sender:
+        """The app that it belongs to.
+
+        Raises:
+            InvalidOption: it belongs to none yet.
+        """
+        if self._sender is None:
+            raise InvalidOption(f"task {self.name} belongs to no app yet: app.include({self.__module__!r})")
+        return self._sender
+
+    @property
+    def is_bound(self) -> bool:
+        return self._sender is not None
+
+    def bind(self, sender: Sender) -> None:
+        """Make the task one of `sender`'s."""
+        self._sender = sender
+
+    def with_default_queue(self, queue: str) -> None:
+        """Set the queue of a task whose options do not name one."""
+        self._plan = replace(self._plan, queue=queue)
+
+    @property
+    def returns(self) -> ReturnType:
+        if self._returns is None:
+            # A task that keeps no results may return anything.
+            self._returns = ReturnType(Any) if self.plan.result is False else self.signature.return_type()
+        return self._returns
+
+    @property
+    def queue(self) -> str:
+        """Where calls go unless they say otherwise."""
+        return self._plan.queue
+
+    def options(self, **options: Unpack[CallOptions]) -> Call[P, R_co]:
+        """The same task with other options for its calls; nothing about the task changes.
+
+        Raises:
+            InvalidOption: an option is unknown or has a value that it cannot have.
+        """
+        return Call(self, plan_call(self._plan, options, task=self.name))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def _local(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.signature.takes_context:
+            context = current_context.get() or Context.detached(self.name)
+            args, kwargs = self.signature.with_context((args, kwargs), context)
+        return self.function(*args, **kwargs)
+
+
+class SyncTask(Task[P, R_co]):
+    """A task whose function is a plain one."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function here and now."""
+        return cast("R_co", self._local(args, kwargs))
+
+
+class AsyncTask(Task[P, R_co]):
+    """A task whose function is a coroutine function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """Call the function here; await what it returns."""
+        return cast("Coroutine[Any, Any, R_co]", self._local(args, kwargs))
+
+
+def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]:
+    """A task of `function`, bound to nothing.
+
+    Raises:
+        InvalidOption: an option or the signature is not possible; names the function.
+    """
+    if isinstance(function, Task):
+        raise InvalidOption(f"task {function.name}: it is a task already")
+    is_async = inspect.iscoroutinefunction(function)
+    label = f"{getattr(function, '__qualname__', function)}"
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise InvalidOption(f"task {label}: a generator cannot be a task")
+    plan = plan_task(options, function=label, default_name=_default_name(function), is_async=is_async)
+    made: Task[..., Any] = AsyncTask(function, plan) if is_async else SyncTask(function, plan)
+    if made.signature.is_resolved:
+        _ = made.returns
+    return made
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    module = function.__module__
+    if module == "__main__":
+        # A worker will import the file under its own name: use that name when it is run as a script, too.
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path: str | None = getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif path is not None:
+            module = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - pathlib costs import time
+    return f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
+
+
+class TaskDecorator(Protocol):
+    """What `task(...)` with options returns."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+@overload
+def task(function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+@overload
+def task(function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+@overload
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+@overload
+def task(function: Callable[P, R], /) -> SyncTask[P, R]: ...
+@overload
+def task(**options: Unpack[TaskOptions]) -> TaskDecorator: ...
+def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
+    """Make a task of a function, for modules that do not know the app; an app includes it later.
+
+    Raises:
+        InvalidOption: an option or the signature is not possible; names the function.
+    """
+    if function is not None:
+        return define(function, options)
+    return partial(_define_with, options)
+
+
+def _define_with(options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
+    return define(function, options)

@@ -1,0 +1,23 @@
+"""What tests of taskmq, of its adapters and of programs that use it are built from.
+
+- `FakeClock`: time that moves when a test says so.
+- `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
+- `taskmq.testing.broker_suite`: what every `taskmq.broker.Broker` guarantees, as tests.
+- `taskmq.testing.state_suite`: the same for `taskmq.stores.State`.
+
+The suites are not imported here, so that pytest can still be told to rewrite their asserts.
+"""
+
+from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.flaky_broker import Acked, Confirmed, Failed, FlakyBroker, JournalEntry, Published, Requeued
+
+__all__ = [
+    "Acked",
+    "Confirmed",
+    "Failed",
+    "FakeClock",
+    "FlakyBroker",
+    "JournalEntry",
+    "Published",
+    "Requeued",
+]

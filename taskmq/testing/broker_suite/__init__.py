@@ -1,0 +1,39 @@
+"""The conformance suite for brokers: an adapter is done when its subclass of `BrokerSuite` passes.
+
+    import pytest
+    pytest.register_assert_rewrite("taskmq.testing.broker_suite")   # in conftest.py: telling failures
+
+    from taskmq.testing.broker_suite import BrokerSuite
+
+    class TestMine(BrokerSuite):
+        @pytest.fixture(autouse=True)
+        def _server(self, my_server):
+            self.process_url = my_server.url                # what another process can open
+
+        def open_broker(self, name=""):
+            return my_package.open_broker(self.process_url, BrokerOptions(name=name))
+
+One test calls `open_broker` several times: that is several processes' worth of brokers on one server. The
+tests are plain methods, each with its own event loop and a deadline, and need no pytest plugin. Queue names
+are new in each test; override `discard` where the server outlives the tests. What only some adapters can do
+is asked: `process_url` and `can_lose` (see `BrokerCase`); tests that need more than there is are skipped.
+
+Nothing here waits for silence. That something does not come is shown by what comes in its place: a message
+sent afterwards, which the order of the queue would have put behind it.
+"""
+
+from taskmq.testing.broker_suite.administration import Administration
+from taskmq.testing.broker_suite.cancelling import Cancelling
+from taskmq.testing.broker_suite.case import BrokerCase, Inbox, message
+from taskmq.testing.broker_suite.consuming import Consuming
+from taskmq.testing.broker_suite.delaying import Delaying
+from taskmq.testing.broker_suite.ending import Ending
+from taskmq.testing.broker_suite.holding import Holding
+from taskmq.testing.broker_suite.publishing import Publishing
+from taskmq.testing.broker_suite.settling import Settling
+
+__all__ = ["BrokerCase", "BrokerSuite", "Inbox", "message"]
+
+
+class BrokerSuite(Publishing, Consuming, Settling, Delaying, Holding, Administration, Ending, Cancelling, BrokerCase):
+    """Every guarantee of `taskmq.broker.Broker`; see the module for its use."""

@@ -1,0 +1,131 @@
+"""Administration: declare, purge and stats."""
+
+import asyncio
+
+from taskmq.errors import QueueMissing
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.runner import case, eventually, raises
+from taskmq.topology import PARKING, UNROUTABLE, dead_letter_queue
+
+__all__ = ["Administration"]
+
+
+class Administration(BrokerCase):
+    @case
+    async def test_connecting_twice_is_fine_and_the_address_is_a_url(self) -> None:
+        broker = self.broker()
+
+        await asyncio.gather(*(broker.connect(timeout=self.patience) for _ in range(3)))
+        await broker.connect(timeout=self.patience)
+
+        assert "://" in broker.address
+
+    @case
+    async def test_declaring_again_changes_nothing(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = self.undeclared()
+        await broker.declare([queue])
+        await self.send(broker, queue.name, "kept")
+
+        await broker.declare([queue, queue])
+        await other.declare([queue])
+        await other.declare([])
+
+        await self.expect_only(other, queue.name, "kept")
+
+    @case
+    async def test_several_brokers_may_declare_at_the_same_time(self) -> None:
+        brokers = [self.broker(f"number {number}") for number in range(5)]
+        queues = [self.undeclared() for _ in range(3)]
+
+        await asyncio.gather(*(broker.declare(queues) for broker in brokers for _ in range(2)))
+
+        for broker in brokers:
+            for queue in queues:
+                await self.send(broker, queue.name, "one")
+                await self.expect_only(broker, queue.name, "one")
+
+    @case
+    async def test_dead_letter_queue_and_shared_queues_are_declared_too(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        dead = dead_letter_queue(queue)
+        names = [dead, PARKING, UNROUTABLE]
+
+        assert [stats.queue for stats in await broker.stats(names)] == names
+        await self.publish(broker, message(dead, "it died"))
+        await self.expect_only(broker, dead, "it died")
+
+    @case
+    async def test_a_purge_empties_the_queue_and_says_how_many_there_were(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+        await self.expect_ready(broker, queue, 5)
+
+        assert await broker.purge(queue) == 5
+        assert await broker.purge(queue) == 0
+        await self.expect_only(broker, queue)
+
+    @case
+    async def test_a_purge_spares_what_is_in_a_consumer_s_hands(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcd")
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+        (held,) = await inbox.take(1)
+        await self.expect_ready(other, queue, 3)
+
+        assert await other.purge(queue) == 3
+
+        held.requeue()
+        assert bodies(await inbox.take_and_ack(1)) == ["a"]
+
+    @case
+    async def test_purging_a_missing_queue_says_so(self) -> None:
+        broker = self.broker()
+        missing = self.undeclared().name
+
+        with raises(QueueMissing) as caught:
+            await broker.purge(missing)
+
+        assert caught[0].queue == missing
+
+    @case
+    async def test_stats_come_in_the_order_asked_and_leave_out_missing_queues(self) -> None:
+        broker = self.broker()
+        first, second, third = [await self.queue(broker) for _ in range(3)]
+        missing = self.undeclared().name
+
+        asked = [third, missing, first, second]
+        answered = [stats.queue for stats in await broker.stats(asked)]
+
+        assert answered == [third, first, second]
+        assert await broker.stats([missing]) == []
+        assert await broker.stats([]) == []
+        # The broker goes on after having asked for what is not there.
+        await self.send(broker, first, "one")
+
+    @case
+    async def test_stats_count_ready_messages_consumers_and_what_they_hold(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue, empty = await self.queue(broker), await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        async def counted() -> list[tuple[int, int]]:
+            return [(stats.ready, stats.consumers) for stats in await other.stats([queue, empty])]
+
+        await eventually(counted, [(5, 0), (0, 0)], within=self.patience)
+        inbox, consumer = await self.consume(broker, queue, prefetch=2)
+        second_inbox, second = await self.consume(other, queue, prefetch=1)
+        held = await inbox.take(2) + await second_inbox.take(1)
+        await eventually(counted, [(2, 2), (0, 0)], within=self.patience)
+        (stats,) = await other.stats([queue])
+        assert stats.unsettled in (None, 3)
+        assert stats.delayed in (None, 0)
+
+        await second.stop()
+        await consumer.stop()
+        for delivery in held:
+            delivery.ack()
+        await eventually(counted, [(2, 0), (0, 0)], within=self.patience)

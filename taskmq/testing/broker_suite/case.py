@@ -1,0 +1,205 @@
+"""What every test of the broker suite starts from."""
+
+import asyncio
+import sys
+import unittest
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from taskmq.broker import Broker, Consumer, Delivery, HeaderValue, Outgoing, Subscription
+from taskmq.testing.runner import Suite, eventually
+from taskmq.topology import WorkQueue
+
+__all__ = ["BrokerCase", "Inbox", "bodies", "message"]
+
+
+class BrokerCase(Suite):
+    """Base of the broker suite: what the adapter provides, and what the tests use.
+
+    Attributes:
+        process_url: a URL that `taskmq.plugins.open_broker` opens in another process for the same server;
+            None when the broker lives in one process.
+        can_lose: whether `lose` is there.
+        publish_timeout: for each publish.
+    """
+
+    process_url: str | None = None
+    can_lose: bool = False
+    publish_timeout: float = 10
+    _declared: list[WorkQueue]
+
+    # The adapter's part -----------------------------------------------------------------------------------
+
+    def open_broker(self, name: str = "") -> Broker:
+        """A new broker on the test's server, not yet connected. Called inside the running loop."""
+        raise NotImplementedError
+
+    async def lose(self, broker: Broker) -> None:
+        """Cut `broker` off from its server, as a broken network does; it may come back by itself."""
+        raise NotImplementedError
+
+    async def discard(self, queue: WorkQueue) -> None:
+        """Delete at the server what `queue` stands for; called at the end of a test."""
+
+    # The tests' part --------------------------------------------------------------------------------------
+
+    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._declared = []
+        super().run(test)
+
+    def broker(self, name: str = "") -> Broker:
+        """A broker that is closed at the end of the test."""
+        broker = self.open_broker(name)
+        self.opened.push_async_callback(broker.aclose)
+        return broker
+
+    async def queue(self, broker: Broker) -> str:
+        """A new queue, declared through `broker`."""
+        queue = self.undeclared()
+        await broker.declare([queue])
+        return queue.name
+
+    def undeclared(self) -> WorkQueue:
+        """A queue that does not exist yet."""
+        queue = WorkQueue(f"suite.{uuid.uuid4().hex[:12]}")
+        if not self._declared:
+            self.opened.push_async_callback(self._discard_all)
+        self._declared.append(queue)
+        return queue
+
+    async def publish(self, broker: Broker, *messages: Outgoing) -> None:
+        """Publish all at once and return when each is confirmed."""
+        futures = [broker.publish(message, timeout=self.publish_timeout) for message in messages]
+        await asyncio.gather(*futures)
+
+    async def send(self, broker: Broker, queue: str, *texts: str) -> None:
+        await self.publish(broker, *(message(queue, text) for text in texts))
+
+    def inbox(self) -> "Inbox":
+        return Inbox(self.patience)
+
+    async def consume(
+        self, broker: Broker, *queues: str, prefetch: int = 100, inbox: "Inbox | None" = None
+    ) -> tuple["Inbox", Consumer]:
+        inbox = inbox or self.inbox()
+        consumer = await broker.consume([Subscription(queue, prefetch) for queue in queues], inbox)
+        return inbox, consumer
+
+    async def expect_ready(self, broker: Broker, queue: str, count: int) -> None:
+        """Return once `count` messages wait in `queue`: what another one gave back has arrived."""
+
+        async def ready() -> int:
+            (stats,) = await broker.stats([queue])
+            return stats.ready
+
+        await eventually(ready, count, within=self.patience)
+
+    async def expect_only(self, broker: Broker, queue: str, *texts: str) -> None:
+        """Take exactly `texts` off `queue`, in this order, with nothing before, between or after them."""
+        await self.send(broker, queue, "the last one")
+        inbox, consumer = await self.consume(broker, queue, prefetch=10)
+        expected = [*texts, "the last one"]
+        assert bodies(await inbox.take_and_ack(len(expected))) == expected
+        await consumer.stop()
+        assert not inbox.untaken
+
+    async def take_in_killed_process(self, queue: str, count: int) -> None:
+        """Let another process take `count` messages in hand, then kill it.
+
+        Raises:
+            SkipTest: the adapter's broker lives in one process.
+        """
+        if self.process_url is None:
+            raise unittest.SkipTest("this broker lives in one process")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "taskmq.testing.broker_suite.holder", self.process_url, queue, str(count)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(self.patience):
+                assert await process.stdout.readline() == b"holding\n"
+        finally:
+            process.kill()
+            await process.communicate()
+
+    def require_lose(self) -> None:
+        if not self.can_lose:
+            raise unittest.SkipTest("this adapter has no way to cut a broker off")
+
+    async def _discard_all(self) -> None:
+        for queue in self._declared:
+            await self.discard(queue)
+
+
+def message(
+    queue: str,
+    text: str | bytes,
+    *,
+    due: int | None = None,
+    headers: Mapping[str, HeaderValue] | None = None,
+) -> Outgoing:
+    """A message whose body is `text`."""
+    return Outgoing(
+        queue=queue,
+        body=text.encode() if isinstance(text, str) else text,
+        content_type="application/json",
+        job_id=str(uuid.uuid4()),
+        task="suite.task",
+        due=due,
+        headers=headers or {},
+    )
+
+
+def bodies(deliveries: list[Delivery]) -> list[str]:
+    return [delivery.body.decode() for delivery in deliveries]
+
+
+class Inbox:
+    """A `deliver` callback that keeps what comes, in its order."""
+
+    def __init__(self, patience: float) -> None:
+        self.deliveries: list[Delivery] = []
+        self._patience = patience
+        self._taken = 0
+        self._changed = asyncio.Event()
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+        self._changed.set()
+
+    @property
+    def untaken(self) -> list[Delivery]:
+        return self.deliveries[self._taken :]
+
+    async def take(self, count: int) -> list[Delivery]:
+        """The next `count` deliveries; they stay unsettled.
+
+        Raises:
+            AssertionError: they did not come in time.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                while len(self.untaken) < count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(
+                f"{len(self.untaken)} of {count} deliveries came within {self._patience} s: "
+                f"{[delivery.body[:40] for delivery in self.untaken]}"
+            ) from None
+        taken = self.untaken[:count]
+        self._taken += count
+        return taken
+
+    async def take_and_ack(self, count: int) -> list[Delivery]:
+        """The next `count` deliveries, each acknowledged when it is taken, so that more can come."""
+        taken: list[Delivery] = []
+        while len(taken) < count:
+            for delivery in await self.take(max(1, min(len(self.untaken), count - len(taken)))):
+                delivery.ack()
+                taken.append(delivery)
+        return taken

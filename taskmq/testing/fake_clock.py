@@ -1,0 +1,92 @@
+"""A clock that stands still until a test moves it."""
+
+import asyncio
+import heapq
+import itertools
+import threading
+
+from taskmq.duration import Duration, parse_duration, to_ms
+
+__all__ = ["FakeClock"]
+
+_Sleeper = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
+
+
+class FakeClock:
+    """A `taskmq.clock.Clock` whose time moves by `advance` only; it never sleeps really.
+
+    Sleepers may be on several event loops, and `advance` may be called from any thread.
+    """
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._now = start_ms
+        self._lock = threading.Lock()
+        self._order = itertools.count()
+        self._sleepers: list[_Sleeper] = []
+
+    def __repr__(self) -> str:
+        return f"<FakeClock at {self._now} ms, {self.sleepers} sleeping>"
+
+    @property
+    def sleepers(self) -> int:
+        """How many sleep at the moment."""
+        with self._lock:
+            return len(self._sleepers)
+
+    @property
+    def next_instant(self) -> int | None:
+        """When the first sleeper is due (ms since the epoch); None when nobody sleeps."""
+        with self._lock:
+            return min((instant for instant, *_ in self._sleepers), default=None)
+
+    def now_ms(self) -> int:
+        with self._lock:
+            return self._now
+
+    async def sleep_until(self, instant_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if instant_ms <= self._now:
+                return
+            sleeper: _Sleeper = (instant_ms, next(self._order), loop, loop.create_future())
+            heapq.heappush(self._sleepers, sleeper)
+        try:
+            await sleeper[3]
+        finally:
+            self._forget(sleeper)
+
+    async def wait_for_sleepers(self, count: int = 1, *, timeout: float = 5) -> None:
+        """Return once `count` sleep, so that a test advances when its subject is waiting, not before.
+
+        Raises:
+            TimeoutError: they did not within `timeout` seconds of real time.
+        """
+        async with asyncio.timeout(timeout):
+            while self.sleepers < count:
+                await asyncio.sleep(0.001)
+
+    def advance(self, step: Duration) -> None:
+        """Move time on by `step` and wake those whose instant has come, in the order of their instants.
+
+        Raises:
+            InvalidOption: the step is no duration, or negative.
+        """
+        by = to_ms(parse_duration(step, what="step"))
+        with self._lock:
+            self._now += by
+            while self._sleepers and self._sleepers[0][0] <= self._now:
+                *_, loop, future = heapq.heappop(self._sleepers)
+                # A loop that is closed by now has no sleeper any more.
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_wake, future)
+
+    def _forget(self, sleeper: _Sleeper) -> None:
+        with self._lock:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                heapq.heapify(self._sleepers)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,138 @@
+"""How the tests of the suites are run: plain methods around coroutines, each with a deadline.
+
+No pytest plugin is needed, and unittest's runner or a plain call do as well.
+"""
+
+import asyncio
+import functools
+import gc
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, ClassVar, Final, TypeVar
+
+__all__ = ["CancelPoint", "Suite", "cancelled_at", "case", "eventually", "only_these_tasks", "raises"]
+
+_S = TypeVar("_S", bound="Suite")
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=Exception)
+
+
+class Suite:
+    """Base of the suites.
+
+    After each test everything that it opened is closed, no task may be left, and no exception may have gone
+    to the loop's handler.
+
+    Attributes:
+        deadline: seconds for one test.
+        patience: seconds for anything that has to happen but may take its time.
+    """
+
+    deadline: float = 45
+    patience: float = 10
+    opened: AsyncExitStack
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        """A loop for one test; override it to test with another one than asyncio's."""
+        return asyncio.new_event_loop()
+
+    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with asyncio.Runner(loop_factory=self.new_event_loop) as runner:
+            runner.run(self._whole(test))
+
+    async def _whole(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        complaints: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+        )
+        async with asyncio.timeout(self.deadline), AsyncExitStack() as self.opened:
+            await test()
+        await only_these_tasks({asyncio.current_task()})
+        # What only the collector finds, such as a future whose exception nobody looked at, belongs to this test.
+        gc.collect()
+        await asyncio.sleep(0)
+        assert not complaints, complaints
+
+
+def case(test: Callable[[_S], Coroutine[Any, Any, None]]) -> Callable[[_S], None]:
+    """A test written as a coroutine, as a plain method."""
+
+    @functools.wraps(test)
+    def run(self: _S) -> None:
+        self.run(functools.partial(test, self))
+
+    return run
+
+
+async def eventually(look: Callable[[], Awaitable[_T]], expected: _T, *, within: float) -> None:
+    """Look until `expected` is seen.
+
+    Raises:
+        AssertionError: it was not within `within` seconds; says what was seen last.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within
+    while (seen := await look()) != expected:
+        assert loop.time() < end, f"expected {expected!r} within {within} s, last seen: {seen!r}"
+        await asyncio.sleep(0.02)
+
+
+async def only_these_tasks(expected: Collection[asyncio.Task[Any] | None]) -> None:
+    """Return once no other task runs on this loop.
+
+    Raises:
+        AssertionError: one goes on.
+    """
+    left: set[asyncio.Task[Any]] = set()
+    for _ in range(50):
+        left = asyncio.all_tasks().difference(expected)
+        if not left:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"tasks that nobody needs any more go on: {left!r}")
+
+
+@contextmanager
+def raises(kind: type[_E]) -> Generator[list[_E], None, None]:
+    """Catch an error of this kind, which the block has to raise; the list holds it afterwards."""
+    caught: list[_E] = []
+    try:
+        yield caught
+    except kind as error:
+        caught.append(error)
+    assert caught, f"{kind.__name__} was not raised"
+
+
+class CancelPoint:
+    """An instant in the life of a call: so many turns of the loop, then so many seconds, after its start."""
+
+    ALL: ClassVar[tuple["CancelPoint", ...]]
+
+    def __init__(self, turns: int, seconds: float) -> None:
+        self.turns: Final = turns
+        self.seconds: Final = seconds
+
+    def __repr__(self) -> str:
+        return f"after {self.turns} turns and {self.seconds * 1000:g} ms"
+
+    async def come(self) -> None:
+        for _ in range(self.turns):
+            await asyncio.sleep(0)
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+
+
+CancelPoint.ALL = (
+    *(CancelPoint(turns, 0) for turns in (*range(8), 12, 20)),
+    *(CancelPoint(1, seconds) for seconds in (0.001, 0.002, 0.005, 0.012, 0.03)),
+)
+
+
+async def cancelled_at(point: CancelPoint, call: Coroutine[Any, Any, _T], *, within: float) -> _T | None:
+    """Start `call` and cancel it at `point`: what it returned if it was quicker, else None."""
+    task = asyncio.create_task(call)
+    await point.come()
+    task.cancel()
+    await asyncio.wait({task}, timeout=within)
+    assert task.done(), f"cancelled {point!r}, the call goes on {within} s later"
+    return None if task.cancelled() else task.result()

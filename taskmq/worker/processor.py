@@ -1,0 +1,120 @@
+"""From a delivery to its outcome. Never raises."""
+
+import asyncio
+import os
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from taskmq.app import TaskMQ
+from taskmq.broker import Delivery
+from taskmq.context import Context, current_context
+from taskmq.envelope import JSON, Envelope, decode_envelope, new_job_id
+from taskmq.errors import InvalidArguments, MalformedMessage
+from taskmq.execution import Execution
+from taskmq.executor import Executor
+from taskmq.middleware import Proceed, execute_chain
+from taskmq.options import ExecutorKind
+from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
+from taskmq.tasks import Task
+from taskmq.topology import logical_queue
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.verdict import verdict
+
+__all__ = ["UNKNOWN_COUNT", "Processor"]
+
+UNKNOWN_COUNT: Final = "x-taskmq-unknown"
+"""Header: how often the message was put back because nobody knew its task."""
+
+# A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
+_EARLY: Final = 125
+
+
+class Processor:
+    """Reads deliveries and runs tasks.
+
+    Args:
+        executors: one for each kind that the app's tasks use.
+    """
+
+    def __init__(self, app: TaskMQ, executors: Mapping[ExecutorKind, Executor], config: WorkerConfig) -> None:
+        self._tasks = app.tasks
+        self._clock = app.clock
+        self._config = config
+        self._chains: dict[ExecutorKind, Proceed] = {
+            kind: execute_chain(app.middleware, executor.run) for kind, executor in executors.items()
+        }
+        self.is_interrupting = False
+
+    def read(self, delivery: Delivery) -> Attempt | Parked:
+        """The attempt that the delivery is, or why it is none."""
+        try:
+            envelope = decode_envelope(delivery.body, delivery.content_type)
+        except MalformedMessage as error:
+            return Parked(str(error))
+        task = self._tasks.get(envelope.task)
+        if task is None:
+            return self._unknown(delivery, envelope)
+        job_id = envelope.id or delivery.message_id or new_job_id(self._clock.now_ms(), os.urandom(10))
+        return Attempt(delivery, envelope, task, job_id)
+
+    async def run(self, attempt: Attempt) -> Outcome:
+        """What became of the attempt."""
+        envelope, task = attempt.envelope, attempt.task
+        early = await self._not_now(envelope)
+        if early is not None:
+            return early
+        content_type = attempt.delivery.content_type or JSON
+        try:
+            arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
+        except InvalidArguments as error:
+            return Dead("invalid_arguments", error)
+        started = self._clock.now_ms()
+        attempt.started = started
+        plan = task.plan
+        context = Context(
+            envelope,
+            job_id=attempt.job_id,
+            max_attempts=plan.retry.max_attempts if plan.retry else 1,
+            queue=logical_queue(attempt.delivery.queue),
+            redelivered=attempt.delivery.redelivered,
+            deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
+        )
+        args, kwargs = task.signature.with_context(arguments, context)
+        execution = Execution(context, task.function, args, kwargs, envelope, content_type, plan.timeout)
+        current_context.set(context)
+        try:
+            return Succeeded(await self._chains[plan.executor](execution))
+        except asyncio.CancelledError as error:
+            context.mark_cancelled()
+            if self.is_interrupting:
+                return Interrupted()
+            # Not ours: the task cancelled itself, which is its failure.
+            return self._failed(task, envelope, error)
+        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
+            return self._failed(task, envelope, error)
+
+    def _failed(self, task: Task[..., Any], envelope: Envelope, error: BaseException) -> Outcome:
+        return verdict(error, policy=task.plan.retry, attempt=envelope.attempt, fraction=random.random)
+
+    async def _not_now(self, envelope: Envelope) -> Outcome | None:
+        if envelope.eta is None and envelope.expires is None:
+            return None
+        now = self._clock.now_ms()
+        if envelope.eta is not None and now < envelope.eta:
+            if envelope.eta - now > _EARLY:
+                return Snoozed(timedelta(milliseconds=envelope.eta - now))
+            await self._clock.sleep_until(envelope.eta)
+        if envelope.expires is not None and now >= envelope.expires:
+            return Cancelled("expired before it started")
+        return None
+
+    def _unknown(self, delivery: Delivery, envelope: Envelope) -> Parked:
+        seen = delivery.headers.get(UNKNOWN_COUNT, 0)
+        count = seen if isinstance(seen, int) else 0
+        reason = f"task {envelope.task!r} is not registered"
+        if count >= self._config.unknown_attempts:
+            return Parked(f"{reason} at any worker that has seen the message in {count + 1} tries")
+        return Parked(reason, delay=timedelta(seconds=self._config.unknown_delay * 2**count))

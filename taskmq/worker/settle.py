@@ -1,0 +1,298 @@
+"""From an outcome to its effects: the one place that settles a delivery.
+
+    Outcome       first                                                    then
+    Succeeded     store the result if it is kept                           ack
+    Retried       publish the next attempt's copy, wait for its confirm    ack
+    Snoozed       publish the copy, wait for its confirm                   ack
+    Dead          store the error if kept, publish to the dead-letter      ack
+                  queue, wait for its confirm
+    Cancelled     store it if results are kept                             ack
+    Interrupted   nothing                                                  requeue
+    Parked        publish to the parking queue, or back to its own with    ack
+                  a delay; wait for its confirm
+
+What has to come first is tried again while the broker or the state does not answer: a slot that waits is
+better than a task that runs twice. When a copy cannot be published after some tries, or the worker is
+stopping, the delivery goes back instead. Copies never carry what the broker has written on the original.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, assert_never
+
+from taskmq.app import TaskMQ
+from taskmq.broker import Delivery, HeaderValue, Outgoing
+from taskmq.codec import encode_value
+from taskmq.duration import to_ms
+from taskmq.envelope import JSON, amend
+from taskmq.errors import EncodeError, SendError, StateUnavailable
+from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
+from taskmq.retry import coarse_delay
+from taskmq.states import JobState
+from taskmq.stores import ErrorRecord, ResultRecord, ResultStore
+from taskmq.topology import PARKING, WorkQueue, dead_letter_queue, logical_queue
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.processor import UNKNOWN_COUNT
+
+__all__ = ["Settler"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_PUBLISH_TRIES: Final = 3
+_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+_OWN: Final = "x-taskmq-"
+_ERROR_LIMIT: Final = 500
+_TRACEBACK_LIMIT: Final = 16_000
+
+
+class Settler:
+    """Settles deliveries of one worker.
+
+    Args:
+        worker: the worker's name, for results and dead letters.
+    """
+
+    def __init__(self, app: TaskMQ, *, worker: str) -> None:
+        self._app = app
+        self._clock = app.clock
+        self._worker = worker
+        self._is_stopping = asyncio.Event()
+        session = app.session()
+        self._session = session
+        self._results: ResultStore | None = session.state.results if session.state else None
+
+    def stop_trying(self) -> None:
+        """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
+        self._is_stopping.set()
+
+    async def settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Make the outcome durable, then settle the delivery."""
+        delivery = attempt.delivery
+        match outcome:
+            case Succeeded(value):
+                if self._results is None or attempt.task.plan.result is False:
+                    delivery.ack()
+                else:
+                    await self._succeeded(attempt, value)
+            case Retried(delay, error):
+                wait = timedelta(milliseconds=coarse_delay(to_ms(delay)))
+                headers: dict[str, HeaderValue] = {
+                    f"{_OWN}attempt": attempt.envelope.attempt + 1,
+                    f"{_OWN}error": _summary(error),
+                }
+                copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
+                self._log_failure(attempt, f"retry in {wait.total_seconds():g} s", error)
+                await self._publish_and_ack(delivery, copy)
+            case Snoozed(delay):
+                await self._publish_and_ack(
+                    delivery, self._copy(attempt, attempt=attempt.envelope.attempt, delay=delay, headers={})
+                )
+            case Dead(reason, error):
+                await self._dead(attempt, reason, error)
+            case Cancelled(reason):
+                record = self._record(
+                    attempt,
+                    JobState.CANCELLED,
+                    error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
+                )
+                if await self._stored(attempt, record):
+                    delivery.ack()
+            case Interrupted():
+                delivery.requeue()
+            case Parked():
+                await self.park(delivery, outcome)
+            case _:
+                assert_never(outcome)
+
+    async def park(self, delivery: Delivery, parked: Parked) -> None:
+        """Put aside a message that is no attempt of a known task."""
+        if parked.delay is not None:
+            seen = delivery.headers.get(UNKNOWN_COUNT, 0)
+            count = (seen if isinstance(seen, int) else 0) + 1
+            message = self._verbatim(delivery, delivery.queue, {UNKNOWN_COUNT: count}, parked.delay)
+            _log.info("message %s put back: %s", delivery.message_id, parked.reason)
+        else:
+            headers: dict[str, HeaderValue] = {
+                f"{_OWN}reason": parked.reason[:_ERROR_LIMIT],
+                f"{_OWN}origin": delivery.queue,
+                f"{_OWN}died": self._clock.now_ms(),
+                f"{_OWN}worker": self._worker,
+            }
+            message = self._verbatim(delivery, PARKING, headers, None)
+            _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
+        await self._publish_and_ack(delivery, message)
+
+    async def _succeeded(self, attempt: Attempt, value: object) -> None:
+        content_type = attempt.delivery.content_type or JSON
+        try:
+            encoded = encode_value(value, content_type)
+        except EncodeError as error:
+            # The work is done; running it again would not make the value any more storable.
+            await self._dead(attempt, "result", error)
+            return
+        record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
+        if await self._stored(attempt, record):
+            attempt.delivery.ack()
+
+    async def _dead(self, attempt: Attempt, reason: str, error: BaseException) -> None:
+        details = ErrorRecord(type_name=_type_name(error), message=str(error), traceback=_traceback(error))
+        self._log_failure(attempt, f"dead ({reason})", error)
+        if not await self._stored(attempt, self._record(attempt, JobState.DEAD, error=details)):
+            return
+        headers: dict[str, HeaderValue] = {
+            f"{_OWN}reason": reason,
+            f"{_OWN}error": _summary(error),
+            f"{_OWN}error-type": details.type_name[:_ERROR_LIMIT],
+            f"{_OWN}traceback": details.traceback,
+            f"{_OWN}attempt": attempt.envelope.attempt,
+            f"{_OWN}origin": attempt.delivery.queue,
+            f"{_OWN}died": self._clock.now_ms(),
+            f"{_OWN}worker": self._worker,
+        }
+        letter = self._copy(
+            attempt,
+            attempt=attempt.envelope.attempt,
+            delay=None,
+            headers=headers,
+            queue=dead_letter_queue(attempt.delivery.queue),
+        )
+        await self._publish_and_ack(attempt.delivery, letter)
+
+    def _copy(
+        self,
+        original: Attempt,
+        *,
+        attempt: int,
+        delay: timedelta | None,
+        headers: Mapping[str, HeaderValue],
+        queue: str | None = None,
+    ) -> Outgoing:
+        delivery = original.delivery
+        eta = None if delay is None else self._clock.now_ms() + to_ms(delay)
+        body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
+        return Outgoing(
+            queue=queue or delivery.queue,
+            body=body,
+            content_type=delivery.content_type or JSON,
+            job_id=original.job_id,
+            task=original.envelope.task,
+            due=eta,
+            enqueued=original.envelope.enqueued,
+            root=original.envelope.root,
+            headers={**_foreign(delivery), **headers},
+        )
+
+    def _verbatim(
+        self, delivery: Delivery, queue: str, headers: Mapping[str, HeaderValue], delay: timedelta | None
+    ) -> Outgoing:
+        return Outgoing(
+            queue=queue,
+            body=delivery.body,
+            content_type=delivery.content_type or "",
+            job_id=delivery.message_id or "",
+            task=delivery.task or "",
+            due=None if delay is None else self._clock.now_ms() + to_ms(delay),
+            headers={**_foreign(delivery), **headers},
+        )
+
+    def _record(
+        self,
+        attempt: Attempt,
+        state: JobState,
+        *,
+        content_type: str = "",
+        value: bytes = b"",
+        error: ErrorRecord | None = None,
+    ) -> ResultRecord:
+        return ResultRecord(
+            job_id=attempt.job_id,
+            task=attempt.envelope.task,
+            state=state,
+            attempt=attempt.envelope.attempt,
+            content_type=content_type,
+            value=value,
+            error=error,
+            started=attempt.started,
+            finished=self._clock.now_ms(),
+            worker=self._worker,
+        )
+
+    async def _stored(self, attempt: Attempt, record: ResultRecord) -> bool:
+        """True once the record is durable or none is kept; False when the delivery was given back instead."""
+        if self._results is None or attempt.task.plan.result is False:
+            return True
+        pause = _PAUSE
+        while True:
+            try:
+                await self._results.put(record, ttl=self._app.result_ttl)
+            except StateUnavailable as error:
+                _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
+                if not await self._pause(pause):
+                    attempt.delivery.requeue()
+                    return False
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return True
+
+    async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> None:
+        pause = _PAUSE
+        for attempt in range(1, _PUBLISH_TRIES + 1):
+            try:
+                # Publish before ack: a crash here repeats the attempt, the other order would lose it.
+                await self._session.declare_and_publish(WorkQueue(logical_queue(delivery.queue)), message)
+            except SendError as error:
+                _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
+                if attempt == _PUBLISH_TRIES or not await self._pause(pause):
+                    break
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                delivery.ack()
+                return
+        delivery.requeue()
+
+    async def _pause(self, seconds: float) -> bool:
+        """Whether to go on trying."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_stopping.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def _log_failure(self, attempt: Attempt, what: str, error: BaseException) -> None:
+        _log.warning(
+            "job %s of task %s, attempt %d: %s: %s",
+            attempt.job_id,
+            attempt.envelope.task,
+            attempt.envelope.attempt,
+            what,
+            _type_name(error),
+            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+        )
+
+
+def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
+    """The sender's own headers; ours are written afresh for each copy."""
+    return {
+        name: value
+        for name, value in delivery.headers.items()
+        if isinstance(value, str | int) and not isinstance(value, bool) and not name.startswith(_OWN)
+    }
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _summary(error: BaseException) -> str:
+    return f"{_type_name(error)}: {error}"[:_ERROR_LIMIT]
+
+
+def _traceback(error: BaseException) -> str:
+    """The end of the traceback: that is where the task's own frames are."""
+    return "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]

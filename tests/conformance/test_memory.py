@@ -1,0 +1,33 @@
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from taskmq.broker import Broker, BrokerOptions
+from taskmq.testing import FlakyBroker
+from taskmq.testing.broker_suite import BrokerSuite
+from taskmq_local import forget_memory, open_memory_broker
+
+
+class TestMemory(BrokerSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self) -> Iterator[None]:
+        self.name = uuid.uuid4().hex
+        yield
+        forget_memory(self.name)
+
+    def open_broker(self, name: str = "") -> Broker:
+        return open_memory_broker(f"memory://{self.name}", BrokerOptions(name=name))
+
+
+class TestFlakyBrokerWithoutAFault(TestMemory):
+    """The wrapper is transparent, and its losing of deliveries is one that a broker could do."""
+
+    can_lose = True
+
+    def open_broker(self, name: str = "") -> Broker:
+        return FlakyBroker(super().open_broker(name))
+
+    async def lose(self, broker: Broker) -> None:
+        assert isinstance(broker, FlakyBroker)
+        broker.lose_deliveries()

@@ -1,0 +1,45 @@
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taskmq.broker import BrokerOptions
+from taskmq.stores import State
+from taskmq.testing import FakeClock
+from taskmq.testing.state_suite import StateSuite
+from taskmq_local import forget_memory, open_local_state, open_memory_state
+
+
+class TestMemory(StateSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self) -> Iterator[None]:
+        self.name = uuid.uuid4().hex
+        yield
+        forget_memory(self.name)
+
+    def open_state(self, name: str = "") -> State:
+        return open_memory_state(f"memory://{self.name}", BrokerOptions(name=name))
+
+
+class TestMemoryByAFakeClock(TestMemory):
+    short = 3_000
+
+    def open_state(self, name: str = "") -> State:
+        return open_memory_state(f"memory://{self.name}", BrokerOptions(name=name, clock=self.clock))
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @pytest.fixture(autouse=True)
+    def _clock(self) -> None:
+        self.clock = FakeClock()
+
+
+class TestLocal(StateSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self, tmp_path: Path) -> None:
+        self.url = f"local://{tmp_path}/queue"
+
+    def open_state(self, name: str = "") -> State:
+        return open_local_state(self.url, BrokerOptions(name=name))

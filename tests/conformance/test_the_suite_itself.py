@@ -1,0 +1,225 @@
+"""Brokers that break one promise each: the suite has to notice."""
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+import pytest
+
+from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.errors import TaskMQError, Unroutable
+from taskmq.testing import FlakyBroker
+from taskmq.testing.broker_suite import BrokerSuite
+from taskmq.topology import WorkQueue
+from taskmq_local import forget_memory, open_memory_broker
+
+
+class _ForgetsAcks(FlakyBroker):
+    def __init__(self, inner: Broker) -> None:
+        super().__init__(inner)
+        self.drop_settles(10**6)
+
+
+class _RequeuesToTheBack(FlakyBroker):
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        def changed(delivery: Delivery) -> None:
+            def requeue() -> None:
+                copy = Outgoing(
+                    queue=delivery.queue,
+                    body=delivery.body,
+                    content_type=delivery.content_type or "",
+                    job_id=delivery.message_id or "",
+                    task=delivery.task or "",
+                )
+                self.publish(copy, timeout=5).add_done_callback(lambda _: delivery.ack())
+
+            delivery.requeue = requeue  # type: ignore[method-assign]  # that is what is broken here
+            deliver(delivery)
+
+        return await super().consume(subscriptions, changed)
+
+
+class _LosesOneInAHundred(FlakyBroker):
+    count = 0
+
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        self.count += 1
+        if self.count % 100:
+            return super().publish(message, timeout=timeout)
+        lost = asyncio.get_running_loop().create_future()
+        lost.set_result(None)
+        return lost
+
+
+class _PublishesTwice(FlakyBroker):
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        super().publish(message, timeout=timeout)
+        return super().publish(message, timeout=timeout)
+
+
+class _ComesEarly(FlakyBroker):
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        early = None if message.due is None else message.due - 50
+        return super().publish(dataclasses.replace(message, due=early), timeout=timeout)
+
+
+class _NeverDelays(FlakyBroker):
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        return super().publish(dataclasses.replace(message, due=None), timeout=timeout)
+
+
+class _WritesHeadersAsText(FlakyBroker):
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        headers = {name: str(value) for name, value in message.headers.items()}
+        return super().publish(dataclasses.replace(message, headers=headers), timeout=timeout)
+
+
+class _IsSilentAboutMissingQueues(FlakyBroker):
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        async def publish() -> None:
+            with suppress(Unroutable):
+                await publishing
+
+        publishing = super().publish(message, timeout=timeout)
+        return asyncio.create_task(publish())
+
+
+class _PrefetchesOneMore(FlakyBroker):
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        more = [Subscription(each.queue, each.prefetch + 1) for each in subscriptions]
+        return await super().consume(more, deliver)
+
+
+class _NeverStops(FlakyBroker):
+    class _Endless:
+        healthy = True
+
+        async def stop(self) -> None:
+            """Do nothing."""
+
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        await super().consume(subscriptions, deliver)
+        return self._Endless()
+
+
+class _GoesOnAfterACancelledConsume(FlakyBroker):
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        consumer = await super().consume(subscriptions, deliver)
+        await asyncio.sleep(0.005)
+        return consumer
+
+
+class _ShowsTheLastFirst(FlakyBroker):
+    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+        return self._reversed(queue, limit)
+
+    @asynccontextmanager
+    async def _reversed(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
+        async with super().hold(queue, limit=limit) as held:
+            yield held[::-1]
+
+
+class _SortsItsStats(FlakyBroker):
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        found = {stats.queue: stats for stats in await super().stats(queues)}
+        return [found[name] for name in sorted(found, reverse=True)]
+
+
+class _ClosesTooSoon(FlakyBroker):
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+
+        def publish() -> None:
+            inner = super(_ClosesTooSoon, self).publish(message, timeout=timeout)
+            error = inner.exception()
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        loop.call_later(0.001, publish)
+        return answer
+
+
+class _LeavesATask(FlakyBroker):
+    async def connect(self, *, timeout: float) -> None:
+        self.forgotten = asyncio.create_task(asyncio.sleep(3_600))
+        await super().connect(timeout=timeout)
+
+
+class _HasNoTypedEnd(FlakyBroker):
+    async def purge(self, queue: str) -> int:
+        try:
+            return await super().purge(queue)
+        except TaskMQError as error:
+            raise RuntimeError("closed") from error
+
+
+class _DeclaresNoDeadLetterQueue(FlakyBroker):
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        return [each for each in await super().stats(queues) if not each.queue.endswith(".dlq")]
+
+
+class _DeclaresNothing(FlakyBroker):
+    async def declare(self, queues: Iterable[WorkQueue]) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (_ForgetsAcks, "an_acked_message_never_comes_back"),
+        (_ForgetsAcks, "closing_waits_for_what_was_settled"),
+        (_RequeuesToTheBack, "a_requeued_message_comes_back_first_and_says_so"),
+        (_LosesOneInAHundred, "a_thousand_pipelined_messages_come_in_the_order_of_their_publishing"),
+        (_PublishesTwice, "a_confirmed_message_is_delivered_once"),
+        (_PublishesTwice, "an_acked_message_never_comes_back"),
+        (_ComesEarly, "a_delayed_message_comes_not_early_and_not_much_later"),
+        (_ComesEarly, "a_delayed_message_survives_the_closing_of_its_sender"),
+        (_NeverDelays, "messages_without_a_time_overtake_delayed_ones"),
+        (_NeverDelays, "delayed_messages_come_in_the_order_of_their_times"),
+        (_NeverDelays, "a_delayed_message_is_not_ready_before_its_time"),
+        (_NeverDelays, "a_delayed_message_is_spared_by_a_purge"),
+        (_WritesHeadersAsText, "header_values_keep_their_types_and_every_digit"),
+        (_IsSilentAboutMissingQueues, "a_queue_that_was_never_declared_is_unroutable"),
+        (_IsSilentAboutMissingQueues, "an_unroutable_message_does_not_harm_the_others_of_its_batch"),
+        (_PrefetchesOneMore, "the_prefetch_is_never_exceeded_and_refilled_one_by_one"),
+        (_NeverStops, "nothing_is_delivered_after_a_consumer_has_stopped"),
+        (_NeverStops, "two_consumers_of_one_broker_are_independent"),
+        (_GoesOnAfterACancelledConsume, "consume_may_be_cancelled"),
+        (_ShowsTheLastFirst, "a_hold_shows_the_front_of_the_queue_in_its_order"),
+        (_SortsItsStats, "stats_come_in_the_order_asked_and_leave_out_missing_queues"),
+        (_ClosesTooSoon, "closing_waits_for_what_was_published"),
+        (_LeavesATask, "connecting_twice_is_fine_and_the_address_is_a_url"),
+        (_HasNoTypedEnd, "a_closed_broker_says_so_at_every_call"),
+        (_DeclaresNoDeadLetterQueue, "dead_letter_queue_and_shared_queues_are_declared_too"),
+        (_DeclaresNothing, "a_broker_connects_by_itself_when_it_is_first_used"),
+    ],
+)
+def test_a_broken_promise_is_noticed(broken: type[FlakyBroker], promise: str) -> None:
+    server = uuid.uuid4().hex
+
+    class Suite(BrokerSuite):
+        patience = 0.5
+        deadline = 10
+
+        def open_broker(self, name: str = "") -> Broker:
+            return broken(open_memory_broker(f"memory://{server}", BrokerOptions(name=name)))
+
+    try:
+        with pytest.raises((AssertionError, TaskMQError, RuntimeError)):
+            getattr(Suite(), f"test_{promise}")()
+    finally:
+        forget_memory(server)
+
+
+def test_every_test_of_the_suite_is_a_plain_method_that_needs_no_plugin() -> None:
+    tests = [name for name in dir(BrokerSuite) if name.startswith("test_")]
+
+    assert len(tests) > 70
+    assert not [name for name in tests if asyncio.iscoroutinefunction(getattr(BrokerSuite, name))]

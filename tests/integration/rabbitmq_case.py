@@ -1,0 +1,53 @@
+"""What the tests of `taskmq_rabbitmq` start from: a vhost of their own, behind a proxy where wanted."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from taskmq.broker import BrokerOptions
+from taskmq.testing.broker_suite import BrokerCase
+from taskmq_rabbitmq import RabbitMQBroker, open_broker
+from tests.servers import RabbitMQ, TcpProxy
+
+CUT_OFF = "cut off"
+
+
+class RabbitMQCase(BrokerCase):
+    """A broker whose name is `CUT_OFF` connects through `proxy`."""
+
+    can_lose = True
+    options = ""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
+        self.server = rabbitmq_server
+        self.vhost = urlsplit(amqp_url).path.removeprefix("/")
+        self.process_url = amqp_url + self.options
+        with TcpProxy(urlsplit(amqp_url).port or 5672) as self.proxy:
+            yield
+
+    def open_broker(self, name: str = "") -> RabbitMQBroker:
+        assert self.process_url is not None
+        url = urlsplit(self.process_url)
+        if name == CUT_OFF:
+            url = url._replace(netloc=f"guest:guest@127.0.0.1:{self.proxy.port}")
+        broker = open_broker(url.geturl(), BrokerOptions(name=name or "test"))
+        assert isinstance(broker, RabbitMQBroker)
+        return broker
+
+    def broker(self, name: str = "") -> RabbitMQBroker:
+        return cast("RabbitMQBroker", super().broker(name))
+
+    async def lose(self, broker: object) -> None:
+        self.proxy.cut()
+
+    async def http(self, method: str, path: str, body: object = None) -> Any:
+        """The management API's answer; {vhost} in the path is the test's own."""
+        path = f"/api/{path.replace('{vhost}', quote(self.vhost, safe=''))}"
+        return await asyncio.to_thread(self.server.http, method, path, body)
+
+    async def delete_queue(self, queue: str) -> None:
+        await self.http("DELETE", f"queues/{{vhost}}/{queue}")

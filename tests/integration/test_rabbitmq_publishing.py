@@ -1,0 +1,416 @@
+"""What RabbitMQ makes of a publish: confirmed, returned, refused, never answered."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from taskmq.broker import BrokerOptions, HeaderValue, Outgoing
+from taskmq.errors import (
+    BrokerBlocked,
+    BrokerUnavailable,
+    EncodeError,
+    PublishRejected,
+    PublishUnknown,
+    TooLarge,
+    TopologyMismatch,
+    Unroutable,
+)
+from taskmq.testing.broker_suite import message
+from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.runner import case, raises
+from taskmq.topology import UNROUTABLE, WorkQueue
+from taskmq_rabbitmq import open_broker
+from tests.conftest import StartRabbitMQ
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+
+class TestPublishing(RabbitMQCase):
+    @case
+    async def test_a_message_is_legible_in_the_management_console(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        await broker.publish(
+            Outgoing(
+                queue=queue,
+                body=b'{"task":"shop.resize","args":[7]}',
+                content_type="application/json",
+                job_id="job-1",
+                task="shop.resize",
+                enqueued=1_700_000_000_123,
+                root="job-0",
+                headers={"x-taskmq-attempt": 2, "note": "größe"},
+            ),
+            timeout=10,
+        )
+
+        (seen,) = await self.look(queue)
+        assert seen["payload"] == '{"task":"shop.resize","args":[7]}'
+        assert seen["properties"] == {
+            "app_id": "taskmq",
+            "content_encoding": "utf-8",
+            "content_type": "application/json",
+            "correlation_id": "job-0",
+            "delivery_mode": 2,
+            "headers": {"note": "größe", "x-taskmq-attempt": 2, "x-taskmq-pub": 1},
+            "message_id": "job-1",
+            "timestamp": 1_700_000_000,
+            "type": "shop.resize",
+        }
+
+    @case
+    async def test_the_connections_are_legible_too(self) -> None:
+        broker = self.broker("worker shop web-3:4711")
+        await broker.declare([queue := self.undeclared()])
+        await self.consume(broker, queue.name)
+
+        def ours(connections: list[dict[str, Any]]) -> set[str]:
+            return {
+                one["client_properties"]["connection_name"]
+                for one in connections
+                if one.get("vhost") == self.vhost and one["client_properties"]["product"] == "taskmq"
+            }
+
+        names: set[str] = set()
+        async with asyncio.timeout(15):
+            while len(names) < 2:
+                names = ours(await self.http("GET", "connections"))
+                await asyncio.sleep(0.1)
+        assert names == {"worker shop web-3:4711 publish", "worker shop web-3:4711 consume"}
+
+    @case
+    async def test_a_message_without_a_queue_is_unroutable(self) -> None:
+        broker = self.broker()
+
+        with raises(Unroutable) as caught:
+            await self.send(broker, "no.such.queue", "one")
+
+        assert caught[0].queue == "no.such.queue"
+
+    @case
+    async def test_only_the_messages_without_a_queue_fail(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        futures = [
+            broker.publish(message(queue if number % 3 else "gone", str(number)), timeout=10) for number in range(300)
+        ]
+        await asyncio.wait(futures)
+
+        assert [future.exception() is None for future in futures] == [bool(n % 3) for n in range(300)]
+        await self.expect_only(broker, queue, *(str(number) for number in range(300) if number % 3))
+
+    @case
+    async def test_a_queue_that_was_declared_here_and_deleted_since_is_declared_again(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.delete_queue(queue)
+
+        await self.send(broker, queue, *"abc")
+
+        await self.expect_only(broker, queue, *"abc")
+        assert (await self.look(queue + ".dlq")) == []
+
+    @case
+    async def test_a_delayed_message_for_a_missing_queue_is_unroutable_at_once(self) -> None:
+        broker = self.broker()
+        due = int(time.time() * 1000) + 3_600_000
+
+        with raises(Unroutable):
+            await broker.publish(message("no.such.queue", "one", due=due), timeout=10)
+
+    @case
+    async def test_a_delayed_message_for_a_queue_that_others_declared_arrives(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(other)
+        due = int(time.time() * 1000) + 300
+
+        await broker.publish(message(queue, "one", due=due), timeout=10)
+
+        inbox, _ = await self.consume(broker, queue)
+        (delivery,) = await inbox.take_and_ack(1)
+        assert time.time() * 1000 >= due
+        assert delivery.headers == {"x-taskmq-eta": due}
+
+    @case
+    async def test_a_delayed_message_for_a_queue_that_goes_meanwhile_is_kept(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await broker.publish(message(queue, "one", due=int(time.time() * 1000) + 300), timeout=10)
+        await self.delete_queue(queue)
+
+        inbox, _ = await self.consume(broker, UNROUTABLE)
+
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+    @case
+    async def test_a_full_queue_refuses(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.http(
+            "PUT",
+            "policies/{vhost}/short",
+            {"pattern": f"^{queue}$", "definition": {"max-length": 5}, "apply-to": "queues"},
+        )
+
+        refused = 0
+        async with asyncio.timeout(self.patience):
+            # Policies take a moment, and a quorum queue stops a little late.
+            while refused < 3:
+                try:
+                    await broker.publish(message(queue, "one"), timeout=10)
+                except PublishRejected:
+                    refused += 1
+
+        await broker.purge(queue)
+        await self.send(broker, queue, "fits again")
+
+    @case
+    async def test_what_is_larger_than_the_limit_is_refused_here(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        with raises(TooLarge) as caught:
+            await broker.publish(message(queue, b"x" * (broker.max_message_bytes + 1)), timeout=10)
+
+        assert caught[0].size == caught[0].limit + 1
+
+    @case
+    async def test_a_large_message_goes_through_whole(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        body = bytes(range(256)) * 8192
+
+        await self.publish(broker, message(queue, body), message(queue, b""), message(queue, body))
+
+        inbox, _ = await self.consume(broker, queue)
+        assert [delivery.body for delivery in await inbox.take_and_ack(3)] == [body, b"", body]
+
+    @case
+    async def test_more_than_the_window_goes_out_in_order(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        texts = [str(number) for number in range(5000)]
+
+        await self.send(broker, queue, *texts)
+
+        inbox, _ = await self.consume(broker, queue, prefetch=500)
+        assert bodies(await inbox.take_and_ack(5000)) == texts
+
+    @case
+    async def test_a_header_that_amqp_cannot_carry_is_an_encode_error(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        headers: dict[str, Any] = {"number": 1.5}
+
+        with raises(EncodeError):
+            await broker.publish(message(queue, "one", headers=headers), timeout=10)
+
+        await self.send(broker, queue, "two")
+        await self.expect_only(broker, queue, "two")
+
+    @case
+    async def test_headers_that_are_ours_are_not_copied(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        headers: dict[str, HeaderValue] = {"x-taskmq-pub": 77, "x-taskmq-eta": 1, "x-taskmq-republished": 1}
+
+        await broker.publish(message(queue, "one", headers={**headers, "kept": "yes"}), timeout=10)
+
+        inbox, _ = await self.consume(broker, queue)
+        (delivery,) = await inbox.take_and_ack(1)
+        assert delivery.headers == {"kept": "yes"}
+
+    @case
+    async def test_a_queue_with_other_properties_is_a_mismatch_and_stays(self) -> None:
+        broker = self.broker()
+        queue = self.undeclared()
+        await self.http("PUT", f"queues/{{vhost}}/{queue.name}", {"durable": True})
+
+        with raises(TopologyMismatch) as caught:
+            await broker.declare([queue])
+
+        assert queue.name in str(caught[0])
+        assert (await self.http("GET", f"queues/{{vhost}}/{queue.name}"))["type"] == "classic"
+        await self.queue(broker)
+
+    @case
+    async def test_classic_queues_work_as_well(self) -> None:
+        broker = self.broker()
+        queue = WorkQueue(self.undeclared().name, "classic")
+        await broker.declare([queue])
+        due = int(time.time() * 1000) + 200
+
+        await self.publish(broker, message(queue.name, "one"), message(queue.name, "two", due=due))
+
+        inbox, _ = await self.consume(broker, queue.name)
+        assert bodies(await inbox.take_and_ack(2)) == ["one", "two"]
+        assert (await self.http("GET", f"queues/{{vhost}}/{queue.name}"))["type"] == "classic"
+
+    @case
+    async def test_a_future_whose_owner_has_gone_disturbs_nothing(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        futures = [broker.publish(message(queue, str(number)), timeout=10) for number in range(2000)]
+        for future in futures[::2]:
+            future.cancel()
+        await asyncio.wait(futures)
+
+        inbox, _ = await self.consume(broker, queue, prefetch=500)
+        assert bodies(await inbox.take_and_ack(2000)) == [str(number) for number in range(2000)]
+
+    async def look(self, queue: str) -> list[dict[str, Any]]:
+        body = {"count": 10, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        seen: list[dict[str, Any]] = await self.http("POST", f"queues/{{vhost}}/{queue}/get", body)
+        return seen
+
+
+class TestDeadlines(RabbitMQCase):
+    @case
+    async def test_without_a_broker_nothing_was_sent_and_the_reason_is_said(self) -> None:
+        broker = self.broker(CUT_OFF)
+        self.proxy.refuse(True)
+        began = time.monotonic()
+
+        futures = [broker.publish(message("q", str(number)), timeout=0.3) for number in range(100)]
+        await asyncio.wait(futures)
+
+        assert 0.3 <= time.monotonic() - began < 2
+        assert {type(future.exception()) for future in futures} == {BrokerUnavailable}
+        assert "refused" in str(futures[0].exception()).lower()
+
+    @case
+    async def test_each_message_has_its_own_deadline(self) -> None:
+        broker = self.broker(CUT_OFF)
+        self.proxy.refuse(True)
+        loop = asyncio.get_running_loop()
+        ended: list[float] = []
+
+        timeouts = [0.5, 0.1, 0.3, 0.2, 0.4]
+        began = loop.time()
+        futures = [broker.publish(message("q", "one"), timeout=timeout) for timeout in timeouts]
+        for future in futures:
+            future.add_done_callback(lambda _: ended.append(loop.time() - began))
+        await asyncio.wait(futures)
+
+        assert all(timeout <= end for timeout, end in zip(sorted(timeouts), ended, strict=True))
+        assert ended[0] < 0.3
+
+    @case
+    async def test_written_without_an_answer_is_unknown_and_not_written_is_not_sent(self) -> None:
+        broker = self.broker(CUT_OFF)
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "the channel is open")
+        self.proxy.stall(True)
+
+        futures = [broker.publish(message(queue, str(number)), timeout=0.4) for number in range(1500)]
+        await asyncio.wait(futures)
+        kinds = [type(future.exception()) for future in futures]
+        assert kinds == [PublishUnknown] * 1000 + [BrokerBlocked] * 500
+
+        # They are in the broker's hands all the same, and the window is free again once it has said so.
+        self.proxy.stall(False)
+        await self.send(broker, queue, "last")
+        await self.expect_ready(broker, queue, 1002)
+
+    @case
+    async def test_a_line_that_is_too_long_is_refused_at_once(self) -> None:
+        broker = self.broker(CUT_OFF)
+        self.proxy.refuse(True)
+        body = b"x" * 2**20
+
+        futures = [broker.publish(message("q", body), timeout=0.5) for _ in range(70)]
+
+        refused = [future for future in futures if future.done()]
+        assert 5 < len(refused) < 10
+        assert {type(future.exception()) for future in refused} == {BrokerBlocked}
+        await asyncio.wait(futures)
+
+    @case
+    async def test_a_wrong_password_is_said_and_not_shown(self) -> None:
+        url = f"amqp://guest:S3CRET@127.0.0.1:{self.server.port}/{self.vhost}"
+        broker = open_broker(url, BrokerOptions())
+        self.opened.push_async_callback(broker.aclose)
+        began = time.monotonic()
+
+        with raises(BrokerUnavailable) as caught:
+            await broker.connect(timeout=20)
+
+        assert time.monotonic() - began < 10
+        assert "ACCESS_REFUSED" in str(caught[0])
+        assert "S3CRET" not in str(caught[0])
+
+    @case
+    async def test_a_virtual_host_that_is_not_there_is_said(self) -> None:
+        broker = open_broker(f"amqp://guest:guest@127.0.0.1:{self.server.port}/nowhere", BrokerOptions())
+        self.opened.push_async_callback(broker.aclose)
+
+        with raises(BrokerUnavailable) as caught:
+            await broker.connect(timeout=20)
+
+        assert "nowhere" in str(caught[0])
+
+    @case
+    async def test_of_several_hosts_one_is_enough(self) -> None:
+        self.proxy.refuse(True)
+        hosts = f"127.0.0.1:{self.proxy.port},127.0.0.1:{self.server.port}"
+        broker = open_broker(f"amqp://guest:guest@{hosts}/{self.vhost}", BrokerOptions())
+        self.opened.push_async_callback(broker.aclose)
+
+        await broker.connect(timeout=10)
+
+    @case
+    async def test_closing_while_it_cannot_connect_takes_no_longer_than_promised(self) -> None:
+        broker = self.open_broker(CUT_OFF)
+        self.proxy.stall(True)
+        future = broker.publish(message("q", "one"), timeout=0.2)
+        await asyncio.wait({future})
+        began = time.monotonic()
+
+        await broker.aclose()
+
+        assert time.monotonic() - began < 7
+        assert isinstance(future.exception(), BrokerUnavailable)
+
+
+@pytest.mark.slow
+class TestAlarm(RabbitMQCase):
+    @pytest.fixture(autouse=True)
+    def _own_server(self, own_rabbitmq: StartRabbitMQ) -> None:
+        self.server = own_rabbitmq()
+        self.process_url = self.server.url
+
+    @case
+    async def test_a_broker_short_of_memory_takes_no_messages_but_acks_go_on(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two")
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+        await inbox.take(1)
+        await self.watermark("0")
+
+        # The broker blocks a connection when it publishes; this one it has then.
+        first = broker.publish(message(queue, "first"), timeout=1)
+        await asyncio.wait({first})
+        assert isinstance(first.exception(), PublishUnknown)
+        with raises(BrokerBlocked) as caught:
+            await broker.publish(message(queue, "second"), timeout=0.5)
+        assert "memory" in str(caught[0])
+
+        inbox.deliveries[0].ack()
+        (two,) = await inbox.take_and_ack(1)
+        assert two.body == b"two"
+        assert len(await broker.stats([queue])) == 1
+
+        waiting = broker.publish(message(queue, "third"), timeout=30)
+        await self.watermark("0.6")
+        await waiting
+        assert set(bodies(await inbox.take_and_ack(2))) == {"first", "third"}
+
+    async def watermark(self, fraction: str) -> None:
+        await asyncio.to_thread(self.server.ctl, "set_vm_memory_high_watermark", fraction)

@@ -1,0 +1,313 @@
+"""Losses: connections cut, the node killed, queues deleted under their consumers."""
+
+import asyncio
+import gc
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from taskmq.broker import Delivery, Subscription
+from taskmq.errors import QueueMissing, SendError
+from taskmq.testing.broker_suite import message
+from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.runner import case, eventually, raises
+from taskmq.topology import dead_letter_queue
+from tests.conftest import StartRabbitMQ
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+
+class Acking:
+    """A receiver that acknowledges everything and counts what came."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.republished = 0
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.seen[delivery.body.decode()] += 1
+        self.republished += "x-taskmq-republished" in delivery.headers
+        delivery.ack()
+
+
+class TestCuts(RabbitMQCase):
+    deadline = 90
+
+    @case
+    async def test_nothing_confirmed_is_lost_and_consumers_come_back(self) -> None:
+        sender, receiver = self.broker(CUT_OFF), self.broker(CUT_OFF)
+        queue = await self.queue(receiver)
+        acking = Acking()
+        consumer = await receiver.consume([Subscription(queue, 50)], acking)
+        cutting = asyncio.create_task(self.cut_again_and_again())
+
+        futures: list[asyncio.Future[None]] = []
+        for number in range(2000):
+            futures.append(sender.publish(message(queue, str(number)), timeout=60))
+            if number % 10 == 9:
+                await asyncio.sleep(0.005)
+        await asyncio.wait(futures)
+        cutting.cancel()
+
+        assert [future.exception() for future in futures] == [None] * 2000
+        await self.until(lambda: len(acking.seen) == 2000)
+        await self.until(lambda: consumer.healthy)
+        assert set(acking.seen) == {str(number) for number in range(2000)}
+
+    @case
+    async def test_what_is_published_again_keeps_its_message_id_and_says_so(self) -> None:
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "the channel is open")
+        self.proxy.stall(True)
+        sent = message(queue, "one")
+        future = broker.publish(sent, timeout=20)
+        await asyncio.sleep(0)
+
+        self.proxy.cut()
+        self.proxy.stall(False)
+        await future
+
+        inbox, _ = await self.consume(other, queue)
+        (_, again) = await inbox.take_and_ack(2)
+        assert again.message_id == sent.job_id
+        assert again.headers == {"x-taskmq-republished": 1}
+
+    @case
+    async def test_order_is_kept_over_a_cut(self) -> None:
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(broker)
+        futures = [broker.publish(message(queue, f"{number:04}"), timeout=30) for number in range(3000)]
+        await asyncio.sleep(0.05)
+        self.proxy.cut()
+        await asyncio.gather(*futures)
+
+        inbox, _ = await self.consume(other, queue, prefetch=500)
+        (stats,) = await other.stats([queue])
+        came: list[str] = []
+        while not came or came[-1] != "2999":
+            came += bodies(await inbox.take_and_ack(1))
+        first_times = list(dict.fromkeys(came))
+        assert first_times == [f"{number:04}" for number in range(3000)]
+        assert stats.queue == queue
+
+    @case
+    async def test_a_consumer_is_not_healthy_while_it_is_cut_off(self) -> None:
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(other)
+        inbox, consumer = await self.consume(broker, queue)
+        assert consumer.healthy
+
+        self.proxy.refuse(True)
+        self.proxy.cut()
+        await self.until(lambda: not consumer.healthy)
+        self.proxy.refuse(False)
+        await self.until(lambda: consumer.healthy)
+
+        await self.send(other, queue, "one")
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+    @case
+    async def test_late_settling_is_counted(self) -> None:
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(other)
+        await self.send(other, queue, "one", "two")
+        inbox, consumer = await self.consume(broker, queue, prefetch=2)
+        one, two = await inbox.take(2)
+
+        self.proxy.cut()
+        await self.until(lambda: not consumer.healthy)
+        one.ack()
+        one.ack()
+        two.requeue()
+
+        assert broker.stale_settles == 2
+        assert bodies(await inbox.take_and_ack(2)) == ["one", "two"]
+
+    @case
+    async def test_a_consumer_that_was_stopped_stays_stopped_after_a_cut(self) -> None:
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queue, second = await self.queue(other), await self.queue(other)
+        inbox, consumer = await self.consume(broker, queue)
+        await consumer.stop()
+
+        self.proxy.cut()
+        later, _ = await self.consume(broker, second)
+        await self.send(other, second, "one")
+        assert bodies(await later.take_and_ack(1)) == ["one"]
+
+        await self.send(other, queue, "two")
+        await self.expect_only(other, queue, "two")
+        assert not inbox.deliveries
+        assert not consumer.healthy
+
+    async def cut_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(0.15)
+            self.proxy.cut()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async def look() -> bool:
+            return holds()
+
+        await eventually(look, True, within=20)
+
+
+class TestQueuesThatGo(RabbitMQCase):
+    @case
+    async def test_a_queue_of_ours_that_is_deleted_while_consumed_comes_back(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        other = await self.queue(broker)
+        inbox, consumer = await self.consume(broker, queue, other, prefetch=1)
+        await self.send(broker, other, "held")
+        (held,) = await inbox.take(1)
+
+        await self.delete_queue(queue)
+        await self.send(broker, queue, "one")
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+        # The other queue's consumer was not touched.
+        held.ack()
+        assert broker.stale_settles == 0
+        assert consumer.healthy
+
+    @case
+    async def test_a_queue_of_others_that_is_deleted_is_consumed_again_once_it_is_back(self) -> None:
+        broker, owner = self.broker(), self.broker()
+        work = self.undeclared()
+        await owner.declare([work])
+        inbox, consumer = await self.consume(broker, work.name)
+
+        async def healthy() -> bool:
+            return consumer.healthy
+
+        await self.delete_queue(work.name)
+        await eventually(healthy, False, within=self.patience)
+        await self.send(owner, work.name, "one")
+
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+        assert consumer.healthy
+
+    @case
+    async def test_a_queue_that_never_was_is_missing(self) -> None:
+        broker = self.broker()
+
+        with raises(QueueMissing):
+            await self.consume(broker, "no.such.queue")
+
+    @case
+    async def test_thirty_looks_leave_the_order_as_it_was(self) -> None:
+        broker = self.broker()
+        dead = dead_letter_queue(await self.queue(broker))
+        texts = [str(number) for number in range(40)]
+        await self.send(broker, dead, *texts)
+
+        for look in range(30):
+            async with broker.hold(dead, limit=5 + look) as held:
+                assert bodies(held) == texts[: 5 + look]
+
+        await self.expect_only(broker, dead, *texts)
+
+    @case
+    async def test_a_replay_takes_the_chosen_and_leaves_the_rest_in_order(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        dead = dead_letter_queue(queue)
+        await self.send(broker, dead, *"abcdef")
+
+        async with broker.hold(dead, limit=5) as held:
+            for delivery in held[::2]:
+                await self.send(broker, queue, delivery.body.decode())
+                delivery.ack()
+
+        await self.expect_only(broker, queue, *"ace")
+        await self.expect_only(broker, dead, *"bdf")
+
+    @case
+    async def test_closing_leaves_nothing_behind(self) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            files = len(os.listdir("/proc/self/fd"))
+            for _ in range(5):
+                broker = self.open_broker()
+                queue = await self.queue(broker)
+                await self.send(broker, queue, *"abc")
+                inbox, _ = await self.consume(broker, queue, prefetch=2)
+                await inbox.take(2)
+                async with broker.hold(queue, limit=5):
+                    pass
+                await broker.aclose()
+                del broker, inbox
+            await asyncio.sleep(0)
+            gc.collect()
+            assert len(os.listdir("/proc/self/fd")) == files
+            assert len(asyncio.all_tasks()) == 1
+        assert [str(warning.message) for warning in caught] == []
+
+    @case
+    async def test_no_more_than_the_prefetch_is_handed_out(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *map(str, range(100)))
+        inbox, _ = await self.consume(broker, queue, prefetch=7)
+
+        for _ in range(10):
+            taken = await inbox.take(7)
+            await self.expect_ready(broker, queue, 100 - len(inbox.deliveries))
+            assert not inbox.untaken
+            for delivery in taken:
+                delivery.ack()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+class TestKilled(RabbitMQCase):
+    deadline = 140
+
+    @pytest.fixture(autouse=True)
+    def _own_server(self, own_rabbitmq: StartRabbitMQ) -> None:
+        self.server = own_rabbitmq()
+        self.process_url = self.server.url
+
+    @case
+    async def test_a_node_that_is_killed_and_comes_back_has_everything_confirmed(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        acking = Acking()
+        consumer = await broker.consume([Subscription(queue, 50)], acking)
+        due = int(time.time() * 1000) + 15_000
+        await broker.publish(message(queue, "delayed", due=due), timeout=10)
+
+        futures: list[asyncio.Future[None]] = []
+        killing: asyncio.Task[None] | None = None
+        for number in range(1000):
+            futures.append(broker.publish(message(queue, str(number)), timeout=80))
+            if number % 10 == 9:
+                await asyncio.sleep(0.005)
+            if number == 300:
+                killing = asyncio.create_task(asyncio.to_thread(self.kill_and_restart))
+        assert killing is not None
+        await asyncio.wait(futures)
+        await killing
+
+        errors = [future.exception() for future in futures if future.exception() is not None]
+        assert all(isinstance(error, SendError) for error in errors)
+        confirmed = {str(number) for number, future in enumerate(futures) if future.exception() is None}
+        assert len(confirmed) == 1000
+
+        async def missing() -> set[str]:
+            return (confirmed | {"delayed"}) - set(acking.seen)
+
+        await eventually(missing, set(), within=40)
+        assert time.time() * 1000 >= due
+        assert consumer.healthy
+
+    def kill_and_restart(self) -> None:
+        self.server.kill()
+        self.server.start()

@@ -1,0 +1,35 @@
+"""Private servers for tests: RabbitMQ, Redis, PostgreSQL, and a proxy that breaks connections.
+
+    with RabbitMQ() as broker, TcpProxy(broker.port) as proxy:
+        url = broker.create_vhost()
+        proxy.cut()
+        broker.kill()
+        broker.restart()
+
+Every server has free ports of its own on 127.0.0.1 and a temporary directory. A keeper process holds both and
+ends them with the test process, however that ends. What a server may be had from, and the states it goes
+through, is told in `tests.servers.server`; a server that cannot be had is an error with its remedy, never a
+skipped test. By hand: `python -m tests.servers install | provision 4.3 | run rabbitmq`.
+"""
+
+from tests.servers.cluster import RabbitMQCluster
+from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
+from tests.servers.postgres import PostgreSQL
+from tests.servers.proxy import TcpProxy
+from tests.servers.rabbitmq import RabbitMQ, StartRabbitMQ
+from tests.servers.redis import Redis
+from tests.servers.waiting import eventually
+
+__all__ = [
+    "NotSupported",
+    "PostgreSQL",
+    "RabbitMQ",
+    "RabbitMQCluster",
+    "Redis",
+    "ServerError",
+    "ServerFailed",
+    "ServerUnavailable",
+    "StartRabbitMQ",
+    "TcpProxy",
+    "eventually",
+]

@@ -1,0 +1,106 @@
+"""RabbitMQ of newer Debian releases, each in a directory tree of its own below the cache directory.
+
+A tree holds programs only: nodes run in it by `chroot`, keep their files in our temporary directory, which a
+private mount namespace shows inside at the same path, and share the machine's network. No mount outlives them.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.servers.errors import ServerFailed, ServerUnavailable
+
+SUITES = {"4.0": "trixie", "4.3": "forky"}
+
+_DEBOOTSTRAP_SCRIPT = "/usr/share/debootstrap/scripts/sid"
+
+
+def chroot_of(version: str) -> Path:
+    """Where the tree of this RabbitMQ version is, or will be."""
+    cache = os.environ.get("TASKMQ_TEST_CACHE")
+    return (Path(cache) if cache else Path.home() / ".cache" / "taskmq-tests") / f"rabbitmq-{version}"
+
+
+def provision(version: str) -> Path:
+    """Make the tree unless it is there (30 to 60 s, 300 MB); several runs at once make it once."""
+    if version not in SUITES:
+        raise ServerUnavailable(f"RabbitMQ {version} is not on offer; there are {', '.join(SUITES)}")
+    target = chroot_of(version)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_suffix(f"{target.suffix}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _build(SUITES[version], target)
+    return target
+
+
+def debian_mirror() -> str:
+    """The package mirror that this machine's apt uses; $TASKMQ_TEST_DEBIAN_MIRROR goes first."""
+    if given := os.environ.get("TASKMQ_TEST_DEBIAN_MIRROR"):
+        return given
+    apt = Path("/etc/apt")
+    sources = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
+    for source in sources:
+        if source.suffix in {".list", ".sources"} and source.is_file():
+            for uri in _uris(source.read_text()):
+                if "security" not in uri:
+                    return uri
+    raise ServerUnavailable("no mirror in apt's sources; set TASKMQ_TEST_DEBIAN_MIRROR to a Debian mirror")
+
+
+def enter(root: Path, *argv: str) -> tuple[str, ...]:
+    """The command that runs `argv` inside the tree, with /proc and our temporary directory."""
+    return ("unshare", "--mount", "sh", "-c", _ENTER, "sh", str(root), tempfile.gettempdir(), *argv)
+
+
+_ENTER = """
+set -e
+root=$1 tmp=$2; shift 2
+mount -t proc proc "$root/proc"
+mkdir -p "$root$tmp"
+mount --bind "$tmp" "$root$tmp"
+exec chroot "$root" "$@"
+"""
+
+
+def _uris(sources: str) -> list[str]:
+    deb822 = re.findall(r"(?m)^URIs:\s*(\S+)", sources)
+    one_line = re.findall(r"(?m)^deb\s+(?:\[[^]]*]\s+)?(\S+)", sources)
+    return [uri for uri in (*deb822, *one_line) if re.match(r"https?://|ftp://|file:", uri)]
+
+
+def _build(suite: str, target: Path) -> None:
+    if os.geteuid() != 0:
+        raise ServerUnavailable("a chroot can only be made and used by root; use Docker instead")
+    mirror = debian_mirror()
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}-", suffix=".unfinished", dir=target.parent))
+    log = target.with_name(f"{target.name}.log")
+    try:
+        with log.open("wb") as output:
+            # In a mount namespace: an interrupted debootstrap leaves /proc mounted inside.
+            command = ["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=rabbitmq-server"]
+            result = subprocess.run(
+                [*command, suite, str(unfinished), mirror, _DEBOOTSTRAP_SCRIPT],
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        if result.returncode != 0:
+            raise ServerFailed(f"debootstrap of {suite} from {mirror} failed:\n{log.read_text()[-2000:]}")
+        _finish(unfinished)
+        unfinished.rename(target)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _finish(root: Path) -> None:
+    for package in (root / "var/cache/apt/archives").glob("*.deb"):
+        package.unlink()
+    for name in ("hosts", "resolv.conf"):
+        shutil.copy(Path("/etc") / name, root / "etc" / name)
+    root.chmod(0o755)

@@ -1,0 +1,155 @@
+"""A private PostgreSQL server."""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.servers.container import Container, docker_answers
+from tests.servers.errors import ServerFailed, ServerUnavailable
+from tests.servers.ports import PortLease, accepts
+from tests.servers.process import Command, Keeper, LocalProcess
+from tests.servers.server import External, Server, Source
+
+_OPTIONS = {
+    "listen_addresses": "127.0.0.1",
+    # Safe for a killed server (what is committed is written), not for a killed machine, which no test does.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "200",
+}
+
+
+class PostgreSQL(Server):
+    """A cluster of databases with the superuser postgres, who needs no password.
+
+    Sources, in this order: $TASKMQ_TEST_POSTGRES_URL, the programs of this machine, Docker.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        self._started()
+        return self._url
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 5432
+
+    def sql(self, statement: str, *, url: str | None = None) -> str:
+        """What psql prints for one statement: a line a row, columns parted by |."""
+        options = ("-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-c", statement)
+        source = self._started()
+        if isinstance(source, Container):
+            path = urlsplit(url or self.url).path.removeprefix("/")
+            return source.run("psql", "-U", "postgres", "-d", path, *options).strip()
+        if (psql := _find("psql")) is None:
+            raise ServerUnavailable("psql is not installed: run `python -m tests.servers install postgres`")
+        result = subprocess.run(
+            [psql, *options, url or self.url], capture_output=True, text=True, timeout=60, check=False
+        )
+        if result.returncode != 0:
+            raise ServerFailed(f"psql failed: {result.stderr.strip()}")
+        return result.stdout.strip()
+
+    def create_database(self) -> str:
+        """The URL of a fresh, empty database."""
+        name = f"test_{secrets.token_hex(6)}"
+        self.sql(f'CREATE DATABASE "{name}"')
+        return urlsplit(self.url)._replace(path=f"/{name}").geturl()
+
+    def drop_database(self, url: str) -> None:
+        """Drop a database; its connections are closed by the server."""
+        name = urlsplit(url).path.removeprefix("/")
+        self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def __repr__(self) -> str:
+        return f"<PostgreSQL {self._url}>"
+
+    def _open(self) -> Source:
+        if url := os.environ.get("TASKMQ_TEST_POSTGRES_URL"):
+            self._url = url
+            return External("TASKMQ_TEST_POSTGRES_URL")
+        if (server := _find("postgres")) is not None and (initdb := _find("initdb")) is not None:
+            return self._local(server, initdb)
+        if docker_answers():
+            container = Container("postgres:16", ports=(5432,), env={"POSTGRES_HOST_AUTH_METHOD": "trust"})
+            self._point_to(container.ports[0])
+            return container
+        raise ServerUnavailable(
+            "PostgreSQL is not installed: run `python -m tests.servers install postgres` "
+            "(or `apt-get install postgresql`), or start Docker, or set TASKMQ_TEST_POSTGRES_URL"
+        )
+
+    def _local(self, server: str, initdb: str) -> Source:
+        user = _unprivileged_user() if os.geteuid() == 0 else None
+        keeper = Keeper("postgres", owner=user)
+        try:
+            _initialise(initdb, keeper.directory / "data", user)
+        except BaseException:
+            keeper.close()
+            raise
+        lease = PortLease(1)
+        (port,) = lease.ports
+        self._point_to(port)
+        options = {**_OPTIONS, "unix_socket_directories": str(keeper.directory), "port": str(port)}
+        argv = [server, "-D", str(keeper.directory / "data")]
+        for key, value in options.items():
+            argv += ["-c", f"{key}={value}"]
+        # SIGINT is PostgreSQL's fast shutdown; SIGTERM would wait for every client to leave.
+        return LocalProcess(keeper, Command(tuple(argv), user=user, stop_signal=signal.SIGINT), lease=lease)
+
+    def _point_to(self, port: int) -> None:
+        self._url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+    def _answers(self) -> bool:
+        if not accepts(self.port, urlsplit(self.url).hostname or "localhost"):
+            return False
+        try:
+            return self.sql("SELECT 1") == "1"
+        except ServerFailed:
+            return False
+
+
+def is_postgres_installed() -> bool:
+    """Whether the programs that a private server needs are on this machine."""
+    return all(_find(program) for program in ("postgres", "initdb", "psql"))
+
+
+def _unprivileged_user() -> str:
+    """Whom to be instead of root, as whom PostgreSQL refuses to run: the user that Debian's package makes."""
+    return "postgres" if any(entry.pw_name == "postgres" for entry in pwd.getpwall()) else "nobody"
+
+
+def _initialise(initdb: str, data: Path, user: str | None) -> None:
+    command = [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    result = subprocess.run(
+        command,
+        user=user,
+        group=None if user is None else pwd.getpwnam(user).pw_gid,
+        extra_groups=None if user is None else [],
+        cwd=data.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise ServerFailed(f"initdb failed: {result.stderr}")
+
+
+def _find(program: str) -> str | None:
+    """The newest of Debian's versions, or what the PATH has."""
+    versions = sorted(Path("/usr/lib/postgresql").glob("*"), key=lambda path: path.name.zfill(4), reverse=True)
+    for version in versions:
+        if (version / "bin" / program).exists():
+            return str(version / "bin" / program)
+    return shutil.which(program)

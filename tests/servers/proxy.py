@@ -1,0 +1,186 @@
+"""A TCP proxy that breaks connections in the ways a network does."""
+
+import asyncio
+import contextlib
+import functools
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Self, TypeVar
+
+from tests.servers.ports import PortLease
+
+T = TypeVar("T")
+
+_CHUNK = 65536
+# What is on its way in one direction: when it may arrive, and what; an empty one is the end.
+_InTransit = asyncio.Queue[tuple[float, bytes]]
+# Lingering for zero seconds makes a close a reset.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class TcpProxy:
+    """Forwards 127.0.0.1:`port` to a port of this machine, from a thread of its own; a context manager.
+
+    Its methods may be called from any thread; they have taken effect when they return.
+    """
+
+    def __init__(self, target_port: int, *, target_host: str = "127.0.0.1") -> None:
+        self.target_port = target_port
+        self.target_host = target_host
+        self._lease = PortLease(1)
+        self._latency = 0.0
+        self._links: set[asyncio.Task[bool]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._listener: socket.socket | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
+
+    @property
+    def port(self) -> int:
+        (port,) = self._lease.ports
+        return port
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected now."""
+        return len(self._links)
+
+    @property
+    def latency(self) -> float:
+        """Seconds that every byte takes in each direction; holds for what arrives from now on."""
+        return self._latency
+
+    @latency.setter
+    def latency(self, seconds: float) -> None:
+        self._latency = seconds
+
+    def start(self) -> Self:
+        self._thread.start()
+        self._call(self._listen)
+        return self
+
+    def cut(self) -> None:
+        """Reset every connection; new ones are welcome."""
+        self._call(self._cut)
+
+    def refuse(self, refused: bool) -> None:
+        """Refuse new connections, or accept them again; those that exist go on."""
+        self._call(self._stop_listening if refused else self._listen)
+
+    def stall(self, stalled: bool) -> None:
+        """Let nothing through in either direction, without closing anything; what waited goes on afterwards."""
+
+        async def switch() -> None:
+            if stalled:
+                self._flowing.clear()
+            else:
+                self._flowing.set()
+
+        self._call(switch)
+
+    def close(self) -> None:
+        """Reset every connection and end the thread; may be called twice."""
+        if self._loop.is_closed():
+            return
+        if self._thread.is_alive():
+            self._call(self._stop_listening)
+            self._call(self._cut)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+        self._lease.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, function: Callable[[], Coroutine[None, None, T]]) -> T:
+        return asyncio.run_coroutine_threadsafe(function(), self._loop).result(timeout=10)
+
+    async def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+            self._listener.setblocking(False)
+            self._loop.add_reader(self._listener, self._accept, self._listener)
+
+    async def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    async def _cut(self) -> None:
+        if self._listener is not None:
+            # Who has connected before the cut is cut, even if the kernel has only just told us.
+            self._accept(self._listener)
+        links = [*self._links]
+        for link in links:
+            link.cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client, _ = listener.accept()
+                ends = [client]
+                link = self._loop.create_task(self._serve(ends))
+                self._links.add(link)
+                # Not a `finally` inside the task: one that is cancelled before its first step has none.
+                link.add_done_callback(functools.partial(self._end, ends))
+
+    def _end(self, ends: list[socket.socket], link: "asyncio.Task[bool]") -> None:
+        self._links.discard(link)
+        is_orderly = not link.cancelled() and link.result()
+        for end in ends:
+            if not is_orderly:
+                with contextlib.suppress(OSError):  # some systems refuse it on a socket that was reset
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            end.close()
+
+    async def _serve(self, ends: list[socket.socket]) -> bool:
+        """Carry bytes both ways until both have ended; False if one side was reset or cannot be reached."""
+        client, target = ends[0], socket.socket()
+        ends.append(target)
+        for end in ends:
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await self._loop.sock_connect(target, (self.target_host, self.target_port))
+            async with asyncio.TaskGroup() as both_ways:
+                both_ways.create_task(self._forward(client, target))
+                both_ways.create_task(self._forward(target, client))
+        except* OSError:
+            is_orderly = False
+        else:
+            is_orderly = True
+        return is_orderly
+
+    async def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        """Carry bytes one way until they end; then tell the other side that they have ended."""
+        in_transit = _InTransit(maxsize=64)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._collect(source, in_transit))
+            group.create_task(self._deliver(in_transit, sink))
+
+    async def _collect(self, source: socket.socket, in_transit: _InTransit) -> None:
+        chunk = b"-"
+        while chunk:
+            chunk = await self._loop.sock_recv(source, _CHUNK)
+            await in_transit.put((self._loop.time() + self._latency, chunk))
+
+    async def _deliver(self, in_transit: _InTransit, sink: socket.socket) -> None:
+        chunk = b"-"
+        while chunk:
+            due, chunk = await in_transit.get()
+            await asyncio.sleep(due - self._loop.time())
+            await self._flowing.wait()
+            await self._loop.sock_sendall(sink, chunk)
+        sink.shutdown(socket.SHUT_WR)

@@ -1,0 +1,169 @@
+"""A private RabbitMQ node with its management plugin."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Protocol, cast
+from urllib.parse import quote, unquote, urlsplit
+
+from tests.servers.chroot import SUITES
+from tests.servers.container import Container, docker_answers
+from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
+from tests.servers.installation import find_rabbitmq
+from tests.servers.management import Management
+from tests.servers.node import Membership, Node
+from tests.servers.ports import accepts
+from tests.servers.server import External, Server, Source
+
+
+class RabbitMQ(Server):
+    """A node of one version: "4.0" or "4.3"; None or "3.10" means what this machine has, whatever it is.
+
+    Sources, in this order: the node of $TASKMQ_TEST_AMQP_URL (its management API at
+    $TASKMQ_TEST_MANAGEMENT_URL, or port 15672 of the same host), programs of this machine or in a chroot
+    (`python -m tests.servers provision 4.3`), Docker.
+
+    Args:
+        version: The wanted series.
+        config: Lines for rabbitmq.conf, over our own.
+        advanced_config: The text of advanced.config, an Erlang term.
+        name: The node name.
+        membership: What makes it a member; `RabbitMQCluster` gives it.
+    """
+
+    def __init__(
+        self,
+        version: str | None = None,
+        *,
+        config: Mapping[str, str] | None = None,
+        advanced_config: str = "",
+        name: str = "x@localhost",
+        membership: Membership | None = None,
+    ) -> None:
+        super().__init__()
+        if version not in {None, "3.10", *SUITES}:
+            raise ServerUnavailable(f"RabbitMQ {version} is not on offer; there are 3.10, {', '.join(SUITES)}")
+        self._wanted = version
+        self._config = dict(config or {})
+        self._advanced_config = advanced_config
+        self._name = name
+        self._membership = membership
+        self._url = ""
+        self._management_url = ""
+        self._version: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The AMQP URL of the default vhost."""
+        self._started()
+        return self._url
+
+    @property
+    def management_url(self) -> str:
+        """The root of the management API, with user and password."""
+        self._started()
+        return self._management_url
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 5672
+
+    @property
+    def node_name(self) -> str:
+        return self._name
+
+    @property
+    def version(self) -> str:
+        """The version that the node itself reports, such as "3.10.8"."""
+        if self._version is None:
+            overview = cast("dict[str, object]", self.http("GET", "/api/overview"))
+            self._version = str(overview["rabbitmq_version"])
+        return self._version
+
+    def http(self, method: str, path: str, body: object = None) -> object:
+        """What the management API answers, decoded; `path` begins with /api and is quoted by the caller."""
+        return Management(self.management_url).request(method, path, body)
+
+    def create_vhost(self) -> str:
+        """The AMQP URL of a fresh vhost in which our user may do everything."""
+        name = f"test-{secrets.token_hex(6)}"
+        user = unquote(urlsplit(self.url).username or "guest")
+        self.http("PUT", f"/api/vhosts/{name}", {})
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        self.http("PUT", f"/api/permissions/{name}/{quote(user, safe='')}", everything)
+        return urlsplit(self.url)._replace(path=f"/{name}").geturl()
+
+    def delete_vhost(self, url: str) -> None:
+        """Delete a vhost with all that is in it; its connections are closed by the broker."""
+        name = unquote(urlsplit(url).path.removeprefix("/"))
+        self.http("DELETE", f"/api/vhosts/{quote(name, safe='')}")
+
+    def ctl(self, *arguments: str) -> str:
+        """What rabbitmqctl prints for this node; takes a second or two."""
+        source = self._started()
+        if isinstance(source, Node):
+            return source.ctl(*arguments)
+        if isinstance(source, Container):
+            return source.run("rabbitmqctl", "-q", *arguments)
+        raise NotSupported("rabbitmqctl needs a node that the tests started; unset TASKMQ_TEST_AMQP_URL")
+
+    def __repr__(self) -> str:
+        return f"<RabbitMQ {self._version or self._wanted or ''} {self._name} {self._url}>"
+
+    def _open(self) -> Source:
+        self._version = None
+        if self._membership is None and (url := os.environ.get("TASKMQ_TEST_AMQP_URL")):
+            return self._external(url)
+        if (installation := find_rabbitmq(self._wanted)) is not None:
+            node = Node(
+                installation,
+                config=self._config,
+                advanced_config=self._advanced_config,
+                name=self._name,
+                membership=self._membership,
+            )
+            self._point_to(node.port, node.management_port)
+            return node
+        if self._membership is None and not self._config and not self._advanced_config and docker_answers():
+            series = "3.10" if self._wanted is None else self._wanted
+            container = Container(f"rabbitmq:{series}-management", ports=(5672, 15672))
+            self._point_to(*container.ports)
+            return container
+        raise ServerUnavailable(
+            "RabbitMQ is not installed: run `python -m tests.servers install rabbitmq` "
+            "(or `apt-get install rabbitmq-server`), or start Docker, or set TASKMQ_TEST_AMQP_URL"
+            if self._wanted not in SUITES
+            else f"RabbitMQ {self._wanted} is not on this machine: run "
+            f"`python -m tests.servers provision {self._wanted}` as root, or start Docker"
+        )
+
+    def _external(self, url: str) -> Source:
+        if self._config or self._advanced_config:
+            raise NotSupported("a node with its own configuration must be ours; unset TASKMQ_TEST_AMQP_URL")
+        parts = urlsplit(url)
+        login, at, host = parts.netloc.rpartition("@")
+        default = f"http://{login}{at}{host.rpartition(':')[0] or host}:15672"
+        self._url = url
+        self._management_url = os.environ.get("TASKMQ_TEST_MANAGEMENT_URL", default)
+        return External("TASKMQ_TEST_AMQP_URL")
+
+    def _point_to(self, port: int, management_port: int) -> None:
+        self._url = f"amqp://guest:guest@127.0.0.1:{port}/"
+        self._management_url = f"http://guest:guest@127.0.0.1:{management_port}"
+
+    def _answers(self) -> bool:
+        if not accepts(self.port, urlsplit(self.url).hostname or "localhost"):
+            return False
+        try:
+            self.http("GET", "/api/overview")
+        except (OSError, ServerFailed):
+            return False
+        if self._wanted in SUITES and not self.version.startswith(f"{self._wanted}."):
+            raise ServerError(f"asked for RabbitMQ {self._wanted}, but {self._url} runs {self.version}")
+        return True
+
+
+class StartRabbitMQ(Protocol):
+    """Starts one more node, to which a test may do what it likes; the `own_rabbitmq` fixture is one."""
+
+    def __call__(self, version: str | None = None, *, config: Mapping[str, str] | None = None) -> RabbitMQ: ...

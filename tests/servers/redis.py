@@ -1,0 +1,123 @@
+"""A private Redis server, and the few words of its protocol that tests of the server itself need."""
+
+import os
+import shutil
+import socket
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from tests.servers.container import Container, docker_answers
+from tests.servers.errors import ServerFailed, ServerUnavailable
+from tests.servers.ports import PortLease
+from tests.servers.process import Command, Keeper, LocalProcess
+from tests.servers.server import External, Server, Source
+
+Answer = str | int | None | list["Answer"]
+
+
+class Redis(Server):
+    """A server; with `appendonly` (the default) what was answered to survives a kill and a restart.
+
+    Sources, in this order: $TASKMQ_TEST_REDIS_URL, redis-server of this machine, Docker.
+    """
+
+    def __init__(self, *, appendonly: bool = True) -> None:
+        super().__init__()
+        self._options = ("--appendonly", "yes" if appendonly else "no")
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        self._started()
+        return self._url
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.url).port or 6379
+
+    def command(self, *words: str) -> Answer:
+        """What the server answers to one command."""
+        return ask(self.url, *words)
+
+    def flush(self) -> None:
+        """Delete every key of the database that the URL names, and of no other."""
+        self.command("FLUSHDB")
+
+    def __repr__(self) -> str:
+        return f"<Redis {self._url}>"
+
+    def _open(self) -> Source:
+        if url := os.environ.get("TASKMQ_TEST_REDIS_URL"):
+            self._url = url
+            return External("TASKMQ_TEST_REDIS_URL")
+        if (binary := find_redis()) is not None:
+            lease = PortLease(1)
+            (port,) = lease.ports
+            self._url = f"redis://127.0.0.1:{port}/0"
+            return LocalProcess(
+                Keeper("redis"),
+                Command((binary, "--bind", "127.0.0.1", "--port", str(port), "--save", "", *self._options)),
+                lease=lease,
+            )
+        if docker_answers():
+            container = Container("redis:7", ports=(6379,), command=" ".join(("redis-server", *self._options)))
+            self._url = f"redis://127.0.0.1:{container.ports[0]}/0"
+            return container
+        raise ServerUnavailable(
+            "Redis is not installed: run `python -m tests.servers install redis` "
+            "(or `apt-get install redis-server`), or start Docker, or set TASKMQ_TEST_REDIS_URL"
+        )
+
+    def _answers(self) -> bool:
+        try:
+            return self.command("PING") == "PONG"
+        except (OSError, ServerFailed):
+            return False
+
+
+def find_redis() -> str | None:
+    """The server's program on this machine."""
+    return shutil.which("redis-server", path=f"{os.environ.get('PATH', '')}:/usr/bin:/usr/local/bin")
+
+
+def ask(url: str, *words: str) -> Answer:
+    """What the server at this URL answers to one command, over a connection of its own."""
+    parts = urlsplit(url)
+    commands: list[tuple[str, ...]] = []
+    if parts.password:
+        login = (parts.username, parts.password) if parts.username else (parts.password,)
+        commands.append(("AUTH", *map(unquote, login)))
+    commands += [("SELECT", parts.path.strip("/") or "0"), words]
+    answer: Answer = None
+    with (
+        socket.create_connection((parts.hostname or "localhost", parts.port or 6379), timeout=2) as connection,
+        connection.makefile("rb") as replies,
+    ):
+        for command in commands:
+            connection.sendall(_encode(command))
+            answer = _decode(replies)
+    return answer
+
+
+def _encode(words: tuple[str, ...]) -> bytes:
+    encoded = [word.encode() for word in words]
+    parts = [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
+    return b"*%d\r\n%s" % (len(parts), b"".join(parts))
+
+
+def _decode(replies: BinaryIO) -> Answer:
+    line = replies.readline()
+    if not line.endswith(b"\r\n"):
+        raise ConnectionError("the server closed the connection")
+    kind, rest = line[:1], line[1:-2].decode()
+    match kind:
+        case b"+":
+            return rest
+        case b":":
+            return int(rest)
+        case b"$":
+            return None if rest == "-1" else replies.read(int(rest) + 2)[:-2].decode()
+        case b"*":
+            return None if rest == "-1" else [_decode(replies) for _ in range(int(rest))]
+        case _:
+            raise ServerFailed(f"redis answered {rest}")

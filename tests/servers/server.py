@@ -1,0 +1,179 @@
+"""The life that all servers share, and where one may come from.
+
+A server is had from the first of: a URL in the environment (`External`), binaries on this machine
+(`tests.servers.process.LocalProcess`), Docker (`tests.servers.container.Container`). Each is a `Source`;
+what the servers offer does not depend on which it is, except that what is not ours cannot be stopped.
+
+    new --start--> ready --stop/kill--> down --start/restart--> ready      same ports, same data
+                   ready --pause--> paused --resume--> ready               connections stay open, nothing answers
+    any --close--> gone: processes and files; a later start begins anew, on other ports
+"""
+
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from tests.servers.errors import NotSupported, ServerError, ServerFailed
+from tests.servers.waiting import eventually
+
+_STARTS_WITHIN = timedelta(seconds=60)
+_STOPS_WITHIN = timedelta(seconds=30)
+
+
+class Source(Protocol):
+    """What runs a server."""
+
+    def start(self) -> None:
+        """Start it on its ports and data; returns before it is ready."""
+        ...
+
+    def stop(self, patience: timedelta) -> None: ...
+    def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+    def failure(self) -> str | None:
+        """Why it will never be ready, or None."""
+        ...
+
+    def log(self) -> str:
+        """The end of what it has said."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Every process of it that is ours."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class External:
+    """A server that others run: it may be used, but not stopped, killed or paused."""
+
+    def __init__(self, variable: str) -> None:
+        self._variable = variable
+
+    def start(self) -> None:
+        pass
+
+    def stop(self, patience: timedelta) -> None:
+        raise self._not_ours("stopped")
+
+    def kill(self) -> None:
+        raise self._not_ours("killed")
+
+    def pause(self) -> None:
+        raise self._not_ours("paused")
+
+    def resume(self) -> None:
+        raise self._not_ours("resumed")
+
+    def failure(self) -> str | None:
+        return None
+
+    def log(self) -> str:
+        return "(its log is not ours to read)"
+
+    def pids(self) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+    def _not_ours(self, done: str) -> NotSupported:
+        return NotSupported(
+            f"the server of ${self._variable} is not ours and cannot be {done}; "
+            "unset the variable to let the tests start their own"
+        )
+
+
+class Server(ABC):
+    """A private server for tests; a context manager that starts and closes it."""
+
+    def __init__(self) -> None:
+        self._source: Source | None = None
+
+    def start(self) -> Self:
+        """Start it and return when it answers."""
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start it and return at once; `wait_until_ready` is the other half."""
+        if self._source is None:
+            self._source = self._open()
+        self._source.start()
+
+    def wait_until_ready(self) -> None:
+        """Return when it answers; raise `ServerFailed`, with the end of its log, if that does not happen."""
+        source = self._started()
+
+        def is_ready() -> bool:
+            if (failure := source.failure()) is not None:
+                raise ServerFailed(f"{self!r} {failure}:\n{source.log()}")
+            return self._answers()
+
+        try:
+            eventually(is_ready, f"{self!r} answering", within=_STARTS_WITHIN)
+        except TimeoutError as error:
+            raise ServerFailed(f"{error}:\n{source.log()}") from error
+
+    def stop(self) -> None:
+        """End it in good order; ports and data stay for `restart`."""
+        self._started().stop(_STOPS_WITHIN)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL); ports and data stay for `restart`."""
+        self._started().kill()
+
+    def restart(self) -> None:
+        """Start it again on the same ports and data; stops it first if it runs."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze it (SIGSTOP): connections stay open, nothing answers."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        self._started().resume()
+
+    def pids(self) -> list[int]:
+        """The processes that run for it, its keeper among them."""
+        return self._started().pids()
+
+    def close(self) -> None:
+        """Kill it and remove its files; may be called twice."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    @abstractmethod
+    def _open(self) -> Source:
+        """Choose the source, take ports and write files; raise `ServerUnavailable` if there is none."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether a client would be served now."""
+
+    def _started(self) -> Source:
+        if self._source is None:
+            raise ServerError(f"{self!r} is not started; use it as a context manager or call start()")
+        return self._source

@@ -1,0 +1,127 @@
+import pytest
+
+from taskmq.errors import InvalidOption
+from taskmq.topology import WorkQueue
+from taskmq_rabbitmq import delay
+from taskmq_rabbitmq.topology import Binding, Entity, Exchange, Queue, ladder, ladder_marker, shared, work_queue
+
+DLQ_ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": 2147483647}
+
+
+def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
+    entities = work_queue(WorkQueue("orders"))
+
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 100,
+        "x-dead-letter-exchange": "taskmq.dlx",
+        "x-dead-letter-routing-key": "orders",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+    assert queues(entities) == {
+        "orders.dlq": DLQ_ARGUMENTS,
+        "orders.p.high": arguments,
+        "orders": arguments,
+        "orders.p.low": arguments,
+    }
+    assert bindings(entities) == {
+        Binding("taskmq.dlx", "orders.dlq", "orders"),
+        *(
+            Binding("taskmq.delay.v1.deliver", name, "*." * 28 + name)
+            for name in ("orders.p.high", "orders", "orders.p.low")
+        ),
+    }
+
+
+def test_a_classic_queue_has_no_argument_that_only_quorum_queues_know() -> None:
+    entities = work_queue(WorkQueue("orders", "classic"))
+
+    assert queues(entities)["orders"] == {
+        "x-queue-type": "classic",
+        "x-dead-letter-exchange": "taskmq.dlx",
+        "x-dead-letter-routing-key": "orders",
+        "x-overflow": "reject-publish",
+    }
+    assert queues(entities)["orders.dlq"] == DLQ_ARGUMENTS
+
+
+def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
+    entities = shared()
+
+    assert queues(entities) == {"taskmq.unroutable": DLQ_ARGUMENTS, "taskmq.parking": DLQ_ARGUMENTS}
+    assert bindings(entities) == {Binding("taskmq.unroutable", "taskmq.unroutable")}
+    assert exchanges(entities) == {
+        "taskmq.unroutable": ("fanout", {}),
+        "taskmq.dlx": ("direct", {"alternate-exchange": "taskmq.unroutable"}),
+    }
+
+
+def test_the_ladder_has_28_levels_and_ends_with_its_marker() -> None:
+    entities = ladder()
+
+    assert len(queues(entities)) == 28
+    assert len(exchanges(entities)) == 28 + 2
+    assert len(bindings(entities)) == 2 * 28
+    assert entities[-1] == ladder_marker() == Exchange("taskmq.delay.v1.ready", "fanout")
+    assert exchanges(entities)[delay.DELIVER] == ("topic", {"alternate-exchange": "taskmq.unroutable"})
+
+
+@pytest.mark.parametrize("level", range(28))
+def test_a_level_holds_for_its_time_and_hands_down(level: int) -> None:
+    name = f"taskmq.delay.v1.l{level:02d}"
+    below = f"taskmq.delay.v1.l{level - 1:02d}" if level else "taskmq.delay.v1.deliver"
+
+    entities = ladder()
+
+    assert queues(entities)[name] == {
+        "x-queue-type": "quorum",
+        "x-message-ttl": 125 * 2**level,
+        "x-dead-letter-exchange": below,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+    stars = "*." * (27 - level)
+    assert {binding for binding in bindings(entities) if binding.source == name} == {
+        Binding(name, name, f"{stars}1.#"),
+        Binding(name, below, f"{stars}0.#", "exchange"),
+    }
+
+
+@pytest.mark.parametrize(
+    "entities", [shared(), (*shared(), *ladder()), (*shared(), *ladder(), *work_queue(WorkQueue("q")))]
+)
+def test_whatever_is_bound_was_declared_before(entities: tuple[Entity, ...]) -> None:
+    known: set[tuple[type[Entity], str]] = set()
+
+    for entity in entities:
+        if isinstance(entity, Binding):
+            target = Queue if entity.target_kind == "queue" else Exchange
+            assert {(Exchange, entity.source), (target, entity.target)} <= known
+        else:
+            known.add((type(entity), entity.name))
+
+
+@pytest.mark.parametrize("name", ["*", "#", "a.*", "#.b", "a.*.b"])
+def test_a_name_that_would_take_other_queues_messages_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption, match="any name"):
+        work_queue(WorkQueue(name))
+
+
+@pytest.mark.parametrize("name", ["a*", "*a", "a.#b", "**"])
+def test_a_name_with_a_star_inside_a_word_is_a_name(name: str) -> None:
+    assert len(queues(work_queue(WorkQueue(name)))) == 4
+
+
+def queues(entities: tuple[Entity, ...]) -> dict[str, dict[str, str | int]]:
+    return {entity.name: dict(entity.arguments) for entity in entities if isinstance(entity, Queue)}
+
+
+def exchanges(entities: tuple[Entity, ...]) -> dict[str, tuple[str, dict[str, str | int]]]:
+    return {entity.name: (entity.kind, dict(entity.arguments)) for entity in entities if isinstance(entity, Exchange)}
+
+
+def bindings(entities: tuple[Entity, ...]) -> set[Binding]:
+    return {entity for entity in entities if isinstance(entity, Binding)}
