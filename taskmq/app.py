@@ -12,7 +12,7 @@ import importlib
 import os
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -30,7 +30,7 @@ from taskmq.job import Job
 from taskmq.middleware import Middleware, Sending, send_chain
 from taskmq.options import TaskOptions
 from taskmq.plugins import open_broker, open_state
-from taskmq.portal import current_portal
+from taskmq.portal import Portal, current_portal
 from taskmq.schedule import Every, Trigger
 from taskmq.session import Session
 from taskmq.settings import DEFAULT_URL, Settings, load_settings
@@ -226,11 +226,11 @@ class TaskMQ:
     def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         if (known := self._tasks.get(task.name)) is not None:
             raise DuplicateTask(
-                f"task {task.name!r} is defined twice: by {known.function.__qualname__} in {known.__module__} and "
-                f"by {task.function.__qualname__} in {task.__module__}; give one of them a name="
+                f"task {task.name!r} is defined twice: by {known.__name__} in {known.__module__} and "
+                f"by {task.__name__} in {task.__module__}; give one of them a name="
             )
         self._tasks[task.name] = task
-        if task.queue == DEFAULT_QUEUE:
+        if not task.plan.names_queue:
             task.with_default_queue(self.default_queue)
         task.bind(self)
         return task
@@ -270,9 +270,10 @@ class TaskMQ:
         for key, (pid, loop, session) in list(self._sessions.items()):
             if pid != os.getpid():
                 # Of the parent process: its sockets are not ours to close, so it stays referenced.
-                self._abandoned.append(self._sessions.pop(key)[2])
+                self._abandoned.append(session)
+                self._sessions.pop(key, None)
             elif loop.is_closed():
-                del self._sessions[key], session
+                self._sessions.pop(key, None)
 
     def results(self) -> ResultStore:
         """The result store of the running loop's session.
@@ -295,7 +296,7 @@ class TaskMQ:
 
     def close(self) -> None:
         """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""
-        if any(pid == os.getpid() for pid, _, _ in self._sessions.values()):
+        if any(pid == os.getpid() for pid, _, _ in list(self._sessions.values())):
             current_portal().call(self.aclose)
 
     def __enter__(self) -> Self:
@@ -321,7 +322,7 @@ class TaskMQ:
         self._warn_inside_loop("asend")
         with self._open_send(sending):
             queue, message = self._message(sending)
-            self._portal_call(functools.partial(self._start, queue, message))
+            self._portal().call(functools.partial(self._start, queue, message))
 
     async def send_async(self, sending: Sending) -> None:
         """Send one; see `Call.asend`."""
@@ -331,16 +332,16 @@ class TaskMQ:
     def send_many_sync(self, sendings: Iterable[Sending]) -> list[str]:
         """Send many; see `Call.send_many`."""
         self._warn_inside_loop("asend_many")
-        batches = Batches(sendings, open_send=self._open_send, message_of=self._message)
-        for queues, messages in batches:
-            batches.settle(self._portal_call(functools.partial(self._publish_all, queues, messages)))
+        with Batches(sendings, open_send=self._open_send, message_of=self._message) as batches:
+            for queues, messages in batches:
+                batches.settle(self._portal().call(functools.partial(self._publish_all, queues, messages)))
         return batches.finish()
 
     async def send_many_async(self, sendings: Iterable[Sending]) -> list[str]:
         """Send many; see `Call.asend_many`."""
-        batches = Batches(sendings, open_send=self._open_send, message_of=self._message)
-        for queues, messages in batches:
-            batches.settle(await self._publish_all(queues, messages))
+        with Batches(sendings, open_send=self._open_send, message_of=self._message) as batches:
+            for queues, messages in batches:
+                batches.settle(await self._publish_all(queues, messages))
         return batches.finish()
 
     def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
@@ -379,17 +380,22 @@ class TaskMQ:
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
         """Run a coroutine of this app from code that has no loop."""
-        self._warn_inside_loop(instead)
-        return self._portal_call(lambda: call)
+        try:
+            self._warn_inside_loop(instead)
+            portal = self._portal()
+        except BaseException:
+            call.close()
+            raise
+        return portal.call(lambda: call)
 
-    def _portal_call(self, start: Callable[[], Awaitable[T]]) -> T:
+    def _portal(self) -> Portal:
         portal = current_portal()
         if portal.is_current:
             raise UnsupportedFeature(
                 "a blocking call inside taskmq's own I/O thread would never end: use its async twin"
             )
         _close_at_exit(self)
-        return portal.call(start)
+        return portal
 
     def _warn_inside_loop(self, instead: str) -> None:
         if self._has_warned:

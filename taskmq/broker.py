@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from taskmq.clock import Clock, SystemClock
 from taskmq.topology import WorkQueue
@@ -29,6 +29,7 @@ __all__ = [
     "BrokerOptions",
     "Consumer",
     "Delivery",
+    "Diagnosable",
     "HeaderValue",
     "Outgoing",
     "QueueStats",
@@ -233,4 +234,13 @@ class Broker(Protocol):
 
     async def aclose(self) -> None:
         """Wait for what was published and settled to reach the broker, then let go. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class Diagnosable(Protocol):
+    """A broker that can tell what is wrong with its server."""
+
+    async def diagnose(self) -> list[tuple[Literal["ok", "warning", "problem"], str, str, str]]:
+        """Findings: level, what it is about, what was found, and the remedy ("" where none is needed)."""
         ...

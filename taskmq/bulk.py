@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
+from types import TracebackType
 from typing import Final, Self
 
 from taskmq.broker import Outgoing
@@ -18,8 +19,8 @@ _CHUNK: Final = 1000
 class Batches(Iterator[tuple[list[WorkQueue], list[Outgoing]]]):
     """Chunks of messages; hand the outcomes of each to `settle` before taking the next.
 
-    The middleware's send contexts of a chunk stay open until then. After a chunk with failures there is no
-    further one.
+    The middleware's send contexts of a chunk stay open until then, or until the `with` block ends: they see the
+    error that ended it. After a chunk with failures there is no further one.
     """
 
     def __init__(
@@ -37,6 +38,15 @@ class Batches(Iterator[tuple[list[WorkQueue], list[Outgoing]]]):
         self._failures: dict[int, SendError] = {}
         self._settled = 0
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for context in self._contexts:
+            context.__exit__(kind, error, traceback)
+
     def __iter__(self) -> Self:
         return self
 
@@ -45,16 +55,11 @@ class Batches(Iterator[tuple[list[WorkQueue], list[Outgoing]]]):
             raise StopIteration
         queues: dict[WorkQueue, None] = {}
         messages: list[Outgoing] = []
-        try:
-            for sending in islice(self._sendings, _CHUNK):
-                self._contexts.append(self._open_send(sending))
-                queue, message = self._message_of(sending)
-                queues[queue] = None
-                messages.append(message)
-        except BaseException as error:
-            for context in self._contexts:
-                context.__exit__(type(error), error, error.__traceback__)
-            raise
+        for sending in islice(self._sendings, _CHUNK):
+            self._contexts.append(self._open_send(sending))
+            queue, message = self._message_of(sending)
+            queues[queue] = None
+            messages.append(message)
         if not messages:
             raise StopIteration
         self._ids.extend(message.job_id for message in messages)

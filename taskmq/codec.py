@@ -1,14 +1,15 @@
 """From a Python call to bytes and back, by the task's own signature. Pure.
 
 Arguments are encoded as they are and decoded straight into the annotated types (msgspec: dataclasses,
-Structs, datetimes, UUIDs, enums, tuples, unions, ...; pydantic models by their own methods). What the worker
-would refuse is refused before it is sent: `encode` decodes what it has written.
+Structs, datetimes, UUIDs, enums, tuples, unions, ...; paths as strings; pydantic models by their own
+methods). What the worker would refuse is refused before it is sent: `encode` decodes what it has written.
 """
 
 import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final, Protocol, cast
 
 import msgspec
@@ -20,9 +21,9 @@ from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
 __all__ = ["Arguments", "ReturnType", "Signature", "decode_value", "encode_value"]
 
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})
+_NO_KWARGS: Final = {JSON: Raw(b"{}"), MSGPACK: Raw(b"\x80")}
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_ENCODE_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
-_DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -32,6 +33,8 @@ class _Decoder(Protocol):
 
 
 def _encode_hook(value: object) -> Any:
+    if isinstance(value, PurePath):
+        return str(value)
     kind = type(value)
     dump: Callable[..., Any] | None = getattr(kind, "model_dump", None)
     if dump is None:
@@ -42,6 +45,10 @@ def _encode_hook(value: object) -> Any:
 def _decode_hook(kind: Any, value: Any) -> Any:
     if kind is object:
         return value
+    if issubclass(kind, PurePath):
+        if isinstance(value, str):
+            return kind(value)
+        raise ValueError(f"Expected a path as `str`, got `{type(value).__name__}`")
     return kind.model_validate(value)
 
 
@@ -58,7 +65,7 @@ def encode_value(value: object, content_type: str) -> bytes:
     encoder = _msgpack_encoder if content_type == MSGPACK else _json_encoder
     try:
         return encoder.encode(value)
-    except _ENCODE_ERRORS as error:
+    except Exception as error:  # a model's own serializer may raise anything
         raise EncodeError(str(error)) from error
 
 
@@ -92,7 +99,7 @@ class ReturnType:
             decoder = self._decoders[content_type] = _decoder(self._kind, content_type)
         try:
             return decoder.decode(data)
-        except _DECODE_ERRORS as error:
+        except Exception as error:  # a type's own __post_init__ or validator may raise anything
             raise EncodeError(f"the stored result does not fit the task's return type: {error}") from error
 
 
@@ -103,6 +110,14 @@ class _Parameter:
     required: bool
     by_position: bool
     by_name: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What `*args` or `**kwargs` takes, each of it."""
+
+    name: str
+    kind: Any
 
 
 class _Compiled:
@@ -126,24 +141,31 @@ class _Compiled:
     def __init__(self, function: Callable[..., Any], owner: str, injected: type) -> None:
         self.owner = owner
         # NameError goes to the caller: a name that is defined further down may resolve later.
-        hints = _hints(function)
+        hints = _hints(function, owner)
         self.context: tuple[int, str] | None = None
-        self.rest_args: Any = None
-        self.rest_kwargs: Any = None
+        self.rest_args: _Rest | None = None
+        self.rest_kwargs: _Rest | None = None
         parameters: list[_Parameter] = []
         for parameter in inspect.signature(function).parameters.values():
             kind: Any = hints.get(parameter.name, Any)
             if _is_injected(kind, injected):
                 if self.context is not None:
                     raise InvalidOption(f"task {owner}: only one parameter can be a {injected.__name__}")
+                if parameter.kind in _VARIADIC:
+                    raise InvalidOption(f"task {owner}: {str(parameter).partition(':')[0]} is no place for one value")
+                if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and not all(p.required for p in parameters):
+                    raise InvalidOption(
+                        f"task {owner}: {parameter.name!r} is given by position, so it has to stand before "
+                        "parameters with defaults"
+                    )
                 index = len(parameters) if parameter.kind in _POSITIONAL else -1
                 self.context = (index, parameter.name)
                 continue
             _check_type(kind, owner=owner, what=f"parameter {parameter.name!r}")
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                self.rest_args = kind
+                self.rest_args = _Rest(parameter.name, kind)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self.rest_kwargs = kind
+                self.rest_kwargs = _Rest(parameter.name, kind)
             else:
                 parameters.append(
                     _Parameter(
@@ -174,7 +196,7 @@ class _Compiled:
                 if values and values[-1] is UNSET:
                     values = values[: values.index(UNSET)]
             else:
-                values = self._open_args(args, content_type)
+                values = self._open_args(args, self.rest_args, content_type)
             if _is_empty(kwargs):
                 if len(values) >= self.required and not self.named:
                     return values, {}
@@ -186,30 +208,39 @@ class _Compiled:
                     if value is not UNSET
                 }
             else:
-                named = self._open_kwargs(kwargs, content_type)
-        except _DECODE_ERRORS as error:
-            raise InvalidArguments(f"task {self.owner}: {self._readable(str(error))}") from error
+                named = self._open_kwargs(kwargs, self.rest_kwargs, content_type)
+        except InvalidArguments:
+            raise
+        except Exception as error:  # a type's own __post_init__ or validator may raise anything
+            raise InvalidArguments(f"task {self.owner}: {self._readable(error)}") from error
         self._check_bound(len(values), named)
         return values, named
 
-    def _open_args(self, args: Raw, content_type: str) -> tuple[Any, ...]:
+    def _open_args(self, args: Raw, rest: _Rest, content_type: str) -> tuple[Any, ...]:
         if _is_empty(args):
             return ()
-        kinds = [parameter.kind for parameter in self.positional]
+        count = len(self.positional)
         parts: list[Raw] = _decoder(list[Raw], content_type).decode(args)
         return tuple(
-            _decoder(kinds[i] if i < len(kinds) else self.rest_args, content_type).decode(part)
+            self._part(self.positional[i].name, self.positional[i].kind, part, content_type)
+            if i < count
+            else self._part(f"{rest.name}[{i - count}]", rest.kind, part, content_type)
             for i, part in enumerate(parts)
         )
 
-    def _open_kwargs(self, kwargs: Raw, content_type: str) -> dict[str, Any]:
+    def _open_kwargs(self, kwargs: Raw, rest: _Rest, content_type: str) -> dict[str, Any]:
         parts: dict[str, Raw] = _decoder(dict[str, Raw], content_type).decode(kwargs)
         return {
-            name: _decoder(
-                self.by_name[name].kind if name in self.by_name else self.rest_kwargs, content_type
-            ).decode(part)
+            name: self._part(name, self.by_name[name].kind if name in self.by_name else rest.kind, part, content_type)
             for name, part in parts.items()
         }
+
+    def _part(self, name: str, kind: Any, part: Raw, content_type: str) -> Any:
+        try:
+            return _decoder(kind, content_type).decode(part)
+        except Exception as error:
+            reason, path = _located(error)
+            raise InvalidArguments(f"task {self.owner}: {reason} - at `{name}{path}`") from error
 
     def _check_bound(self, count: int, named: dict[str, Any]) -> None:
         for i, parameter in enumerate(self.positional):
@@ -223,15 +254,17 @@ class _Compiled:
         if self.context is not None and self.context[1] in named:
             raise InvalidArguments(f"task {self.owner}: {self.context[1]!r} is filled in by the worker")
 
-    def _readable(self, text: str) -> str:
-        """The decoder's words with the parameter's name where it says `$[2]`."""
-        head, marker, path = text.rpartition(" - at `$[")
-        index, bracket, rest = path.partition("]")
-        if marker and bracket and index.isdigit() and int(index) < len(self.positional):
-            return f"{head} - at `{self.positional[int(index)].name}{rest}"
-        if "Expected `array` of at most length" in text:
+    def _readable(self, error: Exception) -> str:
+        """The decoder's words with the parameter's name where they say `$[2]` or `$.size`."""
+        reason, path = _located(error)
+        if path.startswith("["):
+            index, _, rest = path[1:].partition("]")
+            return f"{reason} - at `{self.positional[int(index)].name}{rest}`"
+        if path:
+            return f"{reason} - at `{path.removeprefix('.')}`"
+        if reason.partition(",")[0] == f"Expected `array` of at most length {len(self.positional)}":
             return f"too many arguments, it takes {len(self.positional)}"
-        return text
+        return reason
 
 
 class Signature:
@@ -279,7 +312,7 @@ class Signature:
         compiled = self._cache or self._compiled()
         try:
             raw_args = Raw(encode_value(args, content_type))
-            raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else Raw(b"{}")
+            raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else _NO_KWARGS[content_type]
         except EncodeError as error:
             raise EncodeError(f"task {self._owner}: {error}") from error.__cause__
         compiled.decode(raw_args, raw_kwargs, content_type)
@@ -292,7 +325,8 @@ class Signature:
             InvalidArguments: they do not fit.
         """
         compiled = self._cache or self._compiled()
-        return compiled.decode(args, kwargs, content_type or JSON)
+        # Decoders are kept by this: what stands behind a ";" in a sender's content type must not count.
+        return compiled.decode(args, kwargs, MSGPACK if content_type == MSGPACK else JSON)
 
     @property
     def is_resolved(self) -> bool:
@@ -328,13 +362,28 @@ class Signature:
         return ReturnType(kind)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], owner: str) -> dict[str, Any]:
     target: Any = inspect.unwrap(function)
     if not inspect.isroutine(target):
         target = type(target).__call__
-    hints = typing.get_type_hints(target, include_extras=True)
+    try:
+        hints = typing.get_type_hints(target, include_extras=True)
+    except AttributeError as error:
+        # Of a module that is still being imported: it may have the name later.
+        raise NameError(str(error)) from error
+    except (SyntaxError, TypeError) as error:
+        raise InvalidOption(f"task {owner}: an annotation cannot be read: {error}") from error
     # A bare None annotation stays None for msgspec; NoReturn has no values to decode.
     return {name: (Any if kind is typing.NoReturn or kind is typing.Never else kind) for name, kind in hints.items()}
+
+
+def _located(error: Exception) -> tuple[str, str]:
+    """What is wrong, and where in the value; the place is empty when it is the value itself, or unknown."""
+    if not isinstance(error, msgspec.MsgspecError):
+        return f"{type(error).__name__}: {error}", ""
+    # The last one: what stands before it may quote the value.
+    reason, marker, path = str(error).rpartition(" - at `$")
+    return (reason, path.removesuffix("`")) if marker else (path, "")
 
 
 def _is_injected(kind: Any, injected: type) -> bool:
@@ -369,7 +418,8 @@ def _check_type(kind: Any, *, owner: str, what: str) -> None:
             return None
         seen.add(id(info))
         if isinstance(info, types.CustomType):
-            return None if info.cls is object or hasattr(info.cls, "model_validate") else info.cls.__qualname__
+            is_known = info.cls is object or issubclass(info.cls, PurePath) or hasattr(info.cls, "model_validate")
+            return None if is_known else info.cls.__qualname__
         for name in ("type", "item_type", "key_type", "value_type", "item_types", "types", "fields"):
             children: Any = getattr(info, name, None)
             group: list[Any] = list(children) if hasattr(children, "__iter__") else [children]

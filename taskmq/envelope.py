@@ -16,6 +16,7 @@ from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
 
 __all__ = [
     "JSON",
+    "LAST_INSTANT",
     "MSGPACK",
     "VERSION",
     "Envelope",
@@ -34,7 +35,8 @@ _TASK_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
 _NO_KWARGS = msgspec.Raw(b"{}")
 # What brokers, stores and datetime can hold: up to the end of the year 9999, and 32 bits.
-_Instant = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+LAST_INSTANT: Final = 253_402_300_799_999
+_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _LAST_ATTEMPT = 2**31 - 1
 
 

@@ -41,6 +41,8 @@ def load_app(target: str) -> tuple[TaskMQ, str]:
 
 
 def _imported(name: str, target: str) -> ModuleType:
+    if not all(name.split(".")):
+        raise AppNotFound(f"{target!r} is no module name; use MODULE:ATTRIBUTE")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -48,8 +50,6 @@ def _imported(name: str, target: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise AppNotFound(f"{target!r}: there is no module {error.name!r} here; use MODULE:ATTRIBUTE") from error
         raise
-    except (ValueError, TypeError) as error:
-        raise AppNotFound(f"{target!r} is no module name; use MODULE:ATTRIBUTE") from error
 
 
 def _apps(module: ModuleType) -> list[str]:

@@ -60,12 +60,16 @@ def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], Abstract
         return lambda _: _NOTHING
 
     def open_all(sending: Sending) -> AbstractContextManager[object]:
-        with ExitStack() as stack:
+        stack = ExitStack()
+        try:
             for each in active:
                 if (context := each.send(sending)) is not None:
                     stack.enter_context(context)
-            return stack.pop_all()
-        raise AssertionError("unreachable: ExitStack swallows nothing by itself")
+        except BaseException as error:
+            # Those that are open see it, but cannot swallow it: there is nothing to be sent.
+            stack.__exit__(type(error), error, error.__traceback__)
+            raise
+        return stack
 
     return open_all
 

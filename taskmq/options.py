@@ -3,12 +3,12 @@
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypedDict
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypedDict, cast
 
 from taskmq.broker import HeaderValue
 from taskmq.duration import Duration, parse_duration, to_ms
-from taskmq.envelope import check_task_name
+from taskmq.envelope import LAST_INSTANT, check_task_name
 from taskmq.errors import InvalidOption
 from taskmq.retry import RetryPolicy
 from taskmq.topology import DEFAULT_QUEUE, check_queue_name, class_of
@@ -20,6 +20,8 @@ ExecutorKind = Literal["auto", "async", "thread", "process"]
 
 _ID_LIMIT: Final = 255
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Far enough from the last instant that an envelope can hold.
+_LONGEST: Final = timedelta(days=365_000)
 
 
 class TaskOptions(TypedDict, total=False):
@@ -94,9 +96,10 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A task's options, checked. `timeout` is in seconds."""
+    """A task's options, checked. `timeout` is in seconds; `names_queue` tells whether they name a queue."""
 
     name: str
+    names_queue: bool
     call: CallPlan
     retry: RetryPolicy | None
     timeout: float | None
@@ -127,13 +130,14 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
         call = {key: options[key] for key in options if key in CallOptions.__annotations__}
         return TaskPlan(
-            name=check_task_name(options.get("name", default_name)),
+            name=check_task_name(_text("name", options.get("name", default_name))),
+            names_queue="queue" in options,
             call=_call(CallPlan(), call),
             retry=retry,
             timeout=None if timeout is None else parse_duration(timeout, what="timeout").total_seconds(),
             ack="early" if ack == "early" else "late",
             executor=_resolved(executor, is_async=is_async),
-            result=options.get("result"),
+            result=_flag("result", options["result"]) if "result" in options else None,
         )
     except InvalidOption as error:
         raise InvalidOption(f"task {function}: {error}") from None
@@ -162,12 +166,14 @@ def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
 
 
 def _priority(value: Any, _: CallPlan) -> dict[str, Any]:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise InvalidOption(f"priority={value!r}: a number from 0 (lowest) to 9 (highest)")
     class_of(value)
     return {"priority": value}
 
 
 def _delay(value: Any, _: CallPlan) -> dict[str, Any]:
-    return {"delay": to_ms(parse_duration(value, what="delay")), "eta": None}
+    return {"delay": _span(value, what="delay"), "eta": None}
 
 
 def _eta(value: Any, _: CallPlan) -> dict[str, Any]:
@@ -177,15 +183,17 @@ def _eta(value: Any, _: CallPlan) -> dict[str, Any]:
 def _expires(value: Any, _: CallPlan) -> dict[str, Any]:
     if isinstance(value, datetime):
         return {"expires_at": _instant(value, what="expires"), "expires": None}
-    return {"expires": to_ms(parse_duration(value, what="expires")), "expires_at": None}
+    return {"expires": _span(value, what="expires"), "expires_at": None}
 
 
-def _meta(value: Mapping[str, str], base: CallPlan) -> dict[str, Any]:
-    return {"meta": {**(base.meta or {}), **{_text("meta", k): _text("meta", v) for k, v in value.items()}}}
+def _meta(value: Any, base: CallPlan) -> dict[str, Any]:
+    meta = {_text("meta", key): _text("meta", entry) for key, entry in _mapping("meta", value).items()}
+    return {"meta": {**(base.meta or {}), **meta}}
 
 
-def _headers(value: Mapping[str, object], base: CallPlan) -> dict[str, Any]:
-    for key, entry in value.items():
+def _headers(value: Any, base: CallPlan) -> dict[str, Any]:
+    for name, entry in _mapping("headers", value).items():
+        key = _text("headers", name)
         if not isinstance(entry, str | int) or isinstance(entry, bool):
             raise InvalidOption(f"headers: {key!r} is to be a string or an integer")
         if key.startswith(("x-taskmq-", "x-death", "x-delivery", "x-acquired")):
@@ -194,7 +202,7 @@ def _headers(value: Mapping[str, object], base: CallPlan) -> dict[str, Any]:
 
 
 _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
-    "queue": lambda value, _: {"queue": check_queue_name(value)},
+    "queue": lambda value, _: {"queue": check_queue_name(_text("queue", value))},
     "priority": _priority,
     "delay": _delay,
     "eta": _eta,
@@ -230,7 +238,29 @@ def _resolved(executor: str, *, is_async: bool) -> ExecutorKind:
 def _instant(value: object, *, what: str) -> int:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidOption(f"{what}={value!r}: a datetime with a time zone, for example datetime.now(UTC)")
-    return to_ms(value - _EPOCH)
+    instant = to_ms(value - _EPOCH)
+    if not 0 <= instant <= LAST_INSTANT:
+        raise InvalidOption(f"{what}={value!r}: from 1970 to the end of 9999, UTC")
+    return instant
+
+
+def _span(value: Any, *, what: str) -> int:
+    span = parse_duration(value, what=what)
+    if span > _LONGEST:
+        raise InvalidOption(f"{what}={value!r}: at most {_LONGEST.days} days")
+    return to_ms(span)
+
+
+def _mapping(option: str, value: object) -> Mapping[object, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidOption(f"{option}={value!r}: a mapping is expected")
+    return cast("Mapping[object, object]", value)
+
+
+def _flag(option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{option}={value!r}: True or False")
+    return value
 
 
 def _text(option: str, value: object) -> str:

@@ -1,7 +1,7 @@
 """Adapters by URL scheme, found through entry points, so that third parties add their own.
 
 A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
-point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url) -> State`.
+point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
 """
 
 import re

@@ -26,7 +26,8 @@ class Portal:
         self._lock = threading.Lock()
         self._queue: deque[tuple[Callable[[], Awaitable[Any]], concurrent.futures.Future[Any]]] = deque()
         self._is_woken = False
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopped = False
+        self._pending: set[asyncio.Future[Any]] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="taskmq-io", daemon=True)
         self._thread.start()
@@ -35,9 +36,14 @@ class Portal:
         """Run `start` on the loop and wait for what it returns.
 
         Interrupting the wait (Ctrl-C) leaves the call going on.
+
+        Raises:
+            RuntimeError: the portal was stopped.
         """
         waiter: concurrent.futures.Future[T] = concurrent.futures.Future()
         with self._lock:
+            if self._is_stopped:
+                raise RuntimeError("the portal was stopped")
             self._queue.append((start, waiter))
             wake, self._is_woken = not self._is_woken, True
         if wake:
@@ -50,7 +56,7 @@ class Portal:
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:
-        """End the thread; pending calls are cancelled."""
+        """End the thread; pending calls are cancelled. May be called twice."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
@@ -60,10 +66,14 @@ class Portal:
         try:
             self.loop.run_forever()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                self.loop.run_until_complete(asyncio.wait(self._tasks))
+            with self._lock:
+                calls, self._queue, self._is_stopped = self._queue, deque(), True
+            for _, waiter in calls:
+                waiter.cancel()
+            for pending in self._pending:
+                pending.cancel()
+            if self._pending:
+                self.loop.run_until_complete(asyncio.wait(self._pending))
             self.loop.close()
 
     def _drain(self) -> None:
@@ -74,26 +84,25 @@ class Portal:
                 awaitable = start()
                 if not isinstance(awaitable, asyncio.Future):
                     awaitable = self.loop.create_task(_as_coroutine(awaitable))
-                    self._tasks.add(awaitable)
-                    awaitable.add_done_callback(self._tasks.discard)
             except Exception as error:  # noqa: BLE001 - handed to the caller that waits in its own thread
                 waiter.set_exception(error)
             else:
-                awaitable.add_done_callback(partial(_hand_over, waiter))
+                self._pending.add(awaitable)
+                awaitable.add_done_callback(partial(self._hand_over, waiter))
+
+    def _hand_over(self, waiter: "concurrent.futures.Future[Any]", done: "asyncio.Future[Any]") -> None:
+        self._pending.discard(done)
+        if done.cancelled():
+            waiter.cancel()
+            waiter.set_running_or_notify_cancel()
+        elif (error := done.exception()) is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(done.result())
 
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
     return await awaitable
-
-
-def _hand_over(waiter: "concurrent.futures.Future[Any]", done: "asyncio.Future[Any]") -> None:
-    if done.cancelled():
-        waiter.cancel()
-        waiter.set_running_or_notify_cancel()
-    elif (error := done.exception()) is not None:
-        waiter.set_exception(error)
-    else:
-        waiter.set_result(done.result())
 
 
 _portal: Portal | None = None

@@ -52,16 +52,22 @@ class Session:
         Raises:
             SendError: one of its kinds.
         """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._send_timeout
         await self.declare([queue])
-        await self.publish(message)
+        # One deadline for both.
+        await self.broker.publish(message, timeout=max(end - loop.time(), 0))
 
     async def publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
         """Publish many, pipelined; what happened to each."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._send_timeout
         try:
             await self.declare(queues)
         except SendError as error:
             return [error] * len(messages)
-        futures = [self.publish(message) for message in messages]
+        left = max(end - loop.time(), 0)
+        futures = [self.broker.publish(message, timeout=left) for message in messages]
         await asyncio.wait(futures)
         outcomes: list[SendError | None] = []
         for future in futures:

@@ -79,17 +79,23 @@ def _from_file(directory: Path) -> tuple[dict[str, Any], str]:
             return _toml(own), str(own)
         project = folder / "pyproject.toml"
         if project.is_file():
-            tool = cast("dict[str, Any]", _toml(project).get("tool", {}))
-            if "taskmq" in tool:
-                return cast("dict[str, Any]", tool["taskmq"]), f"{project} [tool.taskmq]"
+            tool = _toml(project).get("tool")
+            if isinstance(tool, dict) and "taskmq" in tool:
+                return _table(cast("dict[str, Any]", tool)["taskmq"], f"{project} [tool.taskmq]")
     return {}, ""
+
+
+def _table(value: object, source: str) -> tuple[dict[str, Any], str]:
+    if not isinstance(value, dict):
+        raise InvalidSetting(f"{source} is to be a table")
+    return cast("dict[str, Any]", value), source
 
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{path} cannot be read: {error}") from error
 
 

@@ -253,11 +253,14 @@ def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]
     """
     if isinstance(function, Task):
         raise InvalidOption(f"task {function.name}: it is a task already")
-    is_async = inspect.iscoroutinefunction(function)
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
     label = f"{getattr(function, '__qualname__', function)}"
+    if "name" not in options and not hasattr(function, "__qualname__"):
+        raise InvalidOption(f"task {label}: it is no function and has no name of its own; give it a name=")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidOption(f"task {label}: a generator cannot be a task")
-    plan = plan_task(options, function=label, default_name=_default_name(function), is_async=is_async)
+    name = options["name"] if "name" in options else _default_name(function)
+    plan = plan_task(options, function=label, default_name=name, is_async=is_async)
     made: Task[..., Any] = AsyncTask(function, plan) if is_async else SyncTask(function, plan)
     if made.signature.is_resolved:
         _ = made.returns

@@ -156,7 +156,12 @@ class Database:
         # Not handed over in between: what the ends of these works bring up goes with the next batch.
         self._is_scheduled = True
         for work, error in zip(works, errors, strict=True):
-            work.end(error)
+            try:
+                work.end(error)
+            except Exception as mistake:  # noqa: BLE001 - must not keep the others from their ends
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"{work!r} could not be ended", "exception": mistake}
+                )
         self._hand_over()
 
     # In the thread ----------------------------------------------------------------------------------------

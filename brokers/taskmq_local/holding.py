@@ -33,7 +33,11 @@ class Hold:
             async with asyncio.timeout(timeout):
                 rows = await self._rows
         except TimeoutError:
+            self._abandon()
             raise DatabaseFailure(f"not done within {timeout:g} s: {self._database.trouble}") from None
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
         self._unsettled = {row[0] for row in rows}
         return [LocalDelivery(row, queue, self) for row in rows]
 
@@ -50,9 +54,15 @@ class Hold:
         for id_ in self._unsettled:
             self._ledger.requeue(id_)
 
+    def _abandon(self) -> None:
+        """Nobody will ever see the rows, be they here already or still to come."""
+        if self._rows.done() and not self._rows.cancelled() and self._rows.exception() is None:
+            self._ledger.put_back([row[0] for row in self._rows.result()])
+        self._rows.cancel()
+
     def _taken(self, lease: Lease, error: Exception | None) -> None:
         if self._rows.done():
-            # Cancelled: nobody will ever see them.
+            # Abandoned before they came.
             self._ledger.put_back([row[0] for row in lease.rows])
         elif error is not None:
             self._rows.set_exception(error)

@@ -6,7 +6,7 @@ comes first again; a delayed one gets its number when its time has come, and so 
 """
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 
@@ -92,8 +92,11 @@ class Hub:
         nudges: list[Nudge] = []
         with self._lock:
             while self._delayed and self._delayed[0][0] <= now:
-                _, _, message = heappop(self._delayed)
-                queue = self._queues.get(message.queue) or self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE))
+                message = heappop(self._delayed)[2]
+                queue = self._queues.get(message.queue)
+                if queue is None:
+                    queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE))
+                    message = replace(message, headers={**message.headers, "x-taskmq-queue": message.queue})
                 heappush(queue.ready, HubMessage(next(self._places), queue, message))
                 nudges += self._consumers.get(queue.name, ())
             due = self._delayed[0][0] if self._delayed else None

@@ -72,8 +72,10 @@ def is_alive(root: Path, name: str) -> bool:
 
 
 def bury(root: Path, name: str) -> None:
-    """Remove the file of a dead owner."""
+    """Remove the files of a dead owner."""
     with suppress(OSError):
+        for path in (root / "wake").glob(f"*-{name}"):
+            path.unlink(missing_ok=True)
         _file(root, name).unlink(missing_ok=True)
 
 

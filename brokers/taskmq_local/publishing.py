@@ -107,7 +107,9 @@ class PublishBatch:
     def end(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for entry in self._entries:
+        # Let go of: a batch may be kept as the one to be added to next.
+        entries, self._entries = self._entries, []
+        for entry in entries:
             if entry.future.done():
                 continue
             if error is not None:

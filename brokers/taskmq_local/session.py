@@ -22,6 +22,9 @@ _REQUEST_ERRORS = (
     sqlite3.DataError,
 )
 
+# The second: so many want the file at once that sqlite gave up on taking turns.
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
+
 
 class Session:
     """The only user of its connection, in one thread."""
@@ -64,7 +67,7 @@ class Session:
             except (sqlite3.Error, OSError, SchemaTooNew) as error:
                 self._roll_back()
                 code = _primary_code(error)
-                self.is_waiting = code == sqlite3.SQLITE_BUSY
+                self.is_waiting = code in _LOCKED
                 if self.is_waiting and not self._give_up.wait(pause):
                     pause = min(pause * 1.5, _LONGEST_PAUSE)
                     continue

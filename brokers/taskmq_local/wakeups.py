@@ -76,8 +76,6 @@ def _strike(root: Path, path: str, owner: str) -> None:
     except OSError as error:
         # Nobody reads: its owner is dead, or about to open it.
         if error.errno == errno.ENXIO and not is_alive(root, owner):
-            with suppress(OSError):
-                Path(path).unlink(missing_ok=True)
             bury(root, owner)
         return
     try:

@@ -3,6 +3,7 @@
 pika carries no type information that checkers may rely on, so what is used is declared here. Two things are
 changed, each in one method: the frames of one turn of the loop leave in one write (`_output_marshaled_frames`),
 and deliveries reach their consumer until cancel-ok, so that the consumer decides about late ones (`_on_deliver`).
+One mistake is mended (`_on_connection_workflow_done`).
 The hooks are private to pika, whose minor version is pinned for that reason.
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         consumer_count: int
         reply_code: int
         reply_text: str
+        reason: str
 
     class MethodFrame(Protocol):
         """A frame that pika hands to a callback."""
@@ -160,6 +162,7 @@ if TYPE_CHECKING:
             self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
         ) -> PikaChannel: ...
         def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None: ...
+        def _on_connection_workflow_done(self, conn_or_exc: object) -> None: ...
 
     class AMQPError(Exception):
         """pika's root error."""
@@ -298,6 +301,10 @@ class AmqpConnection(PikaConnection):
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._outbox += marshaled_frames
+
+    def _on_connection_workflow_done(self, conn_or_exc: object) -> None:
+        # When an attempt is given up late, pika 1.4.4 passes the class of the exception, and then fails on it.
+        super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
 
     def _flush(self) -> None:
         self.frames_sent += len(self._outbox)

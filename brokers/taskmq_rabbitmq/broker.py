@@ -9,7 +9,7 @@ from typing import Final
 from taskmq.broker import BrokerOptions, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.topology import WorkQueue
-from taskmq_rabbitmq.channels import ChannelRefused
+from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import Connection, State
 from taskmq_rabbitmq.consumer import RabbitMQConsumer, consumer_tag
 from taskmq_rabbitmq.declarations import Declarations, queue_depth, refusal
@@ -93,12 +93,13 @@ class RabbitMQBroker:
         return hold(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally)
 
     async def purge(self, queue: str) -> int:
+        async def empty(channel: OpenChannel) -> int:
+            return (await channel.request(lambda done: channel.raw.queue_purge(queue, done))).message_count
+
         try:
-            async with self._open().asking().passing_channel() as channel:
-                purged = await channel.request(lambda done: channel.raw.queue_purge(queue, done))
+            return await self._open().asking().ask(empty)
         except ChannelRefused as error:
             raise refusal(error, queue) from error
-        return purged.message_count
 
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         connection = self._open().asking()

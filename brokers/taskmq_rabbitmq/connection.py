@@ -9,13 +9,13 @@ whoever needs one again asks `opened` or `channel` again.
 import asyncio
 import enum
 import logging
+import math
 import os
 import platform
 import random
 import re
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp import (
@@ -41,6 +41,7 @@ __all__ = ["OPEN_SECONDS", "Connection", "Role", "State"]
 
 OPEN_SECONDS: Final = 10.0
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _TCP_SECONDS: Final = 5.0
 _REFUSED: Final = (ProbableAuthenticationError, ProbableAccessDeniedError, AuthenticationError)
@@ -127,7 +128,37 @@ class Connection:
         Raises:
             BrokerUnavailable: as `opened`, or the broker has no channel left.
         """
-        amqp = await self.opened(timeout)
+        give_up = self._loop.time() + timeout if timeout is not None else math.inf
+        while True:
+            amqp = await self.opened(None if timeout is None else give_up - self._loop.time())
+            try:
+                return await self._open_channel(amqp)
+            except BrokerUnavailable:
+                # The connection was lost already, only not known to be.
+                if amqp.is_open or self._loop.time() >= give_up:
+                    raise
+
+    async def ask(self, question: Callable[[OpenChannel], Awaitable[_T]]) -> _T:
+        """What `question` brings from a channel of its own, whose end costs nothing else.
+
+        Asked again when the connection is lost meanwhile, so it has to bear repeating.
+
+        Raises:
+            BrokerUnavailable: as `opened`, or no answer came.
+            ChannelRefused: the broker's answer is no.
+        """
+        give_up = self._loop.time() + OPEN_SECONDS
+        while True:
+            channel = await self.channel(give_up - self._loop.time())
+            try:
+                return await question(channel)
+            except BrokerUnavailable:
+                if not channel.ended.done() or self._loop.time() >= give_up:
+                    raise
+            finally:
+                channel.close()
+
+    async def _open_channel(self, amqp: AmqpConnection) -> OpenChannel:
         answer: asyncio.Future[None] = self._loop.create_future()
 
         def on_open(_channel: "PikaChannel") -> None:
@@ -139,20 +170,11 @@ class Connection:
         except AMQPError as error:
             raise BrokerUnavailable(f"no channel at {self._endpoint.address}: {error!r}") from error
         try:
-            await channel.outcome(answer, timeout=timeout or OPEN_SECONDS)
+            await channel.outcome(answer, timeout=OPEN_SECONDS)
         except BaseException:
             channel.close()
             raise
         return channel
-
-    @asynccontextmanager
-    async def passing_channel(self) -> AsyncGenerator[OpenChannel]:
-        """A channel for a few requests: what the broker refuses costs this channel only."""
-        channel = await self.channel()
-        try:
-            yield channel
-        finally:
-            channel.close()
 
     async def close(self, timeout: float) -> None:
         """Close it for good, in order if the broker answers within `timeout` seconds. May be called twice."""
@@ -229,8 +251,8 @@ class Connection:
         self._enter(State.WAITING)
         self._timer = self._loop.call_later(delay, self._connect)
 
-    def _on_blocked(self, _amqp: PikaConnection, _frame: "MethodFrame") -> None:
-        self.blocked = "the broker is short of memory or disk"
+    def _on_blocked(self, _amqp: PikaConnection, frame: "MethodFrame") -> None:
+        self.blocked = frame.method.reason
 
     def _on_unblocked(self, _amqp: PikaConnection, _frame: "MethodFrame") -> None:
         self.blocked = None
@@ -305,8 +327,9 @@ def _describe(error: BaseException) -> str:
     # pika nests the cause in lists and arguments of its own exceptions.
     seen = 0
     while seen < 8:
-        nested = getattr(error, "exceptions", None) or error.args
-        if not nested or not isinstance(nested[-1], BaseException):
+        causes = getattr(error, "exceptions", None) or (getattr(error, "exception", None), *error.args)
+        nested = [cause for cause in causes if isinstance(cause, BaseException)]
+        if not nested:
             break
         error = nested[-1]
         seen += 1

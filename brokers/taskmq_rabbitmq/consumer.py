@@ -147,11 +147,17 @@ class _QueueConsumer:
 
     async def start(self) -> None:
         """Return once it consumes; from then on it mends itself."""
-        await self._connection.opened(OPEN_SECONDS)
-        try:
-            await self._begin()
-        except ChannelRefused as error:
-            raise refusal(error, self._queue) from error
+        give_up = self._loop.time() + OPEN_SECONDS
+        while self._feed is None:
+            await self._connection.opened(give_up - self._loop.time())
+            try:
+                await self._begin()
+            except ChannelRefused as error:
+                raise refusal(error, self._queue) from error
+            except BrokerUnavailable:
+                # The connection may be lost on the way; it comes back.
+                if self._loop.time() >= give_up:
+                    raise
         self._keeper = self._loop.create_task(self._keep(), name=f"taskmq consumer of {self._queue}")
 
     async def stop(self) -> None:

@@ -6,7 +6,6 @@ another node, or one that lost its data, so everything is looked at once more.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -27,11 +26,12 @@ from taskmq_rabbitmq.topology import (
 )
 
 if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp import Done, PikaChannel
+    from taskmq_rabbitmq.amqp import Done, Method, PikaChannel
 
 __all__ = ["Declarations", "queue_depth", "refusal"]
 
 _PATIENCE: Final = OPEN_SECONDS
+_AFTER_DELETION: Final = 0.5
 _NOT_FOUND: Final = 404
 _RESOURCE_LOCKED: Final = 405
 _PRECONDITION_FAILED: Final = 406
@@ -52,6 +52,7 @@ class Declarations:
         self._complete: set[WorkQueue] = set()
         self._deliverable: set[str] = set()
         self._has_shared = False
+        self._ladder_is_doubtful = False
 
     def declared(self, queue: str) -> bool:
         """Whether the physical `queue` was declared through here."""
@@ -91,6 +92,9 @@ class Declarations:
         """
         if (work := self._queues.get(logical_queue(queue))) is None:
             raise QueueMissing(queue)
+        # A quorum queue that is declared again within some 10 ms of its deletion inherits the consumers of the
+        # old one, which never get anything (3.10.8).
+        await asyncio.sleep(_AFTER_DELETION)
         self._complete.discard(work)
         await self.declare([work])
 
@@ -115,36 +119,42 @@ class Declarations:
             self._deliverable.add(queue)
 
     def forget(self) -> None:
-        """Look at everything again: the broker said that something known is gone."""
+        """Look at everything again, and declare the whole ladder: something known is gone."""
         self._seen_on = None
+        self._ladder_is_doubtful = True
 
     async def _ensure_shared(self) -> None:
         if self._has_shared:
             return
         await self._declare(shared())
+        if self._ladder_is_doubtful or not await self._finds_ladder():
+            await self._declare(ladder())
+        self._ladder_is_doubtful = False
+        self._has_shared = True
+
+    async def _finds_ladder(self) -> bool:
         try:
-            async with self._passing_channel() as channel:
-                await channel.request(partial(_look_for, channel.raw, ladder_marker()))
+            await self._connection().ask(_look_for_ladder)
         except ChannelRefused as error:
             if error.code != _NOT_FOUND:
                 raise refusal(error) from error
-            await self._declare(ladder())
-        self._has_shared = True
+            return False
+        return True
 
     async def _declare(self, entities: Iterable[Entity]) -> None:
         # All but the last go out without waiting for an answer: a channel works them off in order, and the
         # first that is refused closes it.
         *before, last = entities
+
+        async def declare(channel: OpenChannel) -> None:
+            for entity in before:
+                channel.send(partial(_declare, channel.raw, entity, None))
+            await channel.request(partial(_declare, channel.raw, last))
+
         try:
-            async with self._passing_channel() as channel:
-                for entity in before:
-                    channel.send(partial(_declare, channel.raw, entity, None))
-                await channel.request(partial(_declare, channel.raw, last))
+            await self._connection().ask(declare)
         except ChannelRefused as error:
             raise refusal(error) from error
-
-    def _passing_channel(self) -> AbstractAsyncContextManager[OpenChannel]:
-        return self._connection().passing_channel()
 
     def _forget_other_generations(self) -> None:
         connection = self._connection()
@@ -163,9 +173,12 @@ async def queue_depth(connection: Connection, queue: str) -> tuple[int, int]:
         QueueMissing: it does not exist.
         BrokerUnavailable: the broker could not be reached.
     """
+
+    async def look(channel: OpenChannel) -> "Method":
+        return await channel.request(lambda done: channel.raw.queue_declare(queue, passive=True, callback=done))
+
     try:
-        async with connection.passing_channel() as channel:
-            found = await channel.request(lambda done: channel.raw.queue_declare(queue, passive=True, callback=done))
+        found = await connection.ask(look)
     except ChannelRefused as error:
         raise refusal(error, queue) from error
     return found.message_count, found.consumer_count
@@ -184,8 +197,11 @@ def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
     return BrokerUnavailable(f"the broker refused: {error}")
 
 
-def _look_for(raw: "PikaChannel", exchange: Exchange, done: "Done") -> None:
-    raw.exchange_declare(exchange.name, exchange.kind, passive=True, callback=done)
+async def _look_for_ladder(channel: OpenChannel) -> None:
+    marker = ladder_marker()
+    await channel.request(
+        lambda done: channel.raw.exchange_declare(marker.name, marker.kind, passive=True, callback=done)
+    )
 
 
 def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None") -> None:

@@ -172,21 +172,26 @@ class Feed:
 
 
 class RabbitMQDelivery:
-    """A `taskmq.broker.Delivery`."""
+    """A `taskmq.broker.Delivery`.
 
-    __slots__ = ("_feed", "_properties", "_settled", "_tag", "body", "redelivered")
+    Attributes:
+        tag: its number on its channel.
+        settled: whether `ack` or `requeue` was called.
+    """
+
+    __slots__ = ("_feed", "_properties", "body", "redelivered", "settled", "tag")
 
     def __init__(self, feed: Feed, method: "Method", properties: BasicProperties, body: bytes) -> None:
         self.body = body
         self.redelivered = method.redelivered
         self._feed = feed
-        self._tag = method.delivery_tag
+        self.tag = method.delivery_tag
         self._properties = properties
-        self._settled = False
+        self.settled = False
 
     def __repr__(self) -> str:
-        settled = " settled" if self._settled else ""
-        return f"<Delivery {self._tag} of {self.queue!r} {self.message_id}{settled}>"
+        settled = " settled" if self.settled else ""
+        return f"<Delivery {self.tag} of {self.queue!r} {self.message_id}{settled}>"
 
     @property
     def content_type(self) -> str | None:
@@ -214,11 +219,11 @@ class RabbitMQDelivery:
         }
 
     def ack(self) -> None:
-        if not self._settled:
-            self._settled = True
-            self._feed.ack(self._tag)
+        if not self.settled:
+            self.settled = True
+            self._feed.ack(self.tag)
 
     def requeue(self) -> None:
-        if not self._settled:
-            self._settled = True
-            self._feed.requeue(self._tag)
+        if not self.settled:
+            self.settled = True
+            self._feed.requeue(self.tag)

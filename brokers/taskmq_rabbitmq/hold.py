@@ -1,6 +1,7 @@
 """A look at the front of a queue: take, show, put back in the old order."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -13,7 +14,10 @@ from taskmq_rabbitmq.delivery import Feed, RabbitMQDelivery, Tally
 
 __all__ = ["hold"]
 
-_LOOK_AGAIN: Final = 0.2
+_QUIET: Final = 0.05
+_MOST: Final = 65535
+# RabbitMQ 3.10 keeps the order of what is returned in one command up to here; beyond, it is shuffled.
+_IN_ORDER: Final = 32
 _PATIENCE: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
 
@@ -23,14 +27,9 @@ async def hold(
     connection: Connection, queue: str, *, limit: int, tag: str, tally: Tally
 ) -> AsyncGenerator[list[Delivery]]:
     """See `Broker.hold`."""
-    ready, _ = await queue_depth(connection, queue)
-    if not (wanted := min(ready, limit)):
-        yield []
-        return
-    channel = await connection.channel()
-    held = _Held(connection, channel, queue, tag=tag, tally=tally)
+    held = _Held(connection, await connection.channel(), queue, tag=tag, tally=tally)
     try:
-        await held.collect(wanted)
+        await held.collect(limit)
         yield held.deliveries
     finally:
         await held.give_back()
@@ -39,40 +38,61 @@ async def hold(
 class _Held:
     def __init__(self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: Tally) -> None:
         loop = asyncio.get_running_loop()
-        self.deliveries: list[Delivery] = []
+        self._held: list[RabbitMQDelivery] = []
         self._arrived = asyncio.Event()
         self._connection = connection
         self._channel = channel
         self._feed = Feed(channel, queue, tag=tag, deliver=self._take, tally=tally, loop=loop)
 
+    @property
+    def deliveries(self) -> list[Delivery]:
+        return [*self._held]
+
     def _take(self, delivery: RabbitMQDelivery) -> None:
-        self.deliveries.append(delivery)
+        self._held.append(delivery)
         self._arrived.set()
 
-    async def collect(self, wanted: int) -> None:
-        """Fewer than `wanted` come when other consumers are at the queue too."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE
+    async def collect(self, limit: int) -> None:
+        """Return with `limit` deliveries, or once nothing is ready any more."""
+        limit = min(limit, _MOST)
         try:
-            await self._feed.start(wanted)
-            while len(self.deliveries) < wanted and loop.time() < deadline:
-                self._arrived.clear()
-                try:
-                    async with asyncio.timeout(_LOOK_AGAIN):
-                        await self._arrived.wait()
-                except TimeoutError:
-                    if not (await queue_depth(self._connection, self._feed.queue))[0]:
-                        break
-            # What still comes before cancel-ok belongs to the list: giving it back at once would put it
-            # before the others.
+            # When others are quicker at taking what is ready, what we got by then is it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._fill(limit)
+            # What comes before cancel-ok belongs to the list: given back at once, it would be in front of the
+            # others.
             await self._feed.stop(_CLOSE_SECONDS)
         except ChannelRefused as error:
             raise refusal(error, self._feed.queue) from error
 
+    async def _fill(self, limit: int) -> None:
+        await self._feed.start(limit)
+        while len(self._held) < limit:
+            if await self._quiet() and await self._empty():
+                return
+
+    async def _quiet(self) -> bool:
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(_QUIET):
+                await self._arrived.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _empty(self) -> bool:
+        # Asked only after a pause: a quorum queue's count comes from its state, which lags behind what was
+        # just given back to it.
+        ready, _ = await queue_depth(self._connection, self._feed.queue)
+        return not ready
+
     async def give_back(self) -> None:
-        """Return what is not settled, all in one command, so that the order stays."""
+        """Return what is not settled, in the old order."""
         raw = self._channel.raw
-        if raw.is_open and self._feed.unsettled:
-            raw.basic_nack(0, multiple=True)
+        tags = [delivery.tag for delivery in self._held if not delivery.settled]
+        if raw.is_open and tags:
+            for tag in (*tags[_IN_ORDER - 1 : -1 : _IN_ORDER], tags[-1]):
+                raw.basic_nack(tag, multiple=True)
         self._channel.close()
         await asyncio.wait({self._channel.ended}, timeout=_CLOSE_SECONDS)

@@ -341,7 +341,7 @@ class Publisher:
             return BrokerBlocked, f"the broker takes no messages: {connection.blocked}"
         if self._raw is not None:
             return BrokerBlocked, f"{len(self._unconfirmed):,} messages before it are not confirmed yet"
-        return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none'}"
+        return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none so far'}"
 
     def _everything(self) -> Iterator[Pending]:
         return itertools.chain(self._unconfirmed.values(), self._line, *self._asking.values())

@@ -13,7 +13,7 @@ from taskmq.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.errors import SendError, StateUnavailable, UnsupportedFeature
 from taskmq.stores import OccurrenceStore
 
-__all__ = ["Beat"]
+__all__ = ["Beat", "occurrence_job_id"]
 
 _log = logging.getLogger("taskmq.beat")
 
@@ -21,6 +21,15 @@ _LEASE: Final = 10.0
 _TTL: Final = 3600.0
 _RETRY_PAUSE: Final = 0.5
 _NAMESPACE: Final = uuid.UUID("6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77")
+
+
+def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
+    """The id of the job that `schedule` emits for its nominal instant (ms): the same from every replica."""
+    return str(uuid.uuid5(_NAMESPACE, _occurrence(app, schedule, instant)))
+
+
+def _occurrence(app: TaskMQ, schedule: str, instant: int) -> str:
+    return f"{app.name}/{schedule}@{instant}"
 
 
 class Beat:
@@ -80,13 +89,13 @@ class Beat:
         sleeping.cancel()
 
     async def _emit(self, entry: ScheduleEntry, instant: int) -> None:
-        occurrence = f"{self._app.name}/{entry.name}@{instant}"
+        occurrence = _occurrence(self._app, entry.name, instant)
         try:
             if not await self._claim(occurrence):
                 await self._pause(_LEASE)
                 if self._is_stopping.is_set() or not await self._claim(occurrence):
                     return
-            if await self._publish(entry, instant, occurrence):
+            if await self._publish(entry, instant):
                 await self._occurrences.complete(occurrence, ttl=_TTL)
         except StateUnavailable as error:
             _log.error("schedule %s: the occurrence of %d is missed, no claim: %s", entry.name, instant, error)
@@ -94,9 +103,9 @@ class Beat:
     async def _claim(self, occurrence: str) -> bool:
         return await self._occurrences.claim(occurrence, owner=self._owner, lease=_LEASE, ttl=_TTL)
 
-    async def _publish(self, entry: ScheduleEntry, instant: int, occurrence: str) -> bool:
+    async def _publish(self, entry: ScheduleEntry, instant: int) -> bool:
         call = entry.task.options(
-            job_id=str(uuid.uuid5(_NAMESPACE, occurrence)),
+            job_id=occurrence_job_id(self._app, entry.name, instant),
             meta={SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(instant)},
         )
         # The lease is held for as long as this tries; afterwards another replica may take over.

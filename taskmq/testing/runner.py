@@ -8,7 +8,8 @@ import functools
 import gc
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any, ClassVar, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 __all__ = ["CancelPoint", "Suite", "cancelled_at", "case", "eventually", "only_these_tasks", "raises"]
 
@@ -103,36 +104,81 @@ def raises(kind: type[_E]) -> Generator[list[_E], None, None]:
     assert caught, f"{kind.__name__} was not raised"
 
 
+@dataclass(frozen=True)
 class CancelPoint:
-    """An instant in the life of a call: so many turns of the loop, then so many seconds, after its start."""
+    """An instant in the life of a call.
 
+    Attributes:
+        turns: so many turns of the loop after its start.
+        seconds: and then so many seconds.
+        wakeups: or when what it awaits has ended for the n-th time, just before it goes on: what it was to get
+            has happened, but it will never see it.
+    """
+
+    turns: int = 0
+    seconds: float = 0
+    wakeups: int = 0
+
+    TIMED: ClassVar[tuple["CancelPoint", ...]]
     ALL: ClassVar[tuple["CancelPoint", ...]]
 
-    def __init__(self, turns: int, seconds: float) -> None:
-        self.turns: Final = turns
-        self.seconds: Final = seconds
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
+        if self.wakeups:
+            return f"at wake-up {self.wakeups}"
         return f"after {self.turns} turns and {self.seconds * 1000:g} ms"
 
     async def come(self) -> None:
+        """Return at this instant, for a timed point."""
         for _ in range(self.turns):
             await asyncio.sleep(0)
         if self.seconds:
             await asyncio.sleep(self.seconds)
 
 
-CancelPoint.ALL = (
-    *(CancelPoint(turns, 0) for turns in (*range(8), 12, 20)),
-    *(CancelPoint(1, seconds) for seconds in (0.001, 0.002, 0.005, 0.012, 0.03)),
+CancelPoint.TIMED = (
+    *(CancelPoint(turns=turns) for turns in (*range(8), 12, 20)),
+    *(CancelPoint(turns=1, seconds=seconds) for seconds in (0.0005, 0.001, 0.002, 0.005, 0.012, 0.03)),
 )
+CancelPoint.ALL = (*CancelPoint.TIMED, *(CancelPoint(wakeups=wakeups) for wakeups in range(1, 9)))
 
 
 async def cancelled_at(point: CancelPoint, call: Coroutine[Any, Any, _T], *, within: float) -> _T | None:
     """Start `call` and cancel it at `point`: what it returned if it was quicker, else None."""
-    task = asyncio.create_task(call)
-    await point.come()
-    task.cancel()
+    if point.wakeups:
+        task = asyncio.create_task(_cancelled_when_woken(call, point.wakeups))
+    else:
+        task = asyncio.create_task(call)
+        await point.come()
+        task.cancel()
     await asyncio.wait({task}, timeout=within)
-    assert task.done(), f"cancelled {point!r}, the call goes on {within} s later"
+    assert task.done(), f"cancelled {point}, the call goes on {within} s later"
     return None if task.cancelled() else task.result()
+
+
+async def _cancelled_when_woken(call: Coroutine[Any, Any, _T], wakeups: int) -> _T:
+    return await _CancelledWhenWoken(call, wakeups)
+
+
+class _CancelledWhenWoken(Generic[_T]):
+    """Drives a coroutine and throws the cancellation in where it would otherwise have gone on."""
+
+    def __init__(self, call: Coroutine[Any, Any, _T], wakeups: int) -> None:
+        self._call = call
+        self._wakeups = wakeups
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        steps = self._call.__await__()
+        left = self._wakeups
+        try:
+            awaited = next(steps)
+            while True:
+                try:
+                    yield awaited
+                except BaseException as error:  # noqa: BLE001 - handed on to the coroutine, whatever it is
+                    awaited = steps.throw(error)
+                else:
+                    left -= 1
+                    awaited = next(steps) if left else steps.throw(asyncio.CancelledError())
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result

@@ -47,6 +47,8 @@ _LONGEST_PAUSE: Final = 5.0
 _OWN: Final = "x-taskmq-"
 _ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
+# The end of the year 9999: an envelope holds no later instant.
+_LAST_INSTANT: Final = 253_402_300_799_999
 
 
 class Settler:
@@ -79,18 +81,17 @@ class Settler:
                 else:
                     await self._succeeded(attempt, value)
             case Retried(delay, error):
-                wait = timedelta(milliseconds=coarse_delay(to_ms(delay)))
+                wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
                     f"{_OWN}attempt": attempt.envelope.attempt + 1,
                     f"{_OWN}error": _summary(error),
                 }
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
-                self._log_failure(attempt, f"retry in {wait.total_seconds():g} s", error)
+                self._log_failure(attempt, f"retry in {wait / 1000:g} s", error)
                 await self._publish_and_ack(delivery, copy)
             case Snoozed(delay):
-                await self._publish_and_ack(
-                    delivery, self._copy(attempt, attempt=attempt.envelope.attempt, delay=delay, headers={})
-                )
+                copy = self._copy(attempt, attempt=attempt.envelope.attempt, delay=to_ms(delay), headers={})
+                await self._publish_and_ack(delivery, copy)
             case Dead(reason, error):
                 await self._dead(attempt, reason, error)
             case Cancelled(reason):
@@ -139,7 +140,7 @@ class Settler:
             attempt.delivery.ack()
 
     async def _dead(self, attempt: Attempt, reason: str, error: BaseException) -> None:
-        details = ErrorRecord(type_name=_type_name(error), message=str(error), traceback=_traceback(error))
+        details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
         self._log_failure(attempt, f"dead ({reason})", error)
         if not await self._stored(attempt, self._record(attempt, JobState.DEAD, error=details)):
             return
@@ -167,12 +168,12 @@ class Settler:
         original: Attempt,
         *,
         attempt: int,
-        delay: timedelta | None,
+        delay: int | None,
         headers: Mapping[str, HeaderValue],
         queue: str | None = None,
     ) -> Outgoing:
         delivery = original.delivery
-        eta = None if delay is None else self._clock.now_ms() + to_ms(delay)
+        eta = None if delay is None else min(self._clock.now_ms() + delay, _LAST_INSTANT)
         body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
         return Outgoing(
             queue=queue or delivery.queue,
@@ -290,9 +291,21 @@ def _type_name(error: BaseException) -> str:
 
 
 def _summary(error: BaseException) -> str:
-    return f"{_type_name(error)}: {error}"[:_ERROR_LIMIT]
+    return f"{_type_name(error)}: {_message(error)}"[:_ERROR_LIMIT]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _storable(str(error)[:_TRACEBACK_LIMIT])
+    except Exception as failure:  # noqa: BLE001 - the task's own class, which may do anything
+        return f"(its message cannot be read: {_type_name(failure)})"
 
 
 def _traceback(error: BaseException) -> str:
     """The end of the traceback: that is where the task's own frames are."""
-    return "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+    return _storable("".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:])
+
+
+def _storable(text: str) -> str:
+    """Lone surrogates, as in names of files, have no form in UTF-8: they are written out."""
+    return text.encode(errors="backslashreplace").decode()

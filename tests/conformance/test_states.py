@@ -23,7 +23,7 @@ class TestMemory(StateSuite):
 
 
 class TestMemoryByAFakeClock(TestMemory):
-    short = 3_000
+    short = 60
 
     def open_state(self, name: str = "") -> State:
         return open_memory_state(f"memory://{self.name}", BrokerOptions(name=name, clock=self.clock))

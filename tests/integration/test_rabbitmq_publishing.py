@@ -22,8 +22,8 @@ from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, raises
 from taskmq.topology import UNROUTABLE, WorkQueue
 from taskmq_rabbitmq import open_broker
-from tests.conftest import StartRabbitMQ
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+from tests.servers import StartRabbitMQ
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -56,7 +56,7 @@ class TestPublishing(RabbitMQCase):
             "content_type": "application/json",
             "correlation_id": "job-0",
             "delivery_mode": 2,
-            "headers": {"note": "größe", "x-taskmq-attempt": 2, "x-taskmq-pub": 1},
+            "headers": {"note": "größe", "x-taskmq-attempt": 2, "x-taskmq-pub": 1, "x-delivery-count": 0},
             "message_id": "job-1",
             "timestamp": 1_700_000_000,
             "type": "shop.resize",
@@ -146,6 +146,22 @@ class TestPublishing(RabbitMQCase):
         inbox, _ = await self.consume(broker, UNROUTABLE)
 
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+    @case
+    async def test_a_ladder_with_a_missing_step_is_mended(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.http("DELETE", "exchanges/{vhost}/taskmq.delay.v1.l01")
+        due = int(time.time() * 1000) + 240
+
+        sent = [message(queue, "one"), message(queue, "two", due=due), message(queue, "three")]
+        await self.publish(broker, *sent)
+
+        # The broker closed the channel over it, so that what was on its way went out again.
+        inbox, _ = await self.consume(broker, queue)
+        came: set[str] = set()
+        while came != {"one", "two", "three"}:
+            came |= set(bodies(await inbox.take_and_ack(1)))
 
     @case
     async def test_a_full_queue_refuses(self) -> None:
@@ -298,6 +314,7 @@ class TestDeadlines(RabbitMQCase):
             future.add_done_callback(lambda _: ended.append(loop.time() - began))
         await asyncio.wait(futures)
 
+        assert {type(future.exception()) for future in futures} == {BrokerUnavailable}
         assert all(timeout <= end for timeout, end in zip(sorted(timeouts), ended, strict=True))
         assert ended[0] < 0.3
 
@@ -330,6 +347,7 @@ class TestDeadlines(RabbitMQCase):
         assert 5 < len(refused) < 10
         assert {type(future.exception()) for future in refused} == {BrokerBlocked}
         await asyncio.wait(futures)
+        assert {type(future.exception()) for future in futures} == {BrokerBlocked, BrokerUnavailable}
 
     @case
     async def test_a_wrong_password_is_said_and_not_shown(self) -> None:

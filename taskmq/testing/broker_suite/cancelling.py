@@ -19,8 +19,8 @@ class Cancelling(BrokerCase):
         broker = self.broker()
         queue = await self.queue(broker)
 
-        for point in CancelPoint.ALL:
-            texts = [f"{point!r} {number}" for number in range(10)]
+        for point in CancelPoint.TIMED:
+            texts = [f"{point} {number}" for number in range(10)]
             futures = [broker.publish(message(queue, text), timeout=self.publish_timeout) for text in texts]
             await point.come()
             for future in futures[::2]:
@@ -31,9 +31,9 @@ class Cancelling(BrokerCase):
             await asyncio.gather(*(future for future in futures if not future.cancelled()))
             assert confirmed >= set(texts[1::2])
             came = await self._take_all(broker, queue)
-            assert sorted(set(came)) == sorted(came), f"{point!r}: delivered twice"
-            assert confirmed <= set(came) <= set(texts), f"{point!r}"
-            assert came == [text for text in texts if text in came], f"{point!r}: out of order"
+            assert sorted(set(came)) == sorted(came), f"{point}: delivered twice"
+            assert confirmed <= set(came) <= set(texts), f"{point}"
+            assert came == [text for text in texts if text in came], f"{point}: out of order"
 
     @case
     async def test_connect_may_be_cancelled(self) -> None:
@@ -57,7 +57,7 @@ class Cancelling(BrokerCase):
             await self._cancel(point, broker.connect(timeout=self.patience))
             await asyncio.gather(*others)
             await broker.aclose()
-            assert sorted(await self._take_all(keeper, queue)) == ["a", "b"], f"{point!r}"
+            assert sorted(await self._take_all(keeper, queue)) == ["a", "b"], f"{point}"
 
     @case
     async def test_declare_may_be_cancelled(self) -> None:
@@ -87,7 +87,7 @@ class Cancelling(BrokerCase):
             seen = len(inbox.deliveries)
             await self.expect_ready(broker, queue, 3)
             await self.expect_only(broker, queue, *"abc")
-            assert len(inbox.deliveries) == seen, f"{point!r}: it goes on to deliver"
+            assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
 
     @case
     async def test_stop_may_be_cancelled_and_called_again(self) -> None:
@@ -106,7 +106,7 @@ class Cancelling(BrokerCase):
             seen = len(inbox.deliveries)
             await self.expect_ready(broker, queue, 6)
             await self.expect_only(broker, queue, *"abcdef")
-            assert len(inbox.deliveries) == seen, f"{point!r}: it goes on to deliver"
+            assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
 
     @case
     async def test_hold_may_be_cancelled_and_gives_everything_back(self) -> None:
@@ -122,7 +122,7 @@ class Cancelling(BrokerCase):
             await self._cancel(point, look())
             await self.expect_ready(broker, queue, 5)
             async with broker.hold(queue, limit=10) as held:
-                assert bodies(held) == [*"abcde"], f"{point!r}"
+                assert bodies(held) == [*"abcde"], f"{point}"
 
         await self.expect_ready(broker, queue, 5)
         await self.expect_only(broker, queue, *"abcde")
@@ -166,7 +166,7 @@ class Cancelling(BrokerCase):
             await broker.aclose()
 
             await asyncio.wait({future}, timeout=self.patience)
-            assert future.done(), f"{point!r}"
+            assert future.done(), f"{point}"
             was_sent = not future.cancelled() and future.exception() is None
             await self._expect_at_least(keeper, queue, {"kept", "sent"} if was_sent else {"kept"})
 

@@ -11,8 +11,10 @@ _FAR_MS = 3_600_000
 
 
 class Delaying(BrokerCase):
-    """Attributes:
-    latest_ms: how late a delayed message may come at the most.
+    """Tests in real time: delays of up to three seconds.
+
+    Attributes:
+        latest_ms: how late a delayed message may come at the most.
     """
 
     latest_ms: int = 5_000

@@ -1,0 +1,39 @@
+# Each target makes the virtual environment that it needs; nothing but Python 3.11+ has to be there.
+# What the targets do is in pyproject.toml under [tool.poe.tasks].
+PYTHON ?= python3
+UV := .tools/bin/uv
+RUN := $(UV) run --frozen --no-sync
+
+.PHONY: help demo test check test-matrix clean
+
+help:
+	@echo "make demo         the main job on real files, on an embedded broker"
+	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
+	@echo "make check        the static half of it"
+	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
+
+$(UV):
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check "uv>=0.9"
+
+# --inexact: the demo's smaller set must not take away what the tests have installed.
+demo: $(UV)
+	$(UV) sync --frozen --quiet --compile-bytecode --no-dev --inexact --python $(PYTHON)
+	$(RUN) taskmq demo
+
+.venv/dev: $(UV) pyproject.toml uv.lock
+	$(UV) sync --frozen --quiet --compile-bytecode --python $(PYTHON)
+	@touch $@
+
+test: .venv/dev
+	$(RUN) poe gate
+
+check: .venv/dev
+	$(RUN) poe check
+
+test-matrix: .venv/dev
+	$(RUN) poe servers
+	$(RUN) poe test-matrix
+
+clean:
+	rm -rf .venv .tools .coverage .coverage.* dist build

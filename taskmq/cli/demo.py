@@ -1,0 +1,75 @@
+"""`taskmq demo`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from taskmq.cli.exits import FAILED
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import note, print_rows
+from taskmq.demo.run import Advance, Outcome, default_folder, run_demo
+
+__all__ = ["demo"]
+
+
+def demo(path: Path | None = None, /) -> int:
+    """The main job on real files: one typed task per Python file, retries, a delayed and a recurring task, a fan-in.
+
+    Two worker processes on an embedded broker, or on the one of --url. The totals are held against a plain
+    loop over the same files: exit code 1 when anything differs.
+
+    Parameters
+    ----------
+    path
+        A folder with Python files; default: the standard library's own sources.
+    """
+    folder = path or default_folder()
+    note(f"taskmq demo: the Python files in {folder}, two worker processes")
+    with _progress() as advance:
+        outcome = run_demo(folder, url=current_globals().url, advance=advance)
+    _print(outcome)
+    return 0 if outcome.is_right else FAILED
+
+
+def _print(outcome: Outcome) -> None:
+    found = outcome.totals
+    print_rows(
+        ("files", "bytes", "lines", "tokens", "seconds"),
+        [
+            {
+                "files": found.files,
+                "bytes": found.bytes,
+                "lines": found.lines,
+                "tokens": found.tokens,
+                "seconds": round(outcome.seconds, 1),
+            }
+        ],
+    )
+    note("")
+    print_rows(
+        ("definition", "lines", "file"),
+        [{"definition": name, "lines": lines, "file": file} for name, lines, file in outcome.largest],
+    )
+    note("")
+    print_rows(
+        ("check", "found", "verdict"),
+        [
+            {"check": check.what, "found": check.found, "verdict": "right" if check.is_right else "WRONG"}
+            for check in outcome.checks
+        ],
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Advance]:
+    if not sys.stderr.isatty():
+        yield lambda done, total: note(f"{done} of {total} files") if done in (1, total) else None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("files"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("files", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

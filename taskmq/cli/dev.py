@@ -1,0 +1,61 @@
+"""`taskmq dev`."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+from taskmq.cli.globals import current_globals, target_of
+from taskmq.cli.output import note
+from taskmq.cli.worker import banner, watched
+from taskmq.errors import UnsupportedFeature
+from taskmq.worker.child import Order
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.supervisor import Supervisor
+
+__all__ = ["dev"]
+
+
+def dev(target: str | None = None, /, *, processes: int = 1) -> int:
+    """Embedded broker, reloading worker and beat in one process tree; for a machine of one's own.
+
+    Parameters
+    ----------
+    target
+        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+    processes
+        How many worker processes.
+    """
+    options = current_globals()
+    name = target_of(target)
+    order = Order(
+        target=name,
+        config=WorkerConfig(grace=5.0),
+        url=options.url,
+        state=options.state,
+        log_level=options.log_level,
+    )
+    try:
+        folders = watched()
+    except UnsupportedFeature as error:
+        note(f"not reloading on changes: {error}")
+        folders = ()
+
+    async def run() -> int:
+        beat = await asyncio.create_subprocess_exec(*_beat_command(name), start_new_session=True)
+        try:
+            return await Supervisor(order, processes=processes, on_ready=banner, watch=folders).run()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                beat.send_signal(signal.SIGTERM)
+            await beat.wait()
+
+    return asyncio.run(run())
+
+
+def _beat_command(target: str) -> list[str]:
+    options = current_globals()
+    command = [sys.executable, "-m", "taskmq"]
+    for flag, value in (("--url", options.url), ("--state", options.state)):
+        command += [flag, value] if value else []
+    return [*command, "beat", target]

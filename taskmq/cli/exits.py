@@ -1,0 +1,70 @@
+"""Exit codes, and which error means which."""
+
+from typing import Final
+
+from taskmq.errors import (
+    AppNotFound,
+    BrokerBlocked,
+    BrokerUnavailable,
+    DuplicateTask,
+    InvalidArguments,
+    InvalidOption,
+    InvalidSetting,
+    JobCancelled,
+    PublishUnknown,
+    QueueMissing,
+    ResultTimeout,
+    StateUnavailable,
+    TaskFailed,
+    TaskMQError,
+    TopologyMismatch,
+    Unroutable,
+    UnsupportedFeature,
+)
+
+__all__ = [
+    "CONFLICT",
+    "FAILED",
+    "INTERRUPTED",
+    "JOB_FAILED",
+    "NOT_FOUND",
+    "OK",
+    "TIMEOUT",
+    "UNREACHABLE",
+    "USAGE",
+    "exit_code",
+]
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NOT_FOUND: Final = 3
+UNREACHABLE: Final = 5
+CONFLICT: Final = 6
+JOB_FAILED: Final = 7
+TIMEOUT: Final = 124
+INTERRUPTED: Final = 130
+
+_CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
+    (ResultTimeout, TIMEOUT),
+    (TaskFailed, JOB_FAILED),
+    (JobCancelled, JOB_FAILED),
+    (QueueMissing, NOT_FOUND),
+    (Unroutable, NOT_FOUND),
+    (BrokerUnavailable, UNREACHABLE),
+    (BrokerBlocked, UNREACHABLE),
+    (PublishUnknown, UNREACHABLE),
+    (StateUnavailable, UNREACHABLE),
+    (TopologyMismatch, CONFLICT),
+    (AppNotFound, USAGE),
+    (DuplicateTask, USAGE),
+    (InvalidArguments, USAGE),
+    (InvalidOption, USAGE),
+    (InvalidSetting, USAGE),
+    (UnsupportedFeature, USAGE),
+)
+
+
+def exit_code(error: TaskMQError) -> int:
+    """The code for an error that ends a command."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

@@ -1,0 +1,71 @@
+"""Options that every command has."""
+
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from taskmq.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+
+__all__ = ["Format", "Globals", "current_globals", "open_app", "set_globals", "target_of"]
+
+Format = Literal["table", "json", "jsonl"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Globals:
+    """What was said before the command, or is the same for all."""
+
+    app: str | None = None
+    url: str | None = None
+    state: str | None = None
+    output: Format = "table"
+    log_level: int = logging.INFO
+
+
+_current: ContextVar[Globals | None] = ContextVar("taskmq_cli_globals", default=None)
+
+
+def set_globals(options: Globals) -> None:
+    """Keep them for the command that is about to run."""
+    _current.set(options)
+
+
+def current_globals() -> Globals:
+    return _current.get() or Globals()
+
+
+def target_of(given: str | None) -> str:
+    """The app's `module:attribute`: from the argument, `--app`, or the settings.
+
+    Raises:
+        InvalidSetting: nobody says which.
+    """
+    target = given or current_globals().app or _settings_app()
+    if target is None:
+        raise InvalidSetting("which app? Say MODULE:ATTRIBUTE, --app, $TASKMQ_APP, or app= in taskmq.toml")
+    return target
+
+
+def open_app() -> "TaskMQ":
+    """The app of `--app` or the settings; without one an app that has no tasks, at the configured broker."""
+    from taskmq.app import TaskMQ
+    from taskmq.loading import load_app
+
+    options = current_globals()
+    target = options.app or _settings_app()
+    app = TaskMQ() if target is None else load_app(target)[0]
+    app.configure(url=options.url, state=options.state, name="taskmq cli")
+    return app
+
+
+def _settings_app() -> str | None:
+    import os
+
+    from taskmq.settings import load_settings
+
+    return load_settings(os.environ, Path.cwd()).app

@@ -1,0 +1,92 @@
+"""How data is printed: tables for people, JSON for programs, never truncated when nobody looks."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from taskmq.cli.globals import current_globals
+
+__all__ = ["confirm", "note", "print_record", "print_rows", "when"]
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows in the format that was asked for."""
+    match current_globals().output:
+        case "json":
+            _write(msgspec.json.format(msgspec.json.encode(list(rows))).decode())
+        case "jsonl":
+            for row in rows:
+                _write(msgspec.json.encode(row).decode())
+        case "table" if sys.stdout.isatty():
+            _print_table(columns, rows)
+        case "table":
+            _print_plain(columns, rows)
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """Print one thing with its fields."""
+    if current_globals().output == "table":
+        width = max(map(len, record), default=0)
+        for name, value in record.items():
+            text = _text(value)
+            _write(f"{name:<{width}}  {text}" if "\n" not in text else f"{name}:\n{text}")
+    elif current_globals().output == "jsonl":
+        _write(msgspec.json.encode(record).decode())
+    else:
+        _write(msgspec.json.format(msgspec.json.encode(record)).decode())
+
+
+def note(text: str) -> None:
+    """Say something that is not data."""
+    sys.stderr.write(f"{text}\n")
+
+
+def when(milliseconds: int | None) -> str:
+    """An instant for people."""
+    if milliseconds is None:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Whether to go on with something that destroys: asked on a terminal, else only with `--yes`."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        note(f"{question} Not a terminal: say --yes.")
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        # As Text: a str would be read as rich's markup, and "list[int]" is data.
+        table.add_row(*(Text(_text(row.get(column))) for column in columns))
+    Console().print(table)
+
+
+def _print_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    cells = [list(columns), *([_text(row.get(column)).replace("\n", " ") for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    for line in cells:
+        _write("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")

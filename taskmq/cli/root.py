@@ -1,0 +1,94 @@
+"""The root command: global options, the list of commands, and the border where errors become exit codes."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
+from taskmq.cli.globals import Format, Globals, set_globals
+from taskmq.errors import TaskMQError
+
+__all__ = ["run_command"]
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"taskmq {version('taskmq')}"
+
+
+_COMMANDS = {
+    "demo": (
+        "taskmq.cli.demo:demo",
+        "The main job on real files: tasks, retries, a schedule, results; checks itself.",
+    ),
+    "dev": ("taskmq.cli.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
+    "worker": ("taskmq.cli.worker:worker", "Run the tasks of an app's queues."),
+    "beat": ("taskmq.cli.beat:beat", "Emit an app's schedules; any number may run."),
+    "send": ("taskmq.cli.send:send", "Send a task by name, without importing its module."),
+    "queue": ("taskmq.cli.queue:app", "Queues: list, purge."),
+    "dlq": ("taskmq.cli.dlq:app", "Dead letters: list, show, replay, purge."),
+    "doctor": ("taskmq.cli.doctor:doctor", "Check broker, state and settings; each finding with its remedy."),
+}
+
+_EXITS = (
+    "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 5 broker or state unreachable, 6 conflict, 7 job ended "
+    "unsuccessfully, 124 timeout, 130 interrupted."
+)
+
+
+def _build() -> App:
+    root = App(
+        name="taskmq",
+        help="A RabbitMQ-native task queue and job scheduler.",
+        help_epilogue=_EXITS,
+        version=_version,
+        # Rich's Markdown alone would cost as much as everything else that --help needs.
+        help_format="plaintext",
+        result_action="return_value",
+    )
+    for name, (path, text) in _COMMANDS.items():
+        root.command(path, name=name, help=text)
+
+    @root.meta.default
+    def meta(  # pyright: ignore[reportUnusedFunction]
+        *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        app: Annotated[str | None, Parameter(help="MODULE:ATTRIBUTE of the app; default $TASKMQ_APP.")] = None,
+        url: Annotated[str | None, Parameter(help="The broker; over the app's own and $TASKMQ_URL.")] = None,
+        state: Annotated[
+            str | None, Parameter(help="The shared state; over the app's own and $TASKMQ_STATE.")
+        ] = None,
+        output: Annotated[Format, Parameter(name=["--output", "-o"], help="How data is printed.")] = "table",
+        quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Errors only.")] = False,
+        verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Say more.")] = False,
+    ) -> Any:
+        level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
+        set_globals(Globals(app=app, url=url, state=state, output=output, log_level=level))
+        return root(tokens, exit_on_error=False, print_error=True, result_action="return_value")
+
+    return root
+
+
+def run_command(tokens: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    try:
+        result = _build().meta(list(tokens), exit_on_error=False, print_error=True, result_action="return_value")
+        # Here and not at the interpreter's end, where a reader that has gone could no longer be seen to.
+        sys.stdout.flush()
+    except CycloptsError:
+        # Cyclopts has printed what is wrong.
+        return USAGE
+    except TaskMQError as error:
+        sys.stderr.write(f"taskmq: {error}\n")
+        return exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; what is still in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return result if isinstance(result, int) else 0

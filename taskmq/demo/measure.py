@@ -1,0 +1,122 @@
+"""What the demo finds out about one source file. Pure but for reading it."""
+
+import ast
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Definition", "FileReport", "Totals", "measure", "source_files", "totals"]
+
+_LEFT_OUT = frozenset(
+    {
+        "__pycache__",
+        "site-packages",
+        "dist-packages",
+        "test",
+        "tests",
+        "idlelib",
+        "lib2to3",
+        "pydoc_data",
+        "turtledemo",
+    }
+)
+_LARGEST = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Definition:
+    """A function or class and how many lines it has."""
+
+    lines: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """One file.
+
+    Attributes:
+        digest: SHA-256 of its bytes, in hex.
+        tokens: as Python's own tokenizer counts them; 0 where it gives up.
+        largest: its largest definitions, the largest first.
+    """
+
+    path: str
+    digest: str
+    bytes: int
+    lines: int
+    tokens: int
+    largest: tuple[Definition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """All files together; `digest` is of the digests in the order of the paths."""
+
+    files: int
+    bytes: int
+    lines: int
+    tokens: int
+    digest: str
+
+
+def measure(path: Path) -> FileReport:
+    """Look at one file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    content = path.read_bytes()
+    return FileReport(
+        path=str(path),
+        digest=hashlib.sha256(content).hexdigest(),
+        bytes=len(content),
+        lines=content.count(b"\n"),
+        tokens=_tokens(content),
+        largest=_largest(content),
+    )
+
+
+def totals(reports: Iterable[FileReport]) -> Totals:
+    """The sum of the reports, the same in whatever order they come."""
+    ordered = sorted(reports, key=lambda report: report.path)
+    digests = hashlib.sha256("".join(report.digest for report in ordered).encode())
+    return Totals(
+        files=len(ordered),
+        bytes=sum(report.bytes for report in ordered),
+        lines=sum(report.lines for report in ordered),
+        tokens=sum(report.tokens for report in ordered),
+        digest=digests.hexdigest(),
+    )
+
+
+def source_files(folder: Path) -> list[Path]:
+    """The Python files below `folder`, without tests and installed packages, in a fixed order."""
+    return sorted(
+        path
+        for path in folder.rglob("*.py")
+        if path.is_file() and not _LEFT_OUT & set(path.relative_to(folder).parts)
+    )
+
+
+def _tokens(content: bytes) -> int:
+    try:
+        return sum(1 for _ in tokenize.tokenize(io.BytesIO(content).readline))
+    except (tokenize.TokenError, SyntaxError, UnicodeDecodeError):
+        return 0
+
+
+def _largest(content: bytes) -> tuple[Definition, ...]:
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):
+        return ()
+    found = [
+        Definition((node.end_lineno or node.lineno) - node.lineno + 1, node.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    return tuple(sorted(found, reverse=True)[:_LARGEST])

@@ -1,0 +1,185 @@
+"""The demo's course: start, send, wait, compare."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from taskmq.beat.beat import occurrence_job_id
+from taskmq.demo.measure import FileReport, Totals, measure, source_files, totals
+from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
+from taskmq.errors import ResultTimeout, TaskMQError
+from taskmq.job import Job
+
+__all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
+
+_PROCESSES: Final = 2
+_REMIND_AFTER: Final = timedelta(seconds=2)
+_TICKS: Final = 3
+_PATIENCE: Final = "60s"
+
+T = TypeVar("T")
+Advance = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that had to come out right."""
+
+    what: str
+    found: str
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the demo found and whether it is right."""
+
+    totals: Totals
+    largest: list[tuple[str, int, str]]
+    checks: list[Check]
+    seconds: float
+
+    @property
+    def is_right(self) -> bool:
+        return all(check.is_right for check in self.checks)
+
+
+class Findings(NamedTuple):
+    """What came back from the workers: reports in the order of the files, seconds that the reminder and each tick
+    were late."""
+
+    reports: list[FileReport]
+    summary: Totals
+    retried: int
+    lateness: float
+    ticks: list[float]
+
+
+def default_folder() -> Path:
+    """The Python standard library's own sources."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def run_demo(folder: Path, *, url: str | None, advance: Advance) -> Outcome:
+    """Run the demo on the Python files below `folder`.
+
+    Args:
+        url: a broker; None for an embedded one in a temporary folder.
+        advance: called with how many files are done, of how many.
+
+    Raises:
+        TaskMQError: it could not be run at all.
+    """
+    files = source_files(folder.resolve())
+    if not files:
+        raise TaskMQError(f"{folder} holds no Python files to look at")
+    # The fan-in's message holds all reports: it stays well below every broker's limit.
+    files = files[:5000]
+    with tempfile.TemporaryDirectory(prefix="taskmq-demo-") as scratch:
+        state = f"local://{scratch}/state" if url else f"local://{scratch}/queue"
+        url = url or state
+        app.configure(url=url, state=state, name="demo")
+        return asyncio.run(_run(files, url, state, advance))
+
+
+async def _run(files: Sequence[Path], url: str, state: str, advance: Advance) -> Outcome:
+    started = time.monotonic()
+    async with app, _services(url, state):
+        sent_at = datetime.now(UTC)
+        reminder = await remind.options(delay=_REMIND_AFTER).asend(sent_at + _REMIND_AFTER)
+        jobs = await measure_file.asend_many([(path,) for path in files])
+        gathered = asyncio.create_task(_gather(jobs, advance))
+        # Meanwhile the same work without a queue, in a thread of this process.
+        expected = await asyncio.to_thread(lambda: [measure(path) for path in files])
+        reports = await gathered
+        summary = await (await summarise.asend(reports)).aresult(_PATIENCE)
+        retried = await _attempts(jobs)
+        lateness = await reminder.aresult(_PATIENCE)
+        ticks = await _ticks()
+    found = Findings(reports, summary, retried, lateness, ticks)
+    return Outcome(summary, _largest(reports), checks(found, files, expected), time.monotonic() - started)
+
+
+def checks(found: Findings, files: Sequence[Path], expected: list[FileReport]) -> list[Check]:
+    """What came back, held against a plain loop over the same files."""
+    reports, summary, retried, lateness, ticks = found
+    busy = sum(map(is_busy, files))
+    return [
+        Check("every file's report equals the plain loop's", f"{len(reports)} reports", reports == expected),
+        Check(
+            "the fan-in's totals equal the plain loop's", f"{summary.tokens:,} tokens", summary == totals(expected)
+        ),
+        Check("busy files were tried again, the others were not", f"{retried} retried", retried == busy),
+        Check("the delayed task did not run early", f"{lateness * 1000:+.0f} ms", 0 <= lateness < 30),
+        Check("the recurring task ran each second", f"{len(ticks)} ticks", len(ticks) == _TICKS and min(ticks) >= 0),
+    ]
+
+
+async def _gather(jobs: Sequence[Job[FileReport]], advance: Advance) -> list[FileReport]:
+    done = 0
+
+    async def one(job: Job[FileReport]) -> FileReport:
+        nonlocal done
+        report = await job.aresult(_PATIENCE)
+        done += 1
+        advance(done, len(jobs))
+        return report
+
+    return await asyncio.gather(*(one(job) for job in jobs))
+
+
+async def _attempts(jobs: Sequence[Job[Any]]) -> int:
+    """How many jobs needed more than one attempt."""
+    records = await asyncio.gather(*(app.find_result(job.id) for job in jobs))
+    return sum(record is not None and record.attempt > 1 for record in records)
+
+
+async def _ticks() -> list[float]:
+    """How late the next runs of the recurring task are, in seconds."""
+    trigger = app.schedules[tick.name].trigger
+    # The one that is due next may be claimed already: it counts as well.
+    instants = [trigger.next_after(app.clock.now_ms())]
+    while len(instants) < _TICKS:
+        instants.append(trigger.next_after(instants[-1]))
+    found: list[float] = []
+    for instant in instants:
+        with contextlib.suppress(ResultTimeout):
+            found.append(await app.job(occurrence_job_id(app, tick.name, instant)).aresult(_PATIENCE))
+    return found
+
+
+def _largest(reports: Sequence[FileReport]) -> list[tuple[str, int, str]]:
+    every = [(each.name, each.lines, report.path) for report in reports for each in report.largest]
+    return sorted(every, key=lambda entry: -entry[1])[:5]
+
+
+@contextlib.asynccontextmanager
+async def _services(url: str, state: str) -> AsyncGenerator[None]:
+    """A worker with two processes, and a beat."""
+    command = [sys.executable, "-m", "taskmq", "--quiet", "--url", url, "--state", state]
+    target = "taskmq.demo.tasks:app"
+    async with contextlib.AsyncExitStack() as stack:
+        worker = [*command, "worker", target, "--processes", str(_PROCESSES), "--concurrency", "2", "--grace", "5s"]
+        await stack.enter_async_context(_process(worker))
+        await stack.enter_async_context(_process([*command, "beat", target]))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _process(command: Sequence[str]) -> AsyncGenerator[None]:
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        await process.wait()

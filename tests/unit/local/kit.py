@@ -1,0 +1,68 @@
+"""What the tests of the embedded broker share."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from taskmq.broker import Broker, Delivery, Outgoing
+from taskmq.topology import WorkQueue
+
+PATIENCE = 10.0
+
+
+def run(main: Coroutine[Any, Any, None], *, within: float = 30) -> None:
+    """Run a test's coroutine on a loop of its own."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(within):
+            await main
+
+    asyncio.run(bounded())
+
+
+def message(text: str, queue: str = "q", *, due: int | None = None, job_id: str | None = None) -> Outgoing:
+    return Outgoing(
+        queue=queue,
+        body=text.encode(),
+        content_type="application/json",
+        job_id=text if job_id is None else job_id,
+        task="test",
+        due=due,
+    )
+
+
+async def send(broker: Broker, *texts: str, queue: str = "q", due: int | None = None) -> None:
+    await asyncio.gather(*(broker.publish(message(text, queue, due=due), timeout=PATIENCE) for text in texts))
+
+
+async def declare(broker: Broker, *names: str) -> None:
+    await broker.declare([WorkQueue(name) for name in names or ("q",)])
+
+
+class Inbox(list[Delivery]):
+    """A `deliver` that keeps what comes."""
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.append(delivery)
+
+    @property
+    def texts(self) -> list[str]:
+        return [delivery.body.decode() for delivery in self]
+
+
+async def until(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:
+    """Return once `condition` holds."""
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def ready(broker: Broker, queue: str = "q") -> int:
+    (stats,) = await broker.stats([queue])
+    return stats.ready
+
+
+async def settle_loop() -> None:
+    """Let everything happen that needs no time."""
+    for _ in range(20):
+        await asyncio.sleep(0)

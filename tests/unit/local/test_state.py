@@ -1,0 +1,191 @@
+import asyncio
+import sqlite3
+import threading
+import uuid
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from taskmq.broker import BrokerOptions
+from taskmq.errors import StateUnavailable
+from taskmq.plugins import open_state
+from taskmq.states import JobState
+from taskmq.stores import ResultRecord, State
+from taskmq.testing.fake_clock import FakeClock
+from taskmq_local import forget_memory
+from tests.unit.local.kit import run, settle_loop
+
+
+@pytest.fixture(params=["memory", "local"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "local":
+        yield f"local://{tmp_path}/state"
+        return
+    name = uuid.uuid4().hex
+    yield f"memory://{name}"
+    forget_memory(name)
+
+
+@asynccontextmanager
+async def opened(url: str, clock: FakeClock) -> AsyncGenerator[State, None]:
+    state = open_state(url, BrokerOptions(clock=clock))
+    try:
+        yield state
+    finally:
+        await state.aclose()
+
+
+def record(job_id: str = "job", state: JobState = JobState.SUCCEEDED, attempt: int = 1) -> ResultRecord:
+    return ResultRecord(job_id=job_id, task="test", state=state, attempt=attempt, finished=1)
+
+
+def test_a_result_is_gone_after_its_ttl(url: str) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        async with opened(url, clock) as state:
+            await state.results.put(record(), ttl=10)
+
+            clock.advance(9.999)
+            assert await state.results.get("job") == record()
+            clock.advance(0.001)
+            assert await state.results.get("job") is None
+            assert await state.results.wait("job", timeout=0) is None
+
+    run(main())
+
+
+def test_an_expired_success_makes_room_for_another_result(url: str) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        async with opened(url, clock) as state:
+            await state.results.put(record(), ttl=10)
+            clock.advance(10)
+
+            await state.results.put(record(attempt=2), ttl=10)
+
+            assert await state.results.get("job") == record(attempt=2)
+
+    run(main())
+
+
+def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None:
+    async def main() -> None:
+        async with opened(url, FakeClock()) as state:
+            await state.results.put(record(state=JobState.DEAD), ttl=10)
+            await state.results.put(record(), ttl=10)
+
+            await state.results.put(record(state=JobState.DEAD, attempt=3), ttl=10)
+
+            assert await state.results.get("job") == record()
+
+    run(main())
+
+
+def test_of_puts_at_the_same_time_the_success_wins(url: str) -> None:
+    async def main() -> None:
+        async with opened(url, FakeClock()) as state:
+            records = [record(state=JobState.DEAD), record(), record(state=JobState.CANCELLED)]
+
+            await asyncio.gather(*(state.results.put(one, ttl=10) for one in records))
+
+            assert await state.results.get("job") == record()
+
+    run(main())
+
+
+def test_a_waiter_is_told_by_a_put_on_another_threads_loop(url: str) -> None:
+    async def put() -> None:
+        async with opened(url, FakeClock()) as state:
+            await state.results.put(record(), ttl=10)
+
+    async def main() -> None:
+        async with opened(url, FakeClock()) as state:
+            waiting = asyncio.create_task(state.results.wait("job", timeout=10))
+            await settle_loop()
+            thread = threading.Thread(target=asyncio.run, args=(put(),))
+            thread.start()
+
+            assert await waiting == record()
+            thread.join()
+
+    run(main())
+
+
+def test_no_put_falls_between_the_look_and_the_listening(url: str) -> None:
+    async def main() -> None:
+        async with opened(url, FakeClock()) as putting, opened(url, FakeClock()) as state:
+            for number in range(100):
+                name = f"job{number}"
+                waiting = asyncio.create_task(state.results.wait(name, timeout=0.9))
+                for _ in range(number % 7):
+                    await asyncio.sleep(0)
+                await putting.results.put(record(name), ttl=10)
+                assert await waiting == record(name)
+
+    run(main())
+
+
+def test_closing_ends_the_waits(url: str) -> None:
+    async def main() -> None:
+        async with opened(url, FakeClock()) as state:
+            waiting = asyncio.create_task(state.results.wait("job", timeout=None))
+            await settle_loop()
+
+            await state.aclose()
+
+            with pytest.raises(StateUnavailable, match="closed"):
+                await waiting
+
+    run(main())
+
+
+def test_an_occurrence_is_claimed_again_only_once_its_lease_has_run_out(url: str) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        async with opened(url, clock) as state:
+            claim = state.occurrences.claim
+
+            assert await claim("tick", owner="a", lease=30, ttl=3600)
+            clock.advance(29.999)
+            assert not await claim("tick", owner="b", lease=30, ttl=3600)
+            clock.advance(0.001)
+            assert await claim("tick", owner="b", lease=30, ttl=3600)
+            assert not await claim("tick", owner="a", lease=30, ttl=3600)
+
+    run(main())
+
+
+def test_a_completed_occurrence_is_not_claimed_until_it_is_forgotten(url: str) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        async with opened(url, clock) as state:
+            occurrences = state.occurrences
+            await occurrences.claim("tick", owner="a", lease=30, ttl=60)
+            await occurrences.complete("tick", ttl=3600)
+
+            clock.advance(3_599)
+            assert not await occurrences.claim("tick", owner="b", lease=30, ttl=60)
+            clock.advance(1)
+            assert await occurrences.claim("tick", owner="b", lease=30, ttl=60)
+
+    run(main())
+
+
+def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        async with opened(f"local://{tmp_path}", clock) as state:
+            for generation in range(5):
+                names = [f"{generation}-{number}" for number in range(100)]
+                await asyncio.gather(*(state.results.put(record(name), ttl=10) for name in names))
+                await asyncio.gather(*(state.occurrences.claim(name, owner="a", lease=1, ttl=10) for name in names))
+                clock.advance(10)
+
+        connection = sqlite3.connect(tmp_path / "taskmq.db")
+        assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 100
+        assert connection.execute("SELECT count(*) FROM occurrences").fetchone()[0] <= 100
+        connection.close()
+
+    run(main())

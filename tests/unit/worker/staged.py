@@ -1,0 +1,345 @@
+"""An app on `memory://` whose broker and state fail on order, with one journal of both."""
+
+import asyncio
+import enum
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import cast
+
+from taskmq import TaskMQ
+from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, HeaderValue, Outgoing, QueueStats, Subscription
+from taskmq.envelope import JSON
+from taskmq.errors import BrokerUnavailable, StateUnavailable
+from taskmq.middleware import Middleware
+from taskmq.session import Session
+from taskmq.stores import OccurrenceStore, ResultRecord, ResultStore, State
+from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
+from taskmq.topology import WorkQueue
+from taskmq_local import forget_memory, open_memory_broker, open_memory_state
+
+__all__ = ["Fault", "FakeDelivery", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
+
+
+class Fault(enum.Enum):
+    """What a call to the broker or the state comes to."""
+
+    NONE = enum.auto()
+    REFUSED = enum.auto()  # it fails and has had no effect
+    UNKNOWN = enum.auto()  # it fails and has had its effect
+    HANGS = enum.auto()  # no effect, and no answer before the deadline, if there is one
+
+
+@dataclass(slots=True)
+class Points:
+    """The calls to the outside world, counted: the places where a fault can be put.
+
+    Attributes:
+        plan: the faults of the first calls.
+        rest: what every later call comes to.
+        names: the calls so far.
+    """
+
+    plan: list[Fault] = field(default_factory=list[Fault])
+    rest: Fault = Fault.NONE
+    names: list[str] = field(default_factory=list[str])
+
+    def meet(self, name: str) -> Fault:
+        number = len(self.names)
+        self.names.append(name)
+        return self.plan[number] if number < len(self.plan) else self.rest
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A result record is durable."""
+
+    record: ResultRecord
+
+
+class _StagedBroker:
+    """`FlakyBroker` with its faults at numbered calls; no publish ends in the turn in which it began."""
+
+    def __init__(self, inner: FlakyBroker, points: Points) -> None:
+        self._inner = inner
+        self._points = points
+
+    @property
+    def address(self) -> str:
+        return self._inner.address
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self._inner.max_message_bytes
+
+    async def connect(self, *, timeout: float) -> None:
+        await self._inner.connect(timeout=timeout)
+
+    async def declare(self, queues: Iterable[WorkQueue]) -> None:
+        error = BrokerUnavailable("no broker (staged)")
+        await _meet(self._points.meet("declare"), error, lambda: self._inner.declare(queues))
+
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
+        fault = self._points.meet("publish")
+        if fault is Fault.REFUSED:
+            self._inner.fail_publishes(1, BrokerUnavailable("no broker (staged)"))
+        elif fault is Fault.UNKNOWN:
+            self._inner.lose_confirms(1)
+        elif fault is Fault.HANGS:
+            self._inner.hang_publishes()
+        inner = self._inner.publish(message, timeout=timeout)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(_: asyncio.Future[None]) -> None:
+            if fault is Fault.HANGS:
+                self._inner.release_publishes()
+            if answer.done():
+                inner.exception()
+            elif (error := inner.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(None)
+
+        inner.add_done_callback(finish)
+        return answer
+
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        return await self._inner.consume(subscriptions, deliver)
+
+    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+        return self._inner.hold(queue, limit=limit)
+
+    async def purge(self, queue: str) -> int:
+        return await self._inner.purge(queue)
+
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        return await self._inner.stats(queues)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _StagedResults:
+    def __init__(self, inner: ResultStore, points: Points, journal: list[object]) -> None:
+        self._inner = inner
+        self._points = points
+        self._journal = journal
+
+    async def put(self, record: ResultRecord, *, ttl: float) -> None:
+        async def store() -> None:
+            await self._inner.put(record, ttl=ttl)
+            self._journal.append(Stored(record))
+
+        await _meet(self._points.meet("put"), StateUnavailable("no state (staged)"), store)
+
+    async def get(self, job_id: str) -> ResultRecord | None:
+        return await self._inner.get(job_id)
+
+    async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
+        return await self._inner.wait(job_id, timeout=timeout)
+
+
+class _StagedOccurrences:
+    def __init__(self, inner: OccurrenceStore, points: Points) -> None:
+        self._inner = inner
+        self._points = points
+
+    async def claim(self, occurrence: str, *, owner: str, lease: float, ttl: float) -> bool:
+        claimed = False
+
+        async def claim() -> None:
+            nonlocal claimed
+            claimed = await self._inner.claim(occurrence, owner=owner, lease=lease, ttl=ttl)
+
+        await _meet(self._points.meet("claim"), StateUnavailable("no state (staged)"), claim)
+        return claimed
+
+    async def complete(self, occurrence: str, *, ttl: float) -> None:
+        error = StateUnavailable("no state (staged)")
+        await _meet(self._points.meet("complete"), error, lambda: self._inner.complete(occurrence, ttl=ttl))
+
+
+class _StagedState:
+    def __init__(self, inner: State, points: Points, journal: list[object]) -> None:
+        self._inner = inner
+        self._results = _StagedResults(inner.results, points, journal)
+        self._occurrences = _StagedOccurrences(inner.occurrences, points)
+
+    @property
+    def address(self) -> str:
+        return self._inner.address
+
+    @property
+    def results(self) -> ResultStore:
+        return self._results
+
+    @property
+    def occurrences(self) -> OccurrenceStore:
+        return self._occurrences
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _meet(fault: Fault, error: Exception, effect: Callable[[], Awaitable[None]]) -> None:
+    """Carry `effect` out or not, one turn later, and answer as the fault says."""
+    if fault is Fault.HANGS:
+        await asyncio.get_running_loop().create_future()
+    await asyncio.sleep(0)
+    if fault is Fault.REFUSED:
+        raise error
+    await effect()
+    if fault is Fault.UNKNOWN:
+        raise error
+
+
+class StagedApp(TaskMQ):
+    """An app with one session, whose broker and state meet the faults of `points`.
+
+    Attributes:
+        flaky: the broker, for its own faults.
+        journal: what was published, confirmed, stored and settled, in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory: str,
+        with_state: bool = True,
+        clock: FakeClock | None = None,
+        middleware: Iterable[Middleware] = (),
+        points: Points | None = None,
+        name: str = "staged",
+    ) -> None:
+        # A URL that brings no state of its own; nothing ever connects to it.
+        url = f"memory://{memory}" if with_state else "amqp://staged"
+        self.fake_clock = clock or FakeClock()
+        super().__init__(url, clock=self.fake_clock, middleware=tuple(middleware), name=name)
+        self.points = points or Points()
+        self._memory = f"memory://{memory}"
+        self._with_state = with_state
+        self._staged: Session | None = None
+
+    @property
+    def flaky(self) -> FlakyBroker:
+        self.session()
+        return self._flaky
+
+    @property
+    def journal(self) -> list[object]:
+        return cast("list[object]", self.flaky.journal)
+
+    def session(self) -> Session:
+        if self._staged is None:
+            options = BrokerOptions(name=self.name, clock=self.fake_clock)
+            self._flaky = FlakyBroker(open_memory_broker(self._memory, options))
+            journal = cast("list[object]", self._flaky.journal)
+            state = open_memory_state(self._memory, options) if self._with_state else None
+            staged_state = None if state is None else _StagedState(state, self.points, journal)
+            broker: Broker = _StagedBroker(self._flaky, self.points)
+            self._staged = Session(broker, staged_state, send_timeout=10)
+        return self._staged
+
+    async def aclose(self) -> None:
+        if self._staged is not None:
+            await self._staged.aclose()
+
+    def story(self) -> list[str]:
+        """The journal in words: "confirmed work.dlq", "stored dead", "acked work"..."""
+        words: list[str] = []
+        for entry in self.journal:
+            match entry:
+                case Confirmed(message):
+                    words.append(f"confirmed {message.queue}")
+                case Stored(record):
+                    words.append(f"stored {record.state}")
+                case Acked(queue=queue):
+                    words.append(f"acked {queue}")
+                case Requeued(queue=queue):
+                    words.append(f"requeued {queue}")
+                case _:
+                    pass
+        return words
+
+    async def put(
+        self,
+        body: bytes,
+        *,
+        queue: str = "work",
+        job_id: str = "job-1",
+        task: str = "job",
+        content_type: str = JSON,
+        headers: Mapping[str, HeaderValue] | None = None,
+    ) -> None:
+        """Publish a body as it is, past the faults and the journal."""
+        broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
+        await broker.declare([WorkQueue(name) for name in {queue.partition(".")[0]}])
+        await broker.publish(
+            Outgoing(
+                queue=queue, body=body, content_type=content_type, job_id=job_id, task=task, headers=headers or {}
+            ),
+            timeout=5,
+        )
+        await broker.aclose()
+
+    async def messages(self, queue: str) -> list[Delivery]:
+        """What is ready in a queue, to look at."""
+        broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
+        async with broker.hold(queue, limit=1000) as held:
+            found = list(held)
+        await broker.aclose()
+        return found
+
+    async def stats(self, queue: str) -> QueueStats:
+        broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
+        (stats,) = await broker.stats([queue])
+        await broker.aclose()
+        return stats
+
+    async def record(self, job_id: str = "job-1") -> ResultRecord | None:
+        state = open_memory_state(self._memory, BrokerOptions(clock=self.fake_clock))
+        return await state.results.get(job_id)
+
+
+@contextmanager
+def staged(*, with_state: bool = True, middleware: Iterable[Middleware] = ()) -> Iterator[StagedApp]:
+    """An app on a memory of its own."""
+    memory = uuid.uuid4().hex
+    yield StagedApp(memory=memory, with_state=with_state, middleware=middleware)
+    forget_memory(memory)
+
+
+class FakeDelivery:
+    """A delivery that no broker has made."""
+
+    def __init__(
+        self,
+        body: bytes,
+        *,
+        content_type: str | None = JSON,
+        queue: str = "work",
+        message_id: str | None = "job-1",
+        redelivered: bool = False,
+        headers: Mapping[str, object] | None = None,
+    ) -> None:
+        self.body = body
+        self.content_type = content_type
+        self.queue = queue
+        self.message_id = message_id
+        self.task: str | None = None
+        self.redelivered = redelivered
+        self.headers: Mapping[str, object] = headers or {}
+        self.settled: str | None = None
+
+    def ack(self) -> None:
+        self.settled = self.settled or "acked"
+
+    def requeue(self) -> None:
+        self.settled = self.settled or "requeued"
+
+
+async def settle_loop() -> None:
+    """Let everything happen that needs no time."""
+    for _ in range(30):
+        await asyncio.sleep(0)
