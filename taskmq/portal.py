@@ -6,7 +6,6 @@ parent's is never touched from there. Many callers share one wake-up of the loop
 
 import asyncio
 import concurrent.futures
-import contextlib
 import os
 import threading
 from collections import deque
@@ -45,9 +44,10 @@ class Portal:
             if self._is_stopped:
                 raise RuntimeError("the portal was stopped")
             self._queue.append((start, waiter))
-            wake, self._is_woken = not self._is_woken, True
-        if wake:
-            self.loop.call_soon_threadsafe(self._drain)
+            # Inside the lock, so that what is queued is drained before a stop.
+            if not self._is_woken:
+                self._is_woken = True
+                self.loop.call_soon_threadsafe(self._drain)
         return waiter.result()
 
     @property
@@ -57,8 +57,10 @@ class Portal:
 
     def stop(self) -> None:
         """End the thread; pending calls are cancelled. May be called twice."""
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        with self._lock:
+            if not self._is_stopped:
+                self._is_stopped = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
     def _serve(self) -> None:
@@ -66,14 +68,11 @@ class Portal:
         try:
             self.loop.run_forever()
         finally:
-            with self._lock:
-                calls, self._queue, self._is_stopped = self._queue, deque(), True
-            for _, waiter in calls:
-                waiter.cancel()
-            for pending in self._pending:
-                pending.cancel()
-            if self._pending:
-                self.loop.run_until_complete(asyncio.wait(self._pending))
+            # A copy: they leave the set as they end.
+            if pending := tuple(self._pending):
+                for each in pending:
+                    each.cancel()
+                self.loop.run_until_complete(asyncio.wait(pending))
             self.loop.close()
 
     def _drain(self) -> None:
@@ -83,7 +82,8 @@ class Portal:
             try:
                 awaitable = start()
                 if not isinstance(awaitable, asyncio.Future):
-                    awaitable = self.loop.create_task(_as_coroutine(awaitable))
+                    coroutine = awaitable if asyncio.iscoroutine(awaitable) else _as_coroutine(awaitable)
+                    awaitable = self.loop.create_task(coroutine)
             except Exception as error:  # noqa: BLE001 - handed to the caller that waits in its own thread
                 waiter.set_exception(error)
             else:

@@ -276,7 +276,7 @@ def _default_name(function: Callable[..., Any]) -> str:
         path: str | None = getattr(main, "__file__", None)
         if spec is not None:
             module = spec.name
-        elif path is not None:
+        elif path is not None and path != "<stdin>":
             module = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - pathlib costs import time
     return f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
 

@@ -35,6 +35,7 @@ class RabbitMQBroker:
         self._tally = Tally()
         self._numbers = itertools.count(1)
         self._consumers: list[RabbitMQConsumer] = []
+        self._endings: set[asyncio.Task[None]] = set()
         self._parts: _Parts | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -90,7 +91,7 @@ class RabbitMQBroker:
 
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         tag = consumer_tag(queue, next(self._numbers))
-        return hold(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally)
+        return hold(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally, endings=self._endings)
 
     async def purge(self, queue: str) -> int:
         async def empty(channel: OpenChannel) -> int:
@@ -121,7 +122,7 @@ class RabbitMQBroker:
     async def _close(self) -> None:
         if (parts := self._parts) is None:
             return
-        await asyncio.gather(*(consumer.stop() for consumer in self._consumers))
+        await asyncio.gather(*(consumer.stop() for consumer in self._consumers), *self._endings)
         await parts.publisher.close(_DRAIN_SECONDS)
         await asyncio.gather(parts.sending.close(_CLOSE_SECONDS), parts.receiving.close(_CLOSE_SECONDS))
 

@@ -117,7 +117,7 @@ class Connection:
                     await self._next_attempt()
         except TimeoutError:
             raise BrokerUnavailable(
-                f"no connection to {self._endpoint.address} within {timeout:g} s; "
+                f"no connection to {self._endpoint.address} within {max(timeout or 0, 0):.1f} s; "
                 f"last error: {self.last_error or 'none, still connecting'}"
             ) from None
         raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side")

@@ -47,6 +47,7 @@ class Feed:
 
     __slots__ = (
         "_deliver",
+        "_is_consumer",
         "_late",
         "_loop",
         "_raw",
@@ -77,6 +78,7 @@ class Feed:
         self._deliver = deliver
         self._tally = tally
         self._loop = loop
+        self._is_consumer = False
         self._turned_off = False
         self._withdrawn = False
         self._late: list[int] = []
@@ -90,6 +92,7 @@ class Feed:
         """
         raw = self._raw
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
+        self._is_consumer = True
         await self.channel.request(
             lambda done: raw.basic_consume(self.queue, self.receive, consumer_tag=self._tag, callback=done)
         )
@@ -102,7 +105,10 @@ class Feed:
             BrokerUnavailable: the connection is gone.
         """
         raw = self._raw
-        await self.channel.request(lambda done: raw.basic_cancel(self._tag, done), timeout=timeout)
+        # pika does not answer for a consumer that it does not know or no longer knows.
+        if self._is_consumer:
+            self._is_consumer = False
+            await self.channel.request(lambda done: raw.basic_cancel(self._tag, done), timeout=timeout)
 
     async def withdraw(self, timeout: float) -> None:
         """Give back, from now on, what comes in; return once nothing comes any more.

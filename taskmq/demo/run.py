@@ -55,7 +55,8 @@ class Outcome:
 
 class Findings(NamedTuple):
     """What came back from the workers: reports in the order of the files, seconds that the reminder and each tick
-    were late."""
+    were late.
+    """
 
     reports: list[FileReport]
     summary: Totals

@@ -15,7 +15,7 @@ import msgspec
 from taskmq.context import Context, current_context
 from taskmq.envelope import Envelope
 from taskmq.errors import TaskMQError, UnknownTask
-from taskmq.executors.process import Answer, Request, read_frame, write_frame
+from taskmq.executors.process import Answer, Request, Setup, read_frame, write_frame
 
 __all__ = ["main"]
 
@@ -34,6 +34,9 @@ def main(target: str) -> None:
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
         app = getattr(app, name)
+    if (frame := read_frame(requests)) is not None:
+        setup = msgspec.msgpack.decode(frame, type=Setup)
+        app.configure(url=setup.url, state=setup.state)
     while (frame := read_frame(requests)) is not None:
         write_frame(answers, msgspec.msgpack.encode(_run(app, msgspec.msgpack.decode(frame, type=Request))))
 
@@ -56,7 +59,12 @@ def _run(app: Any, request: Request) -> Answer:
 
 def _context(request: Request) -> Context:
     envelope = Envelope(
-        id=request.job_id, task=request.task, attempt=request.attempt, meta=request.meta, tenant=request.tenant
+        id=request.job_id,
+        task=request.task,
+        attempt=request.attempt,
+        root=request.root,
+        meta=request.meta,
+        tenant=request.tenant,
     )
     return Context(
         envelope,

@@ -7,7 +7,7 @@ import pickle
 import signal
 import struct
 import sys
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -15,9 +15,16 @@ from taskmq.errors import TaskMQError, WorkerLost
 from taskmq.execution import Execution
 from taskmq.executors.coroutine import timed_out
 
-__all__ = ["Answer", "ProcessExecutor", "Request", "read_frame", "write_frame"]
+__all__ = ["Answer", "ProcessExecutor", "Request", "Setup", "read_frame", "write_frame"]
 
 _LENGTH: Final = struct.Struct("!I")
+
+
+class Setup(msgspec.Struct, array_like=True):
+    """The first frame: where the child's tasks send to, whatever its own environment and code say."""
+
+    url: str
+    state: str | None
 
 
 class Request(msgspec.Struct, array_like=True):
@@ -33,6 +40,7 @@ class Request(msgspec.Struct, array_like=True):
     queue: str
     redelivered: bool
     deadline: float | None
+    root: str | None
     meta: dict[str, str] | None
     tenant: str | None
 
@@ -50,10 +58,12 @@ class ProcessExecutor:
     Args:
         target: `module:attribute` of the app, which each child imports.
         size: the most processes at a time; runs beyond it wait for one.
+        url, state: where tasks that send do so; may differ from what the module says.
     """
 
-    def __init__(self, target: str, *, size: int) -> None:
+    def __init__(self, target: str, *, size: int, url: str, state: str | None) -> None:
         self._target = target
+        self._setup = Setup(url, state)
         self._slots = asyncio.Semaphore(size)
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
@@ -61,9 +71,7 @@ class ProcessExecutor:
 
     async def run(self, execution: Execution) -> object:
         async with self._slots:
-            if self._is_closed:
-                raise WorkerLost("the worker has stopped")
-            child = self._idle.pop() if self._idle else await _Child.start(self._target)
+            child = await self._free_child()
             self._busy.add(child)
             is_reusable = False
             limit = asyncio.timeout(execution.timeout)
@@ -91,24 +99,68 @@ class ProcessExecutor:
         self._idle.clear()
         await asyncio.gather(*(child.kill() for child in children))
 
+    async def _free_child(self) -> "_Child":
+        # One that died while it was idle is nobody's fault.
+        while self._idle and not self._is_closed:
+            if (child := self._idle.pop()).is_alive:
+                return child
+        child = None if self._is_closed else await _Child.start(self._target, self._setup)
+        if child is None or self._is_closed:
+            if child is not None:
+                await child.kill()
+            raise WorkerLost("the worker has stopped")
+        return child
+
+
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Ends what a child has started as soon as the child ends.
+
+    Its forks hold its pipes open: without that, neither the end of the answers nor of the process would be seen.
+    """
+
+    _pid: int | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # A cast, because uvloop's transport is one without being registered as one.
+        self._pid = cast("asyncio.SubprocessTransport", transport).get_pid()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        if self._pid is not None:
+            _kill_group(self._pid)
+
 
 class _Child:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
         self._process = process
+        self._stdin = process.stdin
+        self._stdout = process.stdout
 
     @classmethod
-    async def start(cls, target: str) -> "_Child":
-        process = await asyncio.create_subprocess_exec(
+    async def start(cls, target: str, setup: Setup) -> "_Child":
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _Protocol(limit=1 << 16, loop=loop),
             sys.executable,
             "-m",
             "taskmq.executors.child",
             target,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=None,
             # Ctrl-C in a terminal goes to the worker, which decides about its children.
             start_new_session=True,
         )
-        return cls(process)
+        child = cls(asyncio.subprocess.Process(transport, protocol, loop))
+        child._stdin.write(_frame(msgspec.msgpack.encode(setup)))
+        return child
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None and not self._stdin.is_closing()
 
     async def ask(self, request: Request) -> Answer:
         """The child's answer.
@@ -116,26 +168,25 @@ class _Child:
         Raises:
             WorkerLost: it ended instead.
         """
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        payload = msgspec.msgpack.encode(request)
         try:
-            stdin.write(_LENGTH.pack(len(payload)) + payload)
-            await stdin.drain()
-            (size,) = _LENGTH.unpack(await stdout.readexactly(_LENGTH.size))
-            return msgspec.msgpack.decode(await stdout.readexactly(size), type=Answer)
+            self._stdin.write(_frame(msgspec.msgpack.encode(request)))
+            await self._stdin.drain()
+            (size,) = _LENGTH.unpack(await self._stdout.readexactly(_LENGTH.size))
+            return msgspec.msgpack.decode(await self._stdout.readexactly(size), type=Answer)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await self._process.wait()
             raise WorkerLost(f"the task's process ended: {_describe(code)}") from error
 
     async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            # The whole session: what the task has started ends with it.
-            os.killpg(self._process.pid, signal.SIGKILL)
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        _kill_group(self._process.pid)
+        self._stdin.close()
         await self._process.wait()
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a child and what it has started; it is the leader of a session of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _describe(code: int) -> str:
@@ -159,6 +210,7 @@ def _request(execution: Execution) -> Request:
         context.queue,
         context.redelivered,
         context.deadline.timestamp() if context.deadline else None,
+        envelope.root,
         envelope.meta,
         envelope.tenant,
     )
@@ -185,9 +237,13 @@ def read_frame(descriptor: int) -> bytes | None:
 
 def write_frame(descriptor: int, payload: bytes) -> None:
     """One frame to a pipe. Blocks."""
-    data = memoryview(_LENGTH.pack(len(payload)) + payload)
+    data = memoryview(_frame(payload))
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+def _frame(payload: bytes) -> bytes:
+    return _LENGTH.pack(len(payload)) + payload
 
 
 def _read_exactly(descriptor: int, size: int) -> bytes | None:

@@ -15,6 +15,10 @@ __all__ = ["ThreadExecutor"]
 
 _IDLE_SECONDS: Final = 30.0
 
+# What the function returned, or what it raised. Not a future's own exception: a coroutine that awaits one that is
+# GeneratorExit is closed by it, and one that is StopIteration cannot be.
+_Result = tuple[object, BaseException | None]
+
 
 class ThreadExecutor:
     """Daemon threads, started when needed, reused, and ended after some idle time.
@@ -22,11 +26,15 @@ class ThreadExecutor:
     The number of runs is bounded by the worker's slots, not here: a thread that was given up must not keep
     the next run waiting.
 
+    Args:
+        idle: seconds after which a thread without work ends.
+
     Attributes:
         abandoned: how many threads were given up and have not returned yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, idle: float = _IDLE_SECONDS) -> None:
+        self._idle_seconds = idle
         self._jobs: queue.SimpleQueue[_Run | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
@@ -36,21 +44,24 @@ class ThreadExecutor:
 
     async def run(self, execution: Execution) -> object:
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[object] = loop.create_future()
-        context = contextvars.copy_context()
-        self._submit(_Run(self, execution, context, loop, done))
+        done: asyncio.Future[_Result] = loop.create_future()
+        self._submit(_Run(self, execution, contextvars.copy_context(), loop, done))
         try:
             if execution.timeout is None:
-                return await done
-            # wait() leaves the future alone: the thread's answer may still come, and is dropped.
-            await asyncio.wait((done,), timeout=execution.timeout)
-            if done.done():
-                return done.result()
-            raise timed_out(execution)
+                await done
+            else:
+                # wait() leaves the future alone: the thread's answer may still come, and is dropped.
+                await asyncio.wait((done,), timeout=execution.timeout)
+                if not done.done():
+                    raise timed_out(execution)
         finally:
             if not done.done() or done.cancelled():
                 execution.context.mark_cancelled()
                 self.abandoned += 1
+        value, error = done.result()
+        if error is not None:
+            raise error
+        return value
 
     async def aclose(self) -> None:
         """Let idle threads end; running ones are daemons and are left behind."""
@@ -63,35 +74,41 @@ class ThreadExecutor:
         with self._lock:
             if self._is_closed:
                 raise WorkerLost("the worker has stopped")
-            self._jobs.put(run)
             if self._idle > 0:
                 self._idle -= 1
-                return
-            thread = threading.Thread(target=self._serve, name="taskmq-task", daemon=True)
-            self._threads.add(thread)
-        thread.start()
+            else:
+                thread = threading.Thread(target=self._serve, name="taskmq-task", daemon=True)
+                # Before the run is put: where no thread can be started, nobody is left to carry it out.
+                thread.start()
+                self._threads.add(thread)
+            self._jobs.put(run)
 
     def _serve(self) -> None:
-        while True:
-            try:
-                run = self._jobs.get(timeout=_IDLE_SECONDS)
-            except queue.Empty:
-                with self._lock:
-                    # A run that was put meanwhile has counted on this thread.
-                    if self._idle <= 0:
-                        continue
-                    self._idle -= 1
-                    self._threads.discard(threading.current_thread())
-                return
-            if run is None:
-                with self._lock:
-                    self._threads.discard(threading.current_thread())
-                return
-            value, error = run.call()
+        while self._serve_one():
+            pass
+
+    def _serve_one(self) -> bool:
+        """Whether the thread goes on. A frame of its own, so that a waiting thread holds on to nothing."""
+        try:
+            run = self._jobs.get(timeout=self._idle_seconds)
+        except queue.Empty:
             with self._lock:
-                self._idle += 1
-            # After that, so that the next run finds this thread idle.
-            run.finish(value, error)
+                # A run that was put meanwhile has counted on this thread.
+                if self._idle <= 0:
+                    return True
+                self._idle -= 1
+                self._threads.discard(threading.current_thread())
+            return False
+        if run is None:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+            return False
+        result = run.call()
+        with self._lock:
+            self._idle += 1
+        # After that, so that the next run finds this thread idle.
+        run.finish(result)
+        return True
 
 
 class _Run:
@@ -105,7 +122,7 @@ class _Run:
         execution: Execution,
         context: contextvars.Context,
         loop: asyncio.AbstractEventLoop,
-        done: "asyncio.Future[object]",
+        done: "asyncio.Future[_Result]",
     ) -> None:
         self._owner = owner
         self._execution = execution
@@ -113,27 +130,20 @@ class _Run:
         self._loop = loop
         self._done = done
 
-    def call(self) -> tuple[object, BaseException | None]:
+    def call(self) -> _Result:
         execution = self._execution
         try:
             return self._context.run(execution.function, *execution.args, **execution.kwargs), None
         except BaseException as error:  # noqa: BLE001 - SystemExit in a task is the task's failure, not the worker's end
             return None, error
 
-    def finish(self, value: object, error: BaseException | None) -> None:
+    def finish(self, result: _Result) -> None:
         # The loop is closed when the worker has gone on without this run.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._finish, value, error)
+            self._loop.call_soon_threadsafe(self._finish, result)
 
-    def _finish(self, value: object, error: BaseException | None) -> None:
+    def _finish(self, result: _Result) -> None:
         if self._execution.context.cancelled:
             self._owner.abandoned -= 1
-        if self._done.done():
-            return
-        if error is None:
-            self._done.set_result(value)
-        elif isinstance(error, StopIteration):
-            # A future refuses StopIteration.
-            self._done.set_exception(RuntimeError(f"the task raised StopIteration: {error}"))
-        else:
-            self._done.set_exception(error)
+        if not self._done.done():
+            self._done.set_result(result)

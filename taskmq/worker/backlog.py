@@ -3,7 +3,8 @@
 Weighted round robin over the priority classes (deficit round robin of Shreedhar and Varghese, 1995, with
 deliveries of equal cost): in each round a class may be picked as often as its weight says, the highest class
 first; a class with nothing waiting gives its share away. A class that has waited longer than the starvation
-limit gets one turn out of order. Within a class, queues take turns.
+limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
+the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from taskmq.topology import CLASSES, PriorityClass, WorkQueue
 __all__ = ["WEIGHTS", "Backlog"]
 
 WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "default": 4, "low": 1}
+_REGULAR_TURNS: Final = 3
 
 
 class Backlog:
@@ -33,6 +35,7 @@ class Backlog:
         self._lanes: dict[str, deque[Delivery]] = {}
         self._credit: dict[PriorityClass, int] = dict(WEIGHTS)
         self._served: dict[PriorityClass, float] = dict.fromkeys(CLASSES, 0.0)
+        self._regular_turns = _REGULAR_TURNS
         self._size = 0
         for queue in queues:
             for name, physical in zip(CLASSES, queue.physical, strict=True):
@@ -57,7 +60,9 @@ class Backlog:
         """The next delivery to run; None when nothing waits."""
         if not self._size:
             return None
-        name = self._starving(now) or self._due()
+        name = self._starving(now) if self._regular_turns >= _REGULAR_TURNS else None
+        self._regular_turns = 0 if name else self._regular_turns + 1
+        name = name or self._due()
         lanes = self._waiting[name]
         lane = lanes.popleft()
         delivery = lane.popleft()
@@ -78,10 +83,9 @@ class Backlog:
         return rest
 
     def _starving(self, now: float) -> PriorityClass | None:
-        for name in reversed(CLASSES):
-            if self._waiting[name] and now - self._served[name] > self._limit:
-                return name
-        return None
+        waiting = [name for name in CLASSES if self._waiting[name]]
+        longest = min(waiting, key=self._served.__getitem__)
+        return longest if now - self._served[longest] > self._limit else None
 
     def _due(self) -> PriorityClass:
         while True:

@@ -5,19 +5,18 @@ import os
 import random
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.broker import Delivery
 from taskmq.context import Context, current_context
 from taskmq.envelope import JSON, Envelope, decode_envelope, new_job_id
-from taskmq.errors import InvalidArguments, MalformedMessage
+from taskmq.errors import MalformedMessage
 from taskmq.execution import Execution
 from taskmq.executor import Executor
 from taskmq.middleware import Proceed, execute_chain
 from taskmq.options import ExecutorKind
-from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
-from taskmq.tasks import Task
+from taskmq.outcome import Cancelled, Interrupted, Outcome, Parked, Snoozed, Succeeded
 from taskmq.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
@@ -61,19 +60,33 @@ class Processor:
         return Attempt(delivery, envelope, task, job_id)
 
     async def run(self, attempt: Attempt) -> Outcome:
-        """What became of the attempt."""
-        envelope, task = attempt.envelope, attempt.task
-        early = await self._not_now(envelope)
+        """What became of the attempt; one with early acknowledgement is acknowledged right before its run."""
+        early = await self._not_now(attempt.envelope)
         if early is not None:
             return early
-        content_type = attempt.delivery.content_type or JSON
         try:
-            arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
-        except InvalidArguments as error:
-            return Dead("invalid_arguments", error)
+            execution = self._execution(attempt)
+        except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
+            return self._failed(attempt, error)
+        if attempt.task.plan.ack == "early":
+            attempt.delivery.ack()
+        current_context.set(execution.context)
+        try:
+            return Succeeded(await self._chains[attempt.task.plan.executor](execution))
+        except asyncio.CancelledError as error:
+            execution.context.mark_cancelled()
+            if self.is_interrupting:
+                return Interrupted()
+            # Not ours: the task cancelled itself, which is its failure.
+            return self._failed(attempt, error)
+        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
+            return self._failed(attempt, error)
+
+    def _execution(self, attempt: Attempt) -> Execution:
+        envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan
+        content_type = attempt.delivery.content_type or JSON
+        arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
         started = self._clock.now_ms()
-        attempt.started = started
-        plan = task.plan
         context = Context(
             envelope,
             job_id=attempt.job_id,
@@ -83,31 +96,19 @@ class Processor:
             deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
         )
         args, kwargs = task.signature.with_context(arguments, context)
-        execution = Execution(context, task.function, args, kwargs, envelope, content_type, plan.timeout)
-        current_context.set(context)
-        try:
-            return Succeeded(await self._chains[plan.executor](execution))
-        except asyncio.CancelledError as error:
-            context.mark_cancelled()
-            if self.is_interrupting:
-                return Interrupted()
-            # Not ours: the task cancelled itself, which is its failure.
-            return self._failed(task, envelope, error)
-        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
-            return self._failed(task, envelope, error)
+        attempt.started = started
+        return Execution(context, task.function, args, kwargs, envelope, content_type, plan.timeout)
 
-    def _failed(self, task: Task[..., Any], envelope: Envelope, error: BaseException) -> Outcome:
-        return verdict(error, policy=task.plan.retry, attempt=envelope.attempt, fraction=random.random)
+    def _failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+        policy = attempt.task.plan.retry
+        return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
 
     async def _not_now(self, envelope: Envelope) -> Outcome | None:
-        if envelope.eta is None and envelope.expires is None:
-            return None
-        now = self._clock.now_ms()
-        if envelope.eta is not None and now < envelope.eta:
-            if envelope.eta - now > _EARLY:
-                return Snoozed(timedelta(milliseconds=envelope.eta - now))
+        if envelope.eta is not None and (left := envelope.eta - self._clock.now_ms()) > 0:
+            if left > _EARLY:
+                return Snoozed(timedelta(milliseconds=left))
             await self._clock.sleep_until(envelope.eta)
-        if envelope.expires is not None and now >= envelope.expires:
+        if envelope.expires is not None and self._clock.now_ms() >= envelope.expires:
             return Cancelled("expired before it started")
         return None
 

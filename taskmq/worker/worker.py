@@ -133,8 +133,6 @@ class Worker:
         if isinstance(read, Parked):
             await self._settler.park(delivery, read)
             return
-        if read.task.plan.ack == "early":
-            delivery.ack()
         outcome = await self._processor.run(read)
         # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
         self._over.add(delivery)
@@ -223,5 +221,7 @@ def _executors(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorK
     if "process" in kinds:
         if not target:
             raise UnsupportedFeature("executor='process' needs a worker that knows where its app is: taskmq worker")
-        executors["process"] = ProcessExecutor(target, size=config.process_slots)
+        executors["process"] = ProcessExecutor(
+            target, size=config.process_slots, url=app.url, state=app.state_url
+        )
     return executors

@@ -19,7 +19,7 @@ from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 
-__all__ = ["Fault", "FakeDelivery", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
+__all__ = ["Bug", "Fault", "FakeDelivery", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
 
 
 class Fault(enum.Enum):
@@ -31,6 +31,10 @@ class Fault(enum.Enum):
     HANGS = enum.auto()  # no effect, and no answer before the deadline, if there is one
 
 
+class Bug(Exception):
+    """Not in any contract."""
+
+
 @dataclass(slots=True)
 class Points:
     """The calls to the outside world, counted: the places where a fault can be put.
@@ -38,16 +42,21 @@ class Points:
     Attributes:
         plan: the faults of the first calls.
         rest: what every later call comes to.
+        bugs: how many of the next calls of a name raise what no contract allows.
         names: the calls so far.
     """
 
     plan: list[Fault] = field(default_factory=list[Fault])
     rest: Fault = Fault.NONE
+    bugs: dict[str, int] = field(default_factory=dict[str, int])
     names: list[str] = field(default_factory=list[str])
 
     def meet(self, name: str) -> Fault:
         number = len(self.names)
         self.names.append(name)
+        if self.bugs.get(name, 0) > 0:
+            self.bugs[name] -= 1
+            raise Bug(f"{name} is broken (staged)")
         return self.plan[number] if number < len(self.plan) else self.rest
 
 
@@ -74,7 +83,12 @@ class _StagedBroker:
         return self._inner.max_message_bytes
 
     async def connect(self, *, timeout: float) -> None:
-        await self._inner.connect(timeout=timeout)
+        error = BrokerUnavailable("no broker (staged)")
+        try:
+            async with asyncio.timeout(timeout):
+                await _meet(self._points.meet("connect"), error, lambda: self._inner.connect(timeout=timeout))
+        except TimeoutError:
+            raise error from None
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         error = BrokerUnavailable("no broker (staged)")
@@ -218,6 +232,7 @@ class StagedApp(TaskMQ):
         super().__init__(url, clock=self.fake_clock, middleware=tuple(middleware), name=name)
         self.points = points or Points()
         self._memory = f"memory://{memory}"
+        self._memory_name = memory
         self._with_state = with_state
         self._staged: Session | None = None
 
@@ -244,6 +259,16 @@ class StagedApp(TaskMQ):
     async def aclose(self) -> None:
         if self._staged is not None:
             await self._staged.aclose()
+
+    def twin(self) -> "StagedApp":
+        """Another app on the same broker and state, in another process as it were."""
+        return StagedApp(
+            memory=self._memory_name,
+            with_state=self._with_state,
+            clock=self.fake_clock,
+            middleware=self.middleware,
+            name=self.name,
+        )
 
     def story(self) -> list[str]:
         """The journal in words: "confirmed work.dlq", "stored dead", "acked work"..."""

@@ -325,7 +325,9 @@ class _Model:
         raise LookupError(f"no {mode} today")
 
 
-@pytest.mark.parametrize("value", [object(), {1, object()}, float, "\ud800", _Model()],
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, object()}, float, "\ud800", _Model()],
     ids=["object", "set", "type", "surrogate", "model"],
 )
 def test_a_value_that_cannot_be_encoded_is_a_dead_letter_with_the_reason_result(value: object) -> None:

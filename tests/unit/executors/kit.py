@@ -1,0 +1,43 @@
+"""What the tests of the executors share."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from taskmq.context import Context
+from taskmq.envelope import Envelope
+from taskmq.execution import Execution
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+def run(
+    main: Coroutine[Any, Any, None], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> None:
+    """Run a test's coroutine; nothing may have gone to the loop's exception handler."""
+    complaints: list[str] = []
+
+    async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+        )
+        async with asyncio.timeout(40):
+            await main
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(bounded())
+    assert not complaints, complaints
+
+
+def execution(function: Callable[..., Any], *args: Any, timeout: float | None = None, **kwargs: Any) -> Execution:
+    envelope = Envelope(task="task")
+    context = Context(envelope, job_id="job-1", max_attempts=1, queue="work", redelivered=False, deadline=None)
+    return Execution(context, function, args, kwargs, envelope, "application/json", timeout)
+
+
+async def until(condition: Callable[[], bool], *, within: float = 10) -> None:
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.005)

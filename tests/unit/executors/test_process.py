@@ -1,0 +1,516 @@
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.context import Context
+from taskmq.envelope import JSON, MSGPACK, Envelope
+from taskmq.errors import InvalidArguments, Reject, TaskMQError, TaskTimeout, UnknownTask, WorkerLost
+from taskmq.execution import Execution
+from taskmq.executors import ProcessExecutor
+from taskmq.testing.runner import CancelPoint
+from tests.unit.executors.kit import LOOPS, run, until
+
+TASKS = '''
+import asyncio, ctypes, os, signal, subprocess, sys, time
+from datetime import datetime
+from pathlib import Path
+from taskmq import Context, Reject, TaskMQ
+from taskmq.context import current_context
+
+app = TaskMQ("memory://in-the-code")
+
+class holder:
+    app = app
+
+class Picky(Exception):
+    """Can be pickled and not unpickled."""
+    def __init__(self, a, b):
+        super().__init__(f"{a} {b}")
+
+class Private(Exception):
+    def __init__(self):
+        super().__init__("private")
+        self.secret = lambda: None
+
+def task(function):
+    return app.task(name=function.__name__, executor="process", result=False)(function)
+
+@task
+def pid() -> int: return os.getpid()
+
+@task
+def add(a: int, b: int = 1) -> int: return a + b
+
+@task
+def day(when: datetime) -> object: return when.strftime("%A"), when
+
+@task
+def echo(data: str) -> str: return data
+
+@task
+def sleep(seconds: float, started: str = "") -> None:
+    if started:
+        Path(started).write_text(str(os.getpid()))
+    time.sleep(seconds)
+
+@task
+def fail() -> None: raise ValueError("no")
+
+@task
+def reject() -> None: raise Reject("not mine")
+
+@task
+def picky() -> None: raise Picky(1, 2)
+
+@task
+def private() -> None: raise Private()
+
+@task
+def leave(code: int) -> None: sys.exit(code)
+
+@task
+def drop_dead(code: int) -> None: os._exit(code)
+
+@task
+def kill_myself() -> None: os.kill(os.getpid(), signal.SIGKILL)
+
+@task
+def fork_and_die(started: str) -> None:
+    if os.fork() == 0:
+        Path(started).write_text(str(os.getpid()))
+        time.sleep(60)
+    while not os.path.exists(started) or not Path(started).read_text():
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@task
+def spawn(started: str) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    Path(started).write_text(str(child.pid))
+    time.sleep(60)
+
+@task
+def unpicklable() -> object: return lambda: None
+
+@task
+def noisy() -> str:
+    print("x" * 100_000, flush=True)
+    os.write(1, b"raw")
+    os.system("echo from a shell")
+    ctypes.CDLL(None).puts(b"from C")
+    return sys.stdin.read()
+
+@task
+def stop_iteration() -> None: raise StopIteration("done")
+
+@task
+def cancelled() -> None: raise asyncio.CancelledError("own")
+
+@task
+def look(context: Context) -> object:
+    assert current_context.get() is context
+    return {
+        "job_id": context.job_id, "task": context.task, "attempt": context.attempt, "queue": context.queue,
+        "max_attempts": context.max_attempts, "redelivered": context.redelivered, "tenant": context.tenant,
+        "root": context.root, "deadline": context.deadline, "meta": dict(context.meta),
+        "schedule": context.schedule, "scheduled_for": context.scheduled_for,
+    }
+
+@task
+def urls() -> object: return app.url, app.state_url
+'''
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder with the tasks' module, where children are started; none of them is left."""
+    (tmp_path / "process_tasks.py").write_text(TASKS)
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert _children() == []
+
+
+def _children(parent: int | None = None) -> list[int]:
+    """Executor processes that `parent` has started and that are still there."""
+    found: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+            owner = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if b"taskmq.executors.child" in command and owner == (parent or os.getpid()):
+            found.append(int(folder.name))
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def _executor(size: int = 2, *, target: str = "process_tasks:app") -> ProcessExecutor:
+    return ProcessExecutor(target, size=size, url="memory://given", state="memory://given-state")
+
+
+def _execution(
+    task: str, *args: Any, timeout: float | None = None, content_type: str = JSON, **envelope: Any
+) -> Execution:
+    encode = msgspec.json.encode if content_type == JSON else msgspec.msgpack.encode
+    message = Envelope(task=task, args=msgspec.Raw(encode(args)), kwargs=msgspec.Raw(encode({})), **envelope)
+    context = Context(
+        message, job_id="job-1", max_attempts=4, queue="work", redelivered=True, deadline=1_700_000_000.5
+    )
+    return Execution(context, print, args, {}, message, content_type, timeout)
+
+
+def _in_loop(
+    test: Callable[[ProcessExecutor], Any], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> None:
+    async def main() -> None:
+        executor = _executor()
+        try:
+            await test(executor)
+        finally:
+            await executor.aclose()
+
+    run(main(), loop_factory=loop_factory)
+
+
+BOTH_LOOPS = pytest.mark.parametrize("loop_factory", LOOPS, ids=["asyncio", "uvloop"])
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+@BOTH_LOOPS
+def test_a_function_runs_in_a_process_that_is_used_again(loop_factory: Loop) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        pids = {await executor.run(_execution("pid")) for _ in range(5)}
+
+        assert len(pids) == 1
+        assert pids != {os.getpid()}
+        assert await executor.run(_execution("add", 1, 2)) == 3
+
+    _in_loop(test, loop_factory)
+
+
+@pytest.mark.parametrize("content_type", [JSON, MSGPACK])
+def test_arguments_travel_in_the_messages_own_encoding_and_values_as_they_are(content_type: str) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        when = datetime(2026, 11, 21, tzinfo=UTC)
+
+        assert await executor.run(_execution("day", when, content_type=content_type)) == ("Saturday", when)
+        data = "x" * 3_000_000
+        assert await executor.run(_execution("echo", data, content_type=content_type)) == data
+
+    _in_loop(test)
+
+
+def test_the_app_may_be_an_attribute_of_something_in_the_module() -> None:
+    async def main() -> None:
+        executor = _executor(target="process_tasks:holder.app")
+        assert await executor.run(_execution("add", 1)) == 2
+        await executor.aclose()
+
+    run(main())
+
+
+def test_the_context_over_there_is_the_one_over_here() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        meta = {"a": "b", "taskmq.schedule": "nightly", "taskmq.scheduled_for": "1700000000000"}
+        it = _execution("look", attempt=3, tenant="acme", root="root-1", meta=meta)
+
+        seen = await executor.run(it)
+
+        assert isinstance(seen, dict)
+        assert seen == {name: getattr(it.context, name) for name in seen}
+
+    _in_loop(test)
+
+
+def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        assert await executor.run(_execution("urls")) == ("memory://given", "memory://given-state")
+
+    _in_loop(test)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "words"),
+    [
+        ("fail", ValueError, "no"),
+        ("reject", Reject, "not mine"),
+        ("picky", TaskMQError, "Picky: 1 2"),
+        ("private", TaskMQError, "Private: private"),
+        ("cancelled", asyncio.CancelledError, "own"),
+        ("stop_iteration", RuntimeError, "StopIteration"),
+        ("nobody", UnknownTask, "nobody"),
+    ],
+)
+def test_what_a_function_raises_comes_through_with_its_traceback_and_the_process_lives_on(
+    task: str, kind: type[BaseException], words: str
+) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        before = await executor.run(_execution("pid"))
+
+        with pytest.raises(kind, match=words) as caught:
+            await executor.run(_execution(task))
+
+        error = caught.value.__cause__ if kind is RuntimeError else caught.value
+        text = "".join([str(error), *getattr(error, "__notes__", [])])
+        assert "process_tasks.py" in text or task == "nobody"
+        assert await executor.run(_execution("pid")) == before
+
+    _in_loop(test)
+
+
+def test_arguments_that_do_not_fit_over_there_are_refused_there() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        with pytest.raises(InvalidArguments):
+            await executor.run(_execution("add", "x"))
+
+    _in_loop(test)
+
+
+def test_an_exit_in_a_task_is_the_tasks_failure() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        before = await executor.run(_execution("pid"))
+
+        with pytest.raises(SystemExit) as caught:
+            await executor.run(_execution("leave", 3))
+
+        assert caught.value.code == 3
+        assert await executor.run(_execution("pid")) == before
+
+    _in_loop(test)
+
+
+def test_a_value_that_cannot_cross_is_the_tasks_failure() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        with pytest.raises(Exception, match="lambda"):
+            await executor.run(_execution("unpicklable"))
+
+        assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test)
+
+
+def test_what_a_task_prints_and_reads_does_not_get_between_the_frames(capfd: pytest.CaptureFixture[str]) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        assert await executor.run(_execution("noisy")) == ""
+        assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test)
+    out, error = capfd.readouterr()
+    assert out == ""
+    assert "xxx" in error
+    assert "from a shell" in error
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize(
+    ("task", "args", "words"), [("kill_myself", (), "killed by SIGKILL"), ("drop_dead", (7,), "exit code 7")]
+)
+def test_a_process_that_dies_takes_only_the_task_with_it_that_it_was_running(
+    task: str, args: tuple[int, ...], words: str, loop_factory: Loop
+) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        other = asyncio.ensure_future(executor.run(_execution("sleep", 0.3)))
+
+        with pytest.raises(WorkerLost, match=words):
+            await executor.run(_execution(task, *args))
+
+        assert await executor.run(_execution("add", 1)) == 2
+        await other
+
+    _in_loop(test, loop_factory)
+
+
+@BOTH_LOOPS
+def test_a_process_that_died_while_it_was_idle_is_charged_to_nobody(loop_factory: Loop) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        pid = await executor.run(_execution("pid"))
+        assert isinstance(pid, int)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not any(child.is_alive for child in executor._idle))
+
+        assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test, loop_factory)
+
+
+@BOTH_LOOPS
+def test_a_death_is_noticed_although_a_fork_of_the_process_keeps_its_pipes_open(
+    tmp_path: Path, loop_factory: Loop
+) -> None:
+    started = tmp_path / "started"
+
+    async def test(executor: ProcessExecutor) -> None:
+        async with asyncio.timeout(20):
+            with pytest.raises(WorkerLost, match="SIGKILL"):
+                await executor.run(_execution("fork_and_die", str(started)))
+
+        await until(lambda: not _is_alive(int(started.read_text())))
+
+    _in_loop(test, loop_factory)
+
+
+@BOTH_LOOPS
+def test_a_run_beyond_its_timeout_is_killed_with_all_that_it_has_started(tmp_path: Path, loop_factory: Loop) -> None:
+    started = tmp_path / "started"
+
+    async def test(executor: ProcessExecutor) -> None:
+        await executor.run(_execution("pid"))
+        it = _execution("spawn", str(started), timeout=1)
+
+        with pytest.raises(TaskTimeout):
+            await executor.run(it)
+
+        assert it.context.cancelled
+        await until(lambda: not _is_alive(int(started.read_text())))
+        assert _children() == []
+        assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test, loop_factory)
+
+
+@BOTH_LOOPS
+def test_a_cancelled_run_is_killed(tmp_path: Path, loop_factory: Loop) -> None:
+    started = tmp_path / "started"
+
+    async def test(executor: ProcessExecutor) -> None:
+        running = asyncio.ensure_future(executor.run(_execution("sleep", 60, str(started))))
+        await until(lambda: started.exists() and bool(started.read_text()))
+
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+        assert _children() == []
+        assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test, loop_factory)
+
+
+@BOTH_LOOPS
+def test_a_run_may_be_cancelled_at_any_moment_of_its_start_and_no_process_is_left(loop_factory: Loop) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        for point in CancelPoint.ALL:
+            running = asyncio.ensure_future(executor.run(_execution("sleep", 60)))
+            await point.come()
+            running.cancel()
+            await asyncio.wait((running,), timeout=10)
+
+            assert running.done(), point
+            await until(lambda: not _children())
+        assert await executor.run(_execution("add", 1)) == 2
+
+    _in_loop(test, loop_factory)
+
+
+def test_no_more_processes_run_than_there_are_slots() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        runs = [asyncio.ensure_future(executor.run(_execution("sleep", 0.05))) for _ in range(6)]
+        while not all(each.done() for each in runs):
+            assert len(_children()) <= 2
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*runs)
+
+    _in_loop(test)
+
+
+@BOTH_LOOPS
+def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop_factory: Loop) -> None:
+    started = tmp_path / "started"
+
+    async def main() -> None:
+        executor = _executor(size=2)
+        running = asyncio.ensure_future(executor.run(_execution("sleep", 60, str(started))))
+        await until(lambda: started.exists() and bool(started.read_text()))
+        starting = asyncio.ensure_future(executor.run(_execution("sleep", 60)))
+        waiting = asyncio.ensure_future(executor.run(_execution("sleep", 60)))
+        await asyncio.sleep(0)
+
+        await executor.aclose()
+        await executor.aclose()
+
+        async with asyncio.timeout(10):
+            for lost in (running, starting, waiting):
+                with pytest.raises(WorkerLost):
+                    await lost
+        with pytest.raises(WorkerLost):
+            await executor.run(_execution("add", 1))
+        assert _children() == []
+
+    run(main(), loop_factory=loop_factory)
+
+
+def test_a_module_that_cannot_be_imported_over_there_loses_the_run_and_not_the_worker() -> None:
+    async def main() -> None:
+        executor = _executor(target="no_such_module:app")
+        for _ in range(2):
+            with pytest.raises(WorkerLost, match="exit code 1"):
+                await executor.run(_execution("add", 1))
+        await executor.aclose()
+
+    run(main())
+
+
+def test_processes_end_with_the_worker_that_has_started_them(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    worker = tmp_path / "worker.py"
+    worker.write_text(
+        textwrap.dedent("""
+            import asyncio, json, sys
+            from tests.unit.executors.test_process import _execution, _executor
+
+            async def main():
+                executor = _executor()
+                await asyncio.gather(*(executor.run(_execution("sleep", 60, started)) for started in sys.argv[1:]))
+
+            asyncio.run(main())
+        """)
+    )
+    root = str(Path(__file__).parents[3])
+    process = subprocess.Popen(
+        [sys.executable, str(worker), str(started), f"{started}-2"],
+        env={**os.environ, "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    try:
+        asyncio.run(until(lambda: all(Path(f"{started}{n}").exists() for n in ("", "-2")), within=20))
+        asyncio.run(until(lambda: all(Path(f"{started}{n}").read_text() for n in ("", "-2"))))
+        pids = [int(Path(f"{started}{n}").read_text()) for n in ("", "-2")]
+        assert all(_is_alive(pid) for pid in pids)
+    finally:
+        process.kill()
+        process.wait()
+
+    asyncio.run(until(lambda: not any(_is_alive(pid) for pid in pids)))
+
+
+def test_the_module_of_the_tasks_above_is_an_app(tmp_path: Path) -> None:
+    """So that a mistake in it is not taken for one of the executor."""
+    shown = subprocess.run(
+        [sys.executable, "-c", "import json, process_tasks as m; print(json.dumps(sorted(m.app.tasks)))"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+
+    assert "add" in json.loads(shown.stdout)
+    assert isinstance(TaskMQ("memory://"), TaskMQ)

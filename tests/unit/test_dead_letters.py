@@ -1,0 +1,410 @@
+"""Looking at dead letters and replaying them, on `memory://`."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from taskmq.broker import Broker, BrokerOptions, HeaderValue, Outgoing
+from taskmq.dead_letters import DeadLetter, browse, replay
+from taskmq.errors import BrokerUnavailable, PublishUnknown, QueueMissing, SendError, Unroutable
+from taskmq.testing import FlakyBroker
+from taskmq.topology import WorkQueue
+from taskmq_local import open_memory_broker
+
+_TIMEOUT = 5.0
+_NAMES = [f"job-{number}" for number in range(10)]
+
+
+def _run(main: Callable[[Broker], Coroutine[Any, Any, None]], *, within: float = 30) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(within), _opened() as broker:
+            await main(broker)
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def _opened() -> AsyncGenerator[Broker]:
+    broker = open_memory_broker("memory://dead-letters", BrokerOptions())
+    await broker.declare([WorkQueue("images"), WorkQueue("other")])
+    try:
+        yield broker
+    finally:
+        for queue in ("images", "images.p.high", "images.p.low", "images.dlq", "other"):
+            await broker.purge(queue)
+        await broker.aclose()
+
+
+async def _bury(
+    broker: Broker,
+    names: Sequence[str] = _NAMES,
+    *,
+    headers: Mapping[str, HeaderValue] | None = None,
+    body: bytes | None = None,
+    **fields: object,
+) -> None:
+    """Put dead letters into `images.dlq` as the worker does, one per name."""
+    for name in names:
+        envelope = {"v": 1, "id": name, "task": "resize", "args": [7], "attempt": 3, **fields}
+        message = Outgoing(
+            queue="images.dlq",
+            body=json.dumps(envelope).encode() if body is None else body,
+            content_type="application/json",
+            job_id=name,
+            task="resize",
+            headers=_HEADERS if headers is None else headers,
+        )
+        await broker.publish(message, timeout=_TIMEOUT)
+
+
+_HEADERS: Mapping[str, HeaderValue] = {
+    "x-taskmq-reason": "error",
+    "x-taskmq-error": "ValueError: no",
+    "x-taskmq-error-type": "ValueError",
+    "x-taskmq-traceback": "Traceback: ...",
+    "x-taskmq-origin": "images",
+    "x-taskmq-died": 1_700_000_000_000,
+    "x-taskmq-worker": "host:1",
+    "x-taskmq-attempt": 3,
+    "whose": "mine",
+}
+
+
+async def _names(broker: Broker, queue: str) -> list[str]:
+    async with broker.hold(queue, limit=10_000) as deliveries:
+        return [delivery.message_id or "" for delivery in deliveries]
+
+
+async def _replay(broker: Broker, *, limit: int = 10_000, choose: Callable[[DeadLetter], bool] | None = None) -> int:
+    return await replay(broker, "images", limit=limit, timeout=_TIMEOUT, choose=choose)
+
+
+# Looking
+
+
+def test_browsing_shows_the_oldest_first_and_leaves_them_in_their_order() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        first = await browse(broker, "images", limit=4)
+        again = await browse(broker, "images", limit=100)
+
+        assert [letter.job_id for letter in first] == _NAMES[:4]
+        assert [letter.job_id for letter in again] == _NAMES
+        assert await _names(broker, "images.dlq") == _NAMES
+
+    _run(main)
+
+
+def test_a_letter_tells_what_happened() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"])
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.job_id, letter.task, letter.queue, letter.attempt) == ("job", "resize", "images", 3)
+        assert (letter.reason, letter.error, letter.traceback) == ("error", "ValueError: no", "Traceback: ...")
+        assert (letter.died, letter.worker, letter.replayed) == (1_700_000_000_000, "host:1", 0)
+        assert json.loads(letter.body)["args"] == [7]
+        assert letter.content_type == "application/json"
+
+    _run(main)
+
+
+def test_browsing_an_empty_dead_letter_queue_gives_nothing() -> None:
+    async def main(broker: Broker) -> None:
+        assert await browse(broker, "images", limit=10) == []
+
+    _run(main)
+
+
+def test_the_dead_letters_of_a_queue_that_does_not_exist_are_an_error() -> None:
+    async def main(broker: Broker) -> None:
+        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+            await browse(broker, "nowhere", limit=10)
+        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+            await replay(broker, "nowhere", limit=10, timeout=_TIMEOUT)
+
+    _run(main)
+
+
+def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["garbage"], body=b"\xff\x00 no task")
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.job_id, letter.task, letter.attempt) == ("garbage", "resize", 0)
+        assert letter.body == b"\xff\x00 no task"
+
+    _run(main)
+
+
+def test_a_letter_that_the_broker_itself_put_there_has_no_reason_and_comes_from_the_queue() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["dropped"], headers={"x-first-death-reason": "maxlen"})
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.reason, letter.error, letter.traceback, letter.worker) == ("", "", "", "")
+        assert (letter.queue, letter.died, letter.replayed) == ("images", None, 0)
+
+    _run(main)
+
+
+def test_headers_of_ours_with_other_types_are_read_as_absent() -> None:
+    async def main(broker: Broker) -> None:
+        odd: dict[str, HeaderValue] = {"x-taskmq-reason": 7, "x-taskmq-died": "then", "x-taskmq-replayed": "twice"}
+        await _bury(broker, ["odd"], headers={**odd, "x-taskmq-origin": 1})
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.reason, letter.died, letter.replayed, letter.queue) == ("", None, 0, "images")
+
+    _run(main)
+
+
+# Replaying
+
+
+def test_a_replay_keeps_the_order_and_empties_the_queue() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        assert await _replay(broker) == 10
+
+        assert await _names(broker, "images") == _NAMES
+        assert await _names(broker, "images.dlq") == []
+
+    _run(main)
+
+
+def test_a_replayed_job_starts_anew_with_all_else_as_it_was() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], eta=1_700_000_000_000, root="first", mine={"kept": [1]})
+
+        await _replay(broker)
+
+        async with broker.hold("images", limit=1) as (copy,):
+            body = json.loads(copy.body)
+            headers = dict(copy.headers)
+        assert body == {
+            "v": 1, "id": "job", "task": "resize", "args": [7], "attempt": 1, "root": "first", "mine": {"kept": [1]}
+        }  # fmt: skip
+        assert (copy.message_id, copy.task, copy.content_type) == ("job", "resize", "application/json")
+        assert headers["whose"] == "mine"
+        assert headers["x-taskmq-replayed"] == 1
+        assert not {"x-taskmq-reason", "x-taskmq-error", "x-taskmq-traceback", "x-taskmq-died"} & set(headers)
+
+    _run(main)
+
+
+def test_a_letter_goes_back_to_the_priority_class_that_it_came_from() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-origin": "images.p.high"})
+
+        await _replay(broker)
+
+        assert await _names(broker, "images.p.high") == ["job"]
+
+    _run(main)
+
+
+def test_how_often_a_job_was_replayed_is_counted() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-replayed": 4})
+
+        await _replay(broker)
+
+        async with broker.hold("images", limit=1) as (copy,):
+            assert copy.headers["x-taskmq-replayed"] == 5
+
+    _run(main)
+
+
+def test_garbage_is_replayed_to_the_letter() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["garbage"], body=b"\xff\x00 no task", headers={})
+
+        assert await _replay(broker) == 1
+
+        async with broker.hold("images", limit=1) as (copy,):
+            assert (copy.body, copy.message_id) == (b"\xff\x00 no task", "garbage")
+
+    _run(main)
+
+
+def test_only_so_many_letters_as_asked_for_are_replayed() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        assert await _replay(broker, limit=3) == 3
+
+        assert await _names(broker, "images") == _NAMES[:3]
+        assert await _names(broker, "images.dlq") == _NAMES[3:]
+
+    _run(main)
+
+
+def test_replaying_nothing_is_no_error() -> None:
+    async def main(broker: Broker) -> None:
+        assert await _replay(broker) == 0
+        assert await _replay(broker, choose=lambda letter: True) == 0
+
+    _run(main)
+
+
+def test_more_letters_than_fit_into_one_window_are_replayed_in_order() -> None:
+    names = [f"{number:04}" for number in range(1_203)]
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, names)
+
+        assert await _replay(broker) == 1_203
+
+        assert await _names(broker, "images") == names
+        assert await _names(broker, "images.dlq") == []
+
+    _run(main)
+
+
+def test_only_chosen_letters_are_replayed_and_the_others_keep_their_order() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        count = await _replay(broker, choose=lambda letter: letter.job_id in {"job-7", "job-2"})
+
+        assert count == 2
+        assert await _names(broker, "images") == ["job-2", "job-7"]
+        assert await _names(broker, "images.dlq") == [name for name in _NAMES if name not in {"job-2", "job-7"}]
+
+    _run(main)
+
+
+def test_a_choice_sees_at_most_the_letters_of_the_limit() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        assert await _replay(broker, limit=5, choose=lambda letter: letter.job_id == "job-7") == 0
+
+        assert await _names(broker, "images.dlq") == _NAMES
+
+    _run(main)
+
+
+def test_letters_that_come_while_it_runs_are_left_for_the_next_replay() -> None:
+    class DiesAgain(FlakyBroker):
+        """A broker whose jobs are dead again before the replay has gone on."""
+
+        def publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
+            return asyncio.ensure_future(self._publish_and_bury(message, timeout))
+
+        async def _publish_and_bury(self, message: Outgoing, timeout: float) -> None:
+            await super().publish(message, timeout=timeout)
+            await _bury(self.inner, [message.job_id])
+
+        def __init__(self, inner: Broker) -> None:
+            super().__init__(inner)
+            self.inner = inner
+
+    names = [f"{number:04}" for number in range(600)]
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, names)
+
+        assert await _replay(DiesAgain(broker)) == 600
+
+        assert await _names(broker, "images.dlq") == names
+
+    _run(main)
+
+
+# Failing
+
+
+def test_each_letter_is_acked_only_after_its_copy_is_confirmed() -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, ["a", "b"])
+
+        await _replay(flaky)
+
+        assert flaky.kinds().count("Acked") == 2
+        for name in ("a", "b"):
+            mine = [
+                type(entry).__name__
+                for entry in flaky.journal
+                if name
+                in (getattr(entry, "message_id", None), getattr(getattr(entry, "message", None), "job_id", None))
+            ]
+            assert mine == ["Published", "Confirmed", "Acked"]
+
+    _run(main)
+
+
+def test_a_letter_in_the_middle_that_cannot_go_back_stays_and_the_others_are_replayed_once() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b"])
+        await _bury(broker, ["lost"], headers={**_HEADERS, "x-taskmq-origin": "gone"})
+        await _bury(broker, ["c", "d"])
+
+        for _ in range(2):
+            with pytest.raises(Unroutable, match="gone"):
+                await _replay(broker)
+
+        assert await _names(broker, "images") == ["a", "b", "c", "d"]
+        assert await _names(broker, "images.dlq") == ["lost"]
+
+    _run(main)
+
+
+@pytest.mark.parametrize("error", [BrokerUnavailable("gone"), PublishUnknown("no confirm")], ids=repr)
+def test_letters_whose_copies_fail_stay_in_their_order(error: SendError) -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker)
+        flaky.fail_publishes(3, error)
+
+        with pytest.raises(type(error)):
+            await _replay(flaky)
+
+        assert await _names(broker, "images") == _NAMES[3:]
+        assert await _names(broker, "images.dlq") == _NAMES[:3]
+
+    _run(main)
+
+
+def test_a_lost_confirm_keeps_the_letter_though_its_copy_may_be_there() -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, ["a", "b"])
+        flaky.lose_confirms(1)
+
+        with pytest.raises(PublishUnknown):
+            await _replay(flaky)
+
+        assert await _names(broker, "images") == ["a", "b"]
+        assert await _names(broker, "images.dlq") == ["a"]
+
+    _run(main)
+
+
+def test_windows_after_one_with_a_failure_are_not_begun() -> None:
+    names = [f"{number:04}" for number in range(700)]
+
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, names)
+        flaky.fail_publishes(1, BrokerUnavailable("gone"))
+
+        with pytest.raises(BrokerUnavailable):
+            await _replay(flaky)
+
+        assert await _names(broker, "images") == names[1:500]
+        assert await _names(broker, "images.dlq") == [names[0], *names[500:]]
+
+    _run(main)
