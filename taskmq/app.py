@@ -97,10 +97,10 @@ class TaskMQ:
             raise InvalidOption(f"content_type={content_type!r}: 'json' or 'msgpack'")
         self.name = name
         self.clock: Clock = clock or SystemClock()
-        self.content_type = _CONTENT_TYPES[content_type]
-        self.middleware = tuple(middleware)
-        self.default_queue = check_queue_name(default_queue)
-        self.result_ttl = parse_duration(result_ttl, what="result_ttl").total_seconds()
+        self.content_type: str = _CONTENT_TYPES[content_type]
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
+        self.default_queue: str = check_queue_name(default_queue)
+        self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
         self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
         self._given = Settings(url=url, state=state)
         self._settings: Settings | None = None

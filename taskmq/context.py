@@ -45,12 +45,12 @@ class Context:
         self._envelope = envelope
         self._deadline = deadline
         self._cancelled = False
-        self.job_id = job_id
-        self.task = envelope.task
-        self.attempt = envelope.attempt
-        self.max_attempts = max_attempts
-        self.queue = queue
-        self.redelivered = redelivered
+        self.job_id: str = job_id
+        self.task: str = envelope.task
+        self.attempt: int = envelope.attempt
+        self.max_attempts: int = max_attempts
+        self.queue: str = queue
+        self.redelivered: bool = redelivered
 
     @classmethod
     def detached(cls, task: str) -> "Context":

@@ -37,8 +37,8 @@ class Job(Generic[R_co]):
     __slots__ = ("_backend", "_returns", "id", "task")
 
     def __init__(self, job_id: str, *, task: str, backend: JobBackend, returns: ReturnType) -> None:
-        self.id = job_id
-        self.task = task
+        self.id: str = job_id
+        self.task: str = task
         self._backend = backend
         self._returns = returns
 

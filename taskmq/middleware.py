@@ -15,6 +15,8 @@ from taskmq.execution import Execution
 __all__ = ["Middleware", "Proceed", "Sending", "execute_chain", "send_chain"]
 
 Proceed = Callable[[Execution], Awaitable[object]]
+"""The rest of the chain around a run: what `Middleware.execute` awaits to go on."""
+
 _NOTHING = nullcontext()
 
 

@@ -27,7 +27,7 @@ class Portal:
         self._is_woken = False
         self._is_stopped = False
         self._pending: set[asyncio.Future[Any]] = set()
-        self.loop = asyncio.new_event_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="taskmq-io", daemon=True)
         self._thread.start()
 

@@ -61,8 +61,9 @@ def load_settings(environment: Mapping[str, str], directory: Path) -> Settings:
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     found, source = _from_file(directory)
-    for key, value in found.items():
-        values[_known(key, source)] = _read(key, value, source)
+    for name, value in found.items():
+        key = _known(name, source)
+        values[key] = _read(key, value, source)
         origin[key] = source
     for variable, value in environment.items():
         if variable.startswith(_PREFIX) and not variable.startswith(_FOREIGN):

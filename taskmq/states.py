@@ -11,6 +11,8 @@ __all__ = ["TERMINAL", "TRANSITIONS", "JobState", "can_follow"]
 
 
 class JobState(StrEnum):
+    """How far a job has come."""
+
     SCHEDULED = "scheduled"
     QUEUED = "queued"
     RUNNING = "running"

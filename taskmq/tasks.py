@@ -165,14 +165,14 @@ class Task(Call[P, R_co]):
 
     def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
         super().__init__(self, plan.call)
-        self.name = plan.name
+        self.name: str = plan.name
         self.plan = plan
         self.function = function
-        self.signature = Signature(function, owner=plan.name, injected=Context)
+        self.signature: Signature = Signature(function, owner=plan.name, injected=Context)
         self._sender: Sender | None = None
         self._returns: ReturnType | None = None
         self.__doc__ = function.__doc__
-        self.__name__ = getattr(function, "__name__", plan.name)
+        self.__name__: str = getattr(function, "__name__", plan.name)
         self.__module__ = function.__module__
         self.__wrapped__ = function
 

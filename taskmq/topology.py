@@ -66,11 +66,13 @@ def check_queue_name(name: str) -> str:
         InvalidOption: a queue cannot be called that.
     """
     reserved = name.startswith(("amq.", "taskmq.")) or name.endswith((*filter(None, _SUFFIX.values()), ".dlq"))
+    # As a word of a binding key these two stand for other queues' names: their delayed messages would come here.
+    reserved = reserved or not {"*", "#"}.isdisjoint(name.split("."))
     # Printable comes before the length: a lone surrogate has no bytes.
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.' or 'taskmq.', "
-            "not ending with '.dlq', '.p.high' or '.p.low'"
+            "not ending with '.dlq', '.p.high' or '.p.low', and without '*' or '#' between dots"
         )
     return name
 

@@ -21,11 +21,13 @@ Promises. The future of `publish` ends inside its deadline: None is only set aft
 publishing connection was lost with confirms outstanding, after a consumer's channel ended before an ack, and
 when RabbitMQ's own dead-letter worker restarts on the delay ladder. All copies carry the same message id.
 
-Per message. No task, no timer, no log line; the frames of one turn of the loop leave in one write. Messages are
-written in `outgoing.transmit` and come in through `Feed.receive`, and nowhere else.
+Per message. No task, no timer, no log line. Deliveries and confirms are read from the received bytes and publishes
+and settlings written as ready bytes (`wire`), beside pika on its own connection (`lane`); the frames of one turn of
+the loop leave in one write. `?wire=plain` in the URL leaves all frames to pika. Messages are written in
+`outgoing.transmit` and come in through `Feed.receive`, and nowhere else.
 
-Modules, pure first: url, delay, topology; amqp (the border with pika), channels, connection; declarations;
-outgoing, publisher; delivery, consumer, hold; broker.
+Modules, pure first: url, delay, topology, wire, diagnosis; amqp (the border with pika), lane, channels, connection;
+declarations; outgoing, publisher; delivery, consumer, hold; broker.
 """
 
 from taskmq.broker import Broker, BrokerOptions

@@ -1,19 +1,14 @@
-"""The border with pika: the part of it that is used here, with types, and what is changed in it.
+"""The border with pika: the part of it that is used here, with types.
 
-pika carries no type information that checkers may rely on, so what is used is declared here. Two things are
-changed, each in one method: the frames of one turn of the loop leave in one write (`_output_marshaled_frames`),
-and deliveries reach their consumer until cancel-ok, so that the consumer decides about late ones (`_on_deliver`).
-One mistake is mended (`_on_connection_workflow_done`).
-The hooks are private to pika, whose minor version is pinned for that reason.
+pika carries no type information that checkers may rely on, so what is used is declared here. What is changed in
+it stands in `lane`.
 """
 
 import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
-
-from taskmq_rabbitmq.url import Writes
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
 
@@ -37,6 +32,8 @@ if TYPE_CHECKING:
 
     class Transport(Protocol):
         """pika's socket."""
+
+        _MAX_RECV_BYTES: int
 
         def write(self, data: bytes) -> None: ...
         def abort(self) -> None: ...
@@ -139,7 +136,10 @@ if TYPE_CHECKING:
         is_closed: bool
         server_properties: Mapping[str, object] | None
         bytes_sent: int
+        bytes_received: int
         frames_sent: int
+        params: "ConnectionParameters"
+        _frame_buffer: bytes
         _transport: Transport | None
 
         def __init__(
@@ -162,6 +162,7 @@ if TYPE_CHECKING:
             self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
         ) -> PikaChannel: ...
         def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None: ...
+        def _on_data_available(self, data_in: bytes) -> None: ...
         def _on_connection_workflow_done(self, conn_or_exc: object) -> None: ...
 
     class AMQPError(Exception):
@@ -185,6 +186,10 @@ if TYPE_CHECKING:
     class Nack(Method):
         """basic.nack."""
 
+    def decode_table(encoded: bytes, offset: int) -> tuple[Mapping[str | bytes, object], int]:
+        """The AMQP table at `offset`, and where it ends."""
+        ...
+
     class PlainCredentials:
         """User and password."""
 
@@ -196,7 +201,9 @@ if TYPE_CHECKING:
         def __init__(self, context: ssl.SSLContext, server_hostname: str) -> None: ...
 
     class ConnectionParameters:
-        """What pika needs to connect to one host."""
+        """What pika needs to connect to one host; on a connection, what was agreed with it."""
+
+        frame_max: int
 
         def __init__(
             self,
@@ -217,6 +224,7 @@ else:
     from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
     from pika.adapters.asyncio_connection import AsyncioConnection as PikaConnection
     from pika.channel import Channel as PikaChannel
+    from pika.data import decode_table
     from pika.exceptions import (
         AMQPError,
         AuthenticationError,
@@ -230,8 +238,6 @@ else:
 
 __all__ = [
     "AMQPError",
-    "AmqpChannel",
-    "AmqpConnection",
     "AuthenticationError",
     "BasicProperties",
     "ChannelClosedByBroker",
@@ -243,76 +249,10 @@ __all__ = [
     "ProbableAccessDeniedError",
     "ProbableAuthenticationError",
     "SSLOptions",
+    "decode_table",
     "hush_pika",
     "text_of",
 ]
-
-_BATCHING: Final = hasattr(PikaConnection, "_output_marshaled_frames")
-
-
-class AmqpChannel(PikaChannel):
-    """pika's channel, whose deliveries reach their consumer until cancel-ok."""
-
-    def _on_deliver(self, method_frame: "MethodFrame", header_frame: "HeaderFrame", body: bytes) -> None:
-        # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
-        method = method_frame.method
-        if (consumer := self._consumers.get(method.consumer_tag)) is not None:
-            consumer(self, method, header_frame.properties, body)
-
-
-class AmqpConnection(PikaConnection):
-    """pika's connection, which writes the frames of one turn of the loop at once."""
-
-    def __init__(
-        self,
-        parameters: ConnectionParameters,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        writes: Writes,
-        on_open: Callable[[PikaConnection], None],
-        on_open_error: Callable[[PikaConnection, BaseException], None],
-        on_close: Callable[[PikaConnection, BaseException], None],
-    ) -> None:
-        self._loop = loop
-        self._outbox: list[bytes] = []
-        self._batched = writes == "batched" and _BATCHING
-        super().__init__(
-            parameters,
-            on_open_callback=on_open,
-            on_open_error_callback=on_open_error,
-            on_close_callback=on_close,
-            custom_ioloop=loop,
-        )
-
-    def abort(self) -> None:
-        """Drop the socket without a word; the callbacks of a lost connection follow."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _create_channel(
-        self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
-    ) -> PikaChannel:
-        return AmqpChannel(self, channel_number, on_open_callback)
-
-    def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
-        if not self._batched:
-            super()._output_marshaled_frames(marshaled_frames)
-            return
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
-        self._outbox += marshaled_frames
-
-    def _on_connection_workflow_done(self, conn_or_exc: object) -> None:
-        # When an attempt is given up late, pika 1.4.4 passes the class of the exception, and then fails on it.
-        super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
-
-    def _flush(self) -> None:
-        self.frames_sent += len(self._outbox)
-        data = b"".join(self._outbox)
-        self._outbox.clear()
-        if self._transport is not None:
-            self.bytes_sent += len(data)
-            self._transport.write(data)
 
 
 def hush_pika() -> None:

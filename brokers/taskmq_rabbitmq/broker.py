@@ -10,10 +10,11 @@ from taskmq.broker import BrokerOptions, Delivery, Outgoing, QueueStats, Subscri
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.topology import WorkQueue
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.connection import Connection, State
+from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection, State
 from taskmq_rabbitmq.consumer import RabbitMQConsumer, consumer_tag
 from taskmq_rabbitmq.declarations import Declarations, queue_depth, refusal
 from taskmq_rabbitmq.delivery import Tally
+from taskmq_rabbitmq.diagnosis import Finding, version_findings
 from taskmq_rabbitmq.hold import hold
 from taskmq_rabbitmq.publisher import Publisher
 from taskmq_rabbitmq.url import Endpoint
@@ -112,6 +113,11 @@ class RabbitMQBroker:
                 continue
             found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
         return found
+
+    async def diagnose(self) -> list[Finding]:
+        """See `taskmq.broker.Diagnosable`."""
+        await self._open().asking().opened(OPEN_SECONDS)
+        return version_findings(self.server_version)
 
     async def aclose(self) -> None:
         if self._closing is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp import AMQPError, ChannelClosedByBroker, PikaChannel
+from taskmq_rabbitmq.lane import AmqpChannel
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Done, Method, MethodFrame
@@ -38,7 +39,7 @@ class OpenChannel:
 
     __slots__ = ("_answers", "_loop", "ended", "raw")
 
-    def __init__(self, raw: PikaChannel, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, raw: AmqpChannel, loop: asyncio.AbstractEventLoop) -> None:
         self.raw = raw
         self.ended: asyncio.Future[ChannelEnd] = loop.create_future()
         self._loop = loop
@@ -99,6 +100,7 @@ class OpenChannel:
             if isinstance(reason, ChannelClosedByBroker)
             else BrokerUnavailable(f"the channel to the broker is closed: {reason}")
         )
+        self.raw.forget()
         if not self.ended.done():
             self.ended.set_result(end)
         for answer in self._answers:

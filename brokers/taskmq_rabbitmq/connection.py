@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp import (
-    AmqpConnection,
     AMQPError,
     AuthenticationError,
     ConnectionParameters,
@@ -32,10 +31,11 @@ from taskmq_rabbitmq.amqp import (
 )
 from taskmq_rabbitmq.backoff import Backoff
 from taskmq_rabbitmq.channels import OpenChannel
+from taskmq_rabbitmq.lane import AmqpConnection
 from taskmq_rabbitmq.url import Endpoint, Host
 
 if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp import MethodFrame, PikaChannel
+    from taskmq_rabbitmq.amqp import MethodFrame
 
 __all__ = ["OPEN_SECONDS", "Connection", "Role", "State"]
 
@@ -161,12 +161,12 @@ class Connection:
     async def _open_channel(self, amqp: AmqpConnection) -> OpenChannel:
         answer: asyncio.Future[None] = self._loop.create_future()
 
-        def on_open(_channel: "PikaChannel") -> None:
+        def on_open() -> None:
             if not answer.done():
                 answer.set_result(None)
 
         try:
-            channel = OpenChannel(amqp.channel(on_open_callback=on_open), self._loop)
+            channel = OpenChannel(amqp.open_channel(on_open), self._loop)
         except AMQPError as error:
             raise BrokerUnavailable(f"no channel at {self._endpoint.address}: {error!r}") from error
         try:
@@ -206,7 +206,7 @@ class Connection:
         self._amqp = AmqpConnection(
             self._parameters(host),
             loop=self._loop,
-            writes=self._endpoint.writes,
+            wire=self._endpoint.wire,
             on_open=self._on_open,
             on_open_error=self._on_open_error,
             on_close=self._on_close,

@@ -222,7 +222,7 @@ class _QueueConsumer:
         try:
             await feed.start(self._prefetch)
         except BaseException:
-            channel.close()
+            feed.abandon()
             raise
         self._feed, self._lost = feed, lost
 

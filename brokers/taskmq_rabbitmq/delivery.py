@@ -7,15 +7,12 @@ one.
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from taskmq.errors import BrokerUnavailable
-from taskmq_rabbitmq.amqp import BasicProperties, text_of
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.lane import Properties, headers_of
 from taskmq_rabbitmq.outgoing import SEQUENCE
-
-if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp import Method, PikaChannel
 
 __all__ = ["Feed", "RabbitMQDelivery", "Tally"]
 
@@ -93,8 +90,9 @@ class Feed:
         raw = self._raw
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
         self._is_consumer = True
+        raw.receive(self.receive)
         await self.channel.request(
-            lambda done: raw.basic_consume(self.queue, self.receive, consumer_tag=self._tag, callback=done)
+            lambda done: raw.basic_consume(self.queue, _unused, consumer_tag=self._tag, callback=done)
         )
 
     async def stop(self, timeout: float) -> None:
@@ -110,6 +108,11 @@ class Feed:
             self._is_consumer = False
             await self.channel.request(lambda done: raw.basic_cancel(self._tag, done), timeout=timeout)
 
+    def abandon(self) -> None:
+        """Hand nothing over and close the channel; what comes meanwhile goes back with it."""
+        self._turned_off = True
+        self.channel.close()
+
     async def withdraw(self, timeout: float) -> None:
         """Give back, from now on, what comes in; return once nothing comes any more.
 
@@ -123,13 +126,13 @@ class Feed:
         if not self.unsettled:
             self.channel.close()
 
-    def receive(self, _raw: "PikaChannel", method: "Method", properties: BasicProperties, body: bytes) -> None:
+    def receive(self, tag: int, redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
         """Hand one delivery over."""
         if self._turned_off:
-            self._take_late(method.delivery_tag)
+            self._take_late(tag)
             return
         self.unsettled += 1
-        delivery = RabbitMQDelivery(self, method, properties, body)
+        delivery = RabbitMQDelivery(self, tag, properties, body, redelivered=redelivered)
         try:
             self._deliver(delivery)
         except Exception as error:  # noqa: BLE001 - the receiver's mistake must not cost the connection
@@ -140,7 +143,7 @@ class Feed:
     def ack(self, tag: int) -> None:
         """Take a delivery off the broker."""
         if self._raw.is_open:
-            self._raw.basic_ack(tag)
+            self._raw.ack(tag)
             self._settled()
         else:
             self._tally.stale_settles += 1
@@ -148,8 +151,7 @@ class Feed:
     def requeue(self, tag: int) -> None:
         """Give a delivery back."""
         if self._raw.is_open:
-            # A nack, because RabbitMQ 4.3 counts a reject as a failed delivery.
-            self._raw.basic_nack(tag)
+            self._raw.requeue(tag)
             self._settled()
         else:
             self._tally.stale_settles += 1
@@ -173,8 +175,12 @@ class Feed:
     def _give_back_late(self) -> None:
         if self._raw.is_open:
             for tag in self._late:
-                self._raw.basic_nack(tag)
+                self._raw.requeue(tag)
         self._late.clear()
+
+
+def _unused(*_: object) -> None:
+    """What pika is given as the consumer: deliveries take the way of `AmqpChannel.receive`."""
 
 
 class RabbitMQDelivery:
@@ -187,11 +193,11 @@ class RabbitMQDelivery:
 
     __slots__ = ("_feed", "_properties", "body", "redelivered", "settled", "tag")
 
-    def __init__(self, feed: Feed, method: "Method", properties: BasicProperties, body: bytes) -> None:
+    def __init__(self, feed: Feed, tag: int, properties: Properties, body: bytes, *, redelivered: bool) -> None:
         self.body = body
-        self.redelivered = method.redelivered
+        self.redelivered = redelivered
         self._feed = feed
-        self.tag = method.delivery_tag
+        self.tag = tag
         self._properties = properties
         self.settled = False
 
@@ -201,7 +207,7 @@ class RabbitMQDelivery:
 
     @property
     def content_type(self) -> str | None:
-        return text_of(self._properties.content_type)
+        return self._properties.content_type
 
     @property
     def queue(self) -> str:
@@ -209,18 +215,18 @@ class RabbitMQDelivery:
 
     @property
     def message_id(self) -> str | None:
-        return text_of(self._properties.message_id)
+        return self._properties.message_id
 
     @property
     def task(self) -> str | None:
-        return text_of(self._properties.type)
+        return self._properties.type
 
     @property
     def headers(self) -> Mapping[str, object]:
         # pika's numbers are of a class of its own, which encoders refuse.
         return {
             name: int(value) if type(value) is not bool and isinstance(value, int) else value
-            for name, value in (self._properties.headers or {}).items()
+            for name, value in headers_of(self._properties).items()
             if isinstance(name, str) and name != SEQUENCE and not name.startswith(_BROKERS_OWN)
         }
 

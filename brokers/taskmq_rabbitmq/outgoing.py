@@ -4,15 +4,13 @@
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from taskmq.broker import HeaderValue, Outgoing
 from taskmq.envelope import JSON
 from taskmq_rabbitmq import delay
 from taskmq_rabbitmq.amqp import BasicProperties
-
-if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp import PikaChannel
+from taskmq_rabbitmq.lane import AmqpChannel
 
 __all__ = ["ETA", "REPUBLISHED", "SEQUENCE", "Pending", "sequence_of", "transmit"]
 
@@ -68,7 +66,7 @@ class Pending:
             self.future.set_exception(error)
 
 
-def transmit(raw: "PikaChannel", pending: Pending, *, sequence: int, delay_ms: int) -> None:
+def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int) -> None:
     """Write the message to a channel in confirm mode.
 
     Args:
@@ -92,19 +90,25 @@ def transmit(raw: "PikaChannel", pending: Pending, *, sequence: int, delay_ms: i
         exchange, key = delay.route(delay_ms, message.queue)
     else:
         exchange, key = "", message.queue
-    properties = BasicProperties(
+    raw.publish(
+        exchange,
+        key,
+        message.body,
         content_type=message.content_type,
         content_encoding="utf-8" if message.content_type == JSON else None,
         headers=headers,
-        delivery_mode=2,
-        correlation_id=message.root or message.job_id,
-        message_id=message.job_id,
+        correlation_id=_short(message.root or message.job_id),
+        message_id=_short(message.job_id),
         timestamp=None if message.enqueued is None else message.enqueued // 1000,
-        type=message.task,
+        kind=_short(message.task),
         app_id="taskmq",
     )
-    raw.basic_publish(exchange, key, message.body, properties, mandatory=True)
     pending.written = True
+
+
+def _short(text: str) -> str:
+    """As much of a foreign job's id as AMQP's short strings hold (255 bytes); the body has all of it."""
+    return text if len(text) <= 63 else text.encode()[:255].decode(errors="ignore")
 
 
 def sequence_of(properties: BasicProperties) -> int | None:

@@ -28,15 +28,16 @@ from taskmq.errors import (
     TooLarge,
     Unroutable,
 )
-from taskmq_rabbitmq.amqp import ChannelClosedByBroker, Nack
+from taskmq_rabbitmq.amqp import ChannelClosedByBroker
 from taskmq_rabbitmq.backoff import Backoff
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import Declarations
+from taskmq_rabbitmq.lane import AmqpChannel
 from taskmq_rabbitmq.outgoing import Pending, sequence_of, transmit
 
 if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp import BasicProperties, Method, MethodFrame, PikaChannel
+    from taskmq_rabbitmq.amqp import BasicProperties, Method, PikaChannel
 
 __all__ = ["Publisher"]
 
@@ -67,7 +68,7 @@ class Publisher:
         self._declarations = declarations
         self._clock = clock
         self._loop = loop
-        self._raw: PikaChannel | None = None
+        self._raw: AmqpChannel | None = None
         self._next_tag = 1
         self._oldest_tag = 1
         self._unconfirmed: dict[int, Pending] = {}
@@ -200,7 +201,7 @@ class Publisher:
     async def _use(self, channel: OpenChannel) -> None:
         raw = channel.raw
         raw.add_on_return_callback(self._on_return)
-        await channel.request(lambda done: raw.confirm_delivery(self._on_confirm, done))
+        await channel.request(lambda done: raw.confirm(self._on_confirm, done))
         channel.send(lambda: raw.add_on_close_callback(self._on_channel_end))
         self._raw = raw
         self._next_tag = self._oldest_tag = 1
@@ -231,11 +232,9 @@ class Publisher:
 
     # What the broker says -----------------------------------------------------------------------------------------
 
-    def _on_confirm(self, frame: "MethodFrame") -> None:
-        method = frame.method
-        tag = method.delivery_tag
-        settle = self._rejected if isinstance(method, Nack) else self._confirmed
-        if method.multiple:
+    def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001
+        settle = self._rejected if is_nack else self._confirmed
+        if is_multiple:
             for earlier in range(self._oldest_tag, tag + 1):
                 settle(earlier)
             self._oldest_tag = tag + 1

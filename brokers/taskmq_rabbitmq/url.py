@@ -12,13 +12,13 @@ from urllib.parse import parse_qsl, quote, unquote
 
 from taskmq.errors import InvalidSetting
 
-__all__ = ["Endpoint", "Host", "Tls", "Writes", "parse_url"]
+__all__ = ["Endpoint", "Host", "Tls", "Wire", "parse_url"]
 
-Writes = Literal["batched", "plain"]
+Wire = Literal["fast", "plain"]
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 _HEARTBEAT: Final = 30
-_KNOWN: Final = ("heartbeat", "cafile", "certfile", "keyfile", "writes")
+_KNOWN: Final = ("heartbeat", "cafile", "certfile", "keyfile", "wire")
 _PARTS = re.compile(r"(?P<scheme>amqps?)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))(?::(?P<port>[0-9]{1,5}))?")
 _ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user, password or virtual host must be percent-encoded"
@@ -64,7 +64,7 @@ class Endpoint:
 
     Attributes:
         heartbeat: seconds; 0 is off.
-        writes: `batched` joins the frames of one turn of the loop; `plain` leaves writing to pika.
+        wire: `fast` reads and writes the frames of messages here, `plain` leaves them to pika.
     """
 
     hosts: tuple[Host, ...]
@@ -73,7 +73,7 @@ class Endpoint:
     vhost: str = "/"
     tls: Tls | None = None
     heartbeat: int = _HEARTBEAT
-    writes: Writes = "batched"
+    wire: Wire = "fast"
 
     @property
     def address(self) -> str:
@@ -104,7 +104,7 @@ def parse_url(url: str) -> Endpoint:
         vhost=_vhost(parts["path"] or ""),
         tls=_tls(scheme, options),
         heartbeat=_heartbeat(options),
-        writes=_writes(options),
+        wire=_wire(options),
     )
 
 
@@ -151,11 +151,11 @@ def _heartbeat(options: dict[str, str]) -> int:
     return int(text)
 
 
-def _writes(options: dict[str, str]) -> Writes:
-    text = options.get("writes", "batched")
-    if text not in {"batched", "plain"}:
-        _refuse("writes is 'batched' or 'plain'")
-    return "plain" if text == "plain" else "batched"
+def _wire(options: dict[str, str]) -> Wire:
+    text = options.get("wire", "fast")
+    if text not in {"fast", "plain"}:
+        _refuse("wire is 'fast' or 'plain'")
+    return "plain" if text == "plain" else "fast"
 
 
 def _decode(text: str) -> str:

@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from taskmq.cli.globals import current_globals
 
 __all__ = ["confirm", "note", "print_record", "print_rows", "when"]
+
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -85,7 +87,9 @@ def _print_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> N
 
 
 def _text(value: object) -> str:
-    return "" if value is None else str(value)
+    text = "" if value is None else str(value)
+    # What a message says must not move the cursor or write into the terminal's answers.
+    return text.translate(_CONTROLS) if sys.stdout.isatty() else text
 
 
 def _write(text: str) -> None:

@@ -56,6 +56,7 @@ def send(
     if wait and app.state_url is None:
         # Found out only afterwards, the task would have been sent.
         raise UnsupportedFeature("--wait needs a state: --state redis://... or $TASKMQ_STATE")
+    patience = None if timeout is None else parse_duration(timeout, what="timeout")
     known = app.tasks.get(task)
     name = check_queue_name(queue or (known.queue if known else app.default_queue))
     now = app.clock.now_ms()
@@ -84,7 +85,7 @@ def send(
             await app.session().publish(message)
             record: dict[str, Any] = {"job": envelope.id, "task": task, "queue": message.queue}
             if wait:
-                record["result"] = await app.job(envelope.id).aresult(timeout)
+                record["result"] = await app.job(envelope.id).aresult(patience)
             return record
 
     print_record(asyncio.run(run()))

@@ -4,3 +4,5 @@
 worker with two processes and a beat, sends one task per file, and holds what came back against a plain loop
 over the same files.
 """
+
+__all__: list[str] = []

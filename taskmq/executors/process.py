@@ -104,12 +104,12 @@ class ProcessExecutor:
         while self._idle and not self._is_closed:
             if (child := self._idle.pop()).is_alive:
                 return child
-        child = None if self._is_closed else await _Child.start(self._target, self._setup)
-        if child is None or self._is_closed:
-            if child is not None:
-                await child.kill()
-            raise WorkerLost("the worker has stopped")
-        return child
+        if not self._is_closed:
+            started = await _Child.start(self._target, self._setup)
+            if not self._is_closed:
+                return started
+            await started.kill()
+        raise WorkerLost("the worker has stopped")
 
 
 class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):

@@ -1,7 +1,8 @@
-"""One worker process: `python -m taskmq.worker.child ORDER STATUS_FD`, started by the supervisor.
+"""One worker process: `python -m taskmq.worker.child STATUS_FD`, started by the supervisor.
 
-Drains when its standard input ends, which is when the supervisor is gone. Says on the status pipe, in lines
-of JSON, that it is ready.
+Its order is the first line of its standard input: URLs have passwords, and everybody can read command lines. It
+drains when its standard input ends, which is when the supervisor is gone. Says on the status pipe, in lines of
+JSON, that it is ready.
 """
 
 import asyncio
@@ -9,19 +10,23 @@ import logging
 import os
 import signal
 import sys
+import threading
+import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Final
 
 import msgspec
 
-from taskmq.errors import TaskMQError
+from taskmq.app import TaskMQ
+from taskmq.errors import AppNotFound, TaskMQError
 from taskmq.loading import load_app
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
 
 __all__ = ["Order", "Ready", "loop_factory", "main"]
 
-EXIT_USAGE = 2
+EXIT_USAGE: Final = 2
+_EXIT_TIMEOUT: Final = 5.0
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,38 +48,75 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[str]
 
 
-def main(order: Order, status: int) -> int:
+def main(status: int) -> int:
     """Run one worker until it is stopped; the exit code."""
+    # What tasks start inherits the standard input: held open by one of them, its end would never be seen.
+    lifeline = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    order = _read_order(lifeline)
     logging.basicConfig(
         level=order.log_level,
         format="%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s",
         stream=sys.stderr,
     )
     try:
-        app, target = load_app(order.target)
+        app, target = _load(order.target)
         app.configure(
             url=order.url, state=order.state, name=f"worker {order.target} {os.uname().nodename}:{os.getpid()}"
         )
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            worker = runner.run(_serve(app, target, order, status))
-            if worker.left_behind:
-                logging.getLogger("taskmq.worker").error("%d tasks ignore being cancelled", worker.left_behind)
-                logging.shutdown()
-                # The runner would wait for them for ever; their jobs are back in their queues.
-                os._exit(0)
+            worker = runner.run(_serve(app, target, order, lifeline, status))
+            _leave_soon(worker)
     except TaskMQError as error:
         sys.stderr.write(f"taskmq worker: {error}\n")
         return EXIT_USAGE
     return 0
 
 
-async def _serve(app: Any, target: str, order: Order, status: int) -> Worker:
+def _read_order(lifeline: int) -> Order:
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(lifeline, 1 << 16)
+        if not part:
+            raise SystemExit(EXIT_USAGE)
+        line += part
+    return msgspec.json.decode(line, type=Order)
+
+
+def _load(target: str) -> tuple[TaskMQ, str]:
+    try:
+        return load_app(target)
+    except TaskMQError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        raise AppNotFound(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _leave_soon(worker: Worker) -> None:
+    """Everything is settled: end this process although something in it may go on."""
+    if worker.left_behind:
+        logging.getLogger("taskmq.worker").error("%d tasks ignore being cancelled", worker.left_behind)
+        # The runner would wait for them for ever; their jobs are back in their queues.
+        _exit()
+    # And it would wait for threads that coroutines have started.
+    timer = threading.Timer(_EXIT_TIMEOUT, _exit)
+    timer.daemon = True
+    timer.start()
+
+
+def _exit() -> None:
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _serve(app: TaskMQ, target: str, order: Order, lifeline: int, status: int) -> Worker:
     worker = Worker(app, order.config, target=target)
     loop = asyncio.get_running_loop()
     signals = _Signals(worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.receive)
-    orphaned = asyncio.create_task(_supervisor_gone(worker.drain))
+    orphaned = asyncio.create_task(_supervisor_gone(lifeline, worker.drain))
     telling = asyncio.create_task(_tell_ready(worker, app, order, status))
     try:
         await worker.run()
@@ -102,26 +144,26 @@ class _Signals:
             os._exit(130)
 
 
-async def _supervisor_gone(drain: Callable[[], None]) -> None:
-    """Call `drain` at the end of standard input."""
+async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
+    """Call `drain` at the lifeline's end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
-        if not os.read(0, 1024):
-            loop.remove_reader(0)
+        if not os.read(lifeline, 1024):
+            loop.remove_reader(lifeline)
             ended.set()
 
-    loop.add_reader(0, readable)
+    loop.add_reader(lifeline, readable)
     try:
         await ended.wait()
     finally:
-        loop.remove_reader(0)
+        loop.remove_reader(lifeline)
     logging.getLogger("taskmq.worker").warning("the supervisor is gone: draining")
     drain()
 
 
-async def _tell_ready(worker: Worker, app: Any, order: Order, status: int) -> None:
+async def _tell_ready(worker: Worker, app: TaskMQ, order: Order, status: int) -> None:
     await worker.is_ready.wait()
     ready = Ready(
         app=order.target,
@@ -142,4 +184,4 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(msgspec.json.decode(sys.argv[1], type=Order), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1])))

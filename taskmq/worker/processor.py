@@ -114,7 +114,8 @@ class Processor:
 
     def _unknown(self, delivery: Delivery, envelope: Envelope) -> Parked:
         seen = delivery.headers.get(UNKNOWN_COUNT, 0)
-        count = seen if isinstance(seen, int) else 0
+        # A foreign header: below 0 it would put the message back for ever.
+        count = max(seen, 0) if isinstance(seen, int) else 0
         reason = f"task {envelope.task!r} is not registered"
         if count >= self._config.unknown_attempts:
             return Parked(f"{reason} at any worker that has seen the message in {count + 1} tries")

@@ -20,6 +20,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, assert_never
 
@@ -113,7 +114,7 @@ class Settler:
         """Put aside a message that is no attempt of a known task."""
         if parked.delay is not None:
             seen = delivery.headers.get(UNKNOWN_COUNT, 0)
-            count = (seen if isinstance(seen, int) else 0) + 1
+            count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
             message = self._verbatim(delivery, delivery.queue, {UNKNOWN_COUNT: count}, parked.delay)
             _log.info("message %s put back: %s", delivery.message_id, parked.reason)
         else:
@@ -249,6 +250,9 @@ class Settler:
                 _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
                 if attempt == _PUBLISH_TRIES or not await self._pause(pause):
                     break
+                if isinstance(error, EncodeError):
+                    # The sender's headers and ours together may be more than the broker takes.
+                    message = replace(message, headers=_own(message.headers))
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 delivery.ack()
@@ -283,6 +287,10 @@ def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
         for name, value in delivery.headers.items()
         if isinstance(value, str | int) and not isinstance(value, bool) and not name.startswith(_OWN)
     }
+
+
+def _own(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:
+    return {name: value for name, value in headers.items() if name.startswith(_OWN)}
 
 
 def _type_name(error: BaseException) -> str:

@@ -23,6 +23,7 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _HEALTHY_AFTER: Final = 30.0
 _READY_TIMEOUT: Final = 60.0
+_LAST_WORDS: Final = 1.0
 
 
 class Supervisor:
@@ -50,6 +51,7 @@ class Supervisor:
         self._children: set[_Child] = set()
         self._signals = 0
         self._stopping = asyncio.Event()
+        self._wake = asyncio.Event()
         self._exit_code = 0
 
     async def run(self) -> int:
@@ -64,6 +66,10 @@ class Supervisor:
             if watcher is not None:
                 watcher.cancel()
                 await asyncio.gather(watcher, return_exceptions=True)
+            # Those that a reload has started and that have no seat yet.
+            for child in self._children:
+                child.send(signal.SIGTERM)
+            await asyncio.gather(*(child.wait() for child in self._children))
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         return self._exit_code
@@ -75,6 +81,7 @@ class Supervisor:
     def _receive(self) -> None:
         self._signals += 1
         self._stopping.set()
+        self._wake.set()
         words = {1: "draining; again to give back what runs, a third time to kill", 2: "giving back what runs"}
         _log.warning("stopping: %s", words.get(self._signals, "killing"))
         for child in self._children:
@@ -83,13 +90,14 @@ class Supervisor:
     async def _keep_running(self) -> None:
         """One seat: a process that is started again whenever it ends before its time."""
         pause = _FIRST_PAUSE
+        was_ready = False
         while not self._stopping.is_set():
             started = time.monotonic()
-            child = await self._start()
-            code = await self._ended(child)
+            child, code = await self._ended(await self._start())
+            was_ready = was_ready or child.was_ready
             if self._stopping.is_set() or (self._order.config.burst and code == 0):
                 return
-            if code == EXIT_USAGE and not child.was_ready:
+            if code == EXIT_USAGE and not was_ready:
                 # It cannot run at all; trying again would say the same.
                 self._exit_code = EXIT_USAGE
                 self.stop()
@@ -97,15 +105,15 @@ class Supervisor:
             pause = _FIRST_PAUSE if time.monotonic() - started > _HEALTHY_AFTER else min(pause * 2, _LONGEST_PAUSE)
             _log.error("worker process %d ended with %s; starting another in %.1f s", child.pid, code, pause)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+                await asyncio.wait_for(self._wake.wait(), pause)
 
-    async def _ended(self, child: "_Child") -> int:
-        """The exit code of the process in this seat; a reload may put a successor there meanwhile."""
+    async def _ended(self, child: "_Child") -> "tuple[_Child, int]":
+        """The process that was last in this seat, and its exit code; reloads put successors there."""
         while True:
             code = await child.wait()
             self._children.discard(child)
             if child.successor is None:
-                return code
+                return child, code
             child = child.successor
 
     async def _start(self) -> "_Child":
@@ -122,55 +130,75 @@ class Supervisor:
             self._on_ready = None
 
     async def _reload_on_change(self) -> None:
-        async for changed in _changes(self._watch):
-            _log.warning("changed: %s; reloading", ", ".join(sorted(changed)))
-            for old in list(self._children):
-                await self._replace(old)
+        try:
+            async for changed in _changes(self._watch):
+                _log.warning("changed: %s; reloading", ", ".join(sorted(changed)))
+                # A seat whose process does not start tries the new code now.
+                self._wake.set()
+                self._wake.clear()
+                for old in list(self._children):
+                    await self._replace(old)
+        except (OSError, RuntimeError):
+            # The system may refuse to watch: the worker goes on as it is.
+            _log.exception("changes are not seen any more")
 
     async def _replace(self, old: "_Child") -> None:
-        new = await _Child.start(self._order)
-        self._children.add(new)
+        if old.successor is not None or self._stopping.is_set():
+            return
+        new = await self._start()
         if not await new.becomes_ready(_READY_TIMEOUT):
             _log.error("the new code does not start: keeping the old worker")
             new.send(signal.SIGKILL)
-            await new.wait()
-            self._children.discard(new)
+        elif old in self._children:
+            old.successor = new
+            old.send(signal.SIGTERM)
             return
-        old.successor = new
-        old.send(signal.SIGTERM)
+        else:
+            # The old one has ended meanwhile; its seat starts, or has started, the new code by itself.
+            new.send(signal.SIGTERM)
+        await new.wait()
+        self._children.discard(new)
 
 
 class _Child:
     """A worker process, from this side."""
 
-    def __init__(self, process: asyncio.subprocess.Process, status: asyncio.StreamReader) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, status: asyncio.StreamReader) -> None:
         self._process = process
+        self._lifeline: int | None = lifeline
         self._ready = asyncio.create_task(self._read_ready(status))
         self.successor: _Child | None = None
 
     @classmethod
     async def start(cls, order: Order) -> "_Child":
+        # Pipes of our own, because asyncio counts a process as running for as long as anybody holds one of its.
+        orders, lifeline = os.pipe()
         reading, writing = os.pipe()
         try:
+            os.write(lifeline, msgspec.json.encode(order) + b"\n")
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "taskmq.worker.child",
-                msgspec.json.encode(order).decode(),
                 str(writing),
                 # Its end tells the child that this process is gone, however that came about.
-                stdin=asyncio.subprocess.PIPE,
+                stdin=orders,
                 pass_fds=(writing,),
                 # Ctrl-C in a terminal reaches this process alone, which stops its children in order.
                 start_new_session=True,
             )
+        except BaseException:
+            os.close(lifeline)
+            os.close(reading)
+            raise
         finally:
+            os.close(orders)
             os.close(writing)
-        status = asyncio.StreamReader()
+        status = asyncio.StreamReader(limit=1 << 24)
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(status), os.fdopen(reading, "rb")
         )
-        return cls(process, status)
+        return cls(process, lifeline, status)
 
     @property
     def pid(self) -> int:
@@ -198,14 +226,17 @@ class _Child:
 
     async def wait(self) -> int:
         code = await self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        await asyncio.wait((self._ready,))
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        # Nobody but the process writes there, unless it has forked.
+        await asyncio.wait((self._ready,), timeout=_LAST_WORDS)
+        self._ready.cancel()
         return code
 
     async def _read_ready(self, status: asyncio.StreamReader) -> Ready | None:
         line = await status.readline()
-        return msgspec.json.decode(line, type=Ready) if line else None
+        return msgspec.json.decode(line, type=Ready) if line.endswith(b"\n") else None
 
 
 async def _changes(folders: tuple[Path, ...]) -> AsyncIterator[set[str]]:

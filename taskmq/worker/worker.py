@@ -77,20 +77,18 @@ class Worker:
         self._is_hurried.set()
 
     async def run(self) -> None:
-        """Consume until `drain`, or, in a burst, until the queues stay empty. Returns with everything settled."""
+        """Consume until `drain`, or, in a burst, until the queues stay empty. Returns with everything settled.
+
+        Cancelling it is `requeue_now`.
+        """
         app = self._app
         executors = _executors(app, self._target, self._config)
         try:
-            session = app.session()
             self._processor = Processor(app, executors, self._config)
             self._settler = Settler(app, worker=self.name)
             consumer = await self._started()
             if consumer is not None:
-                self.is_ready.set()
-                if self._config.burst:
-                    await self._until_idle(session.broker)
-                await self._is_draining.wait()
-                await self._drain(consumer)
+                await self._serve(consumer)
         finally:
             for executor in executors.values():
                 await executor.aclose()
@@ -98,24 +96,43 @@ class Worker:
 
     async def _started(self) -> Consumer | None:
         """The running consumer; None when the worker was stopped before the broker answered."""
+        starting = asyncio.create_task(self._start())
+        stopped = asyncio.create_task(self._is_draining.wait())
+        try:
+            await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return starting.result() if starting.done() else None
+        finally:
+            starting.cancel()
+            stopped.cancel()
+            await asyncio.wait((starting, stopped))
+
+    async def _start(self) -> Consumer:
         session = self._app.session()
         prefetch = self._config.effective_prefetch
         subscriptions = [Subscription(name, prefetch) for queue in self._queues for name in queue.physical]
-        while not self._is_draining.is_set():
+        while True:
             try:
                 await session.broker.connect(timeout=_CONNECT_TIMEOUT)
                 await session.declare(self._queues)
                 return await session.broker.consume(subscriptions, self._deliver)
             except (BrokerUnavailable, QueueMissing) as error:
                 _log.warning("not consuming yet: %s", error)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._is_draining.wait(), _RECONNECT_PAUSE)
-        return None
+                await asyncio.sleep(_RECONNECT_PAUSE)
+
+    async def _serve(self, consumer: Consumer) -> None:
+        self.is_ready.set()
+        try:
+            if self._config.burst:
+                await self._until_idle(self._app.session().broker)
+            await self._is_draining.wait()
+        except asyncio.CancelledError:
+            self.requeue_now()
+            raise
+        finally:
+            await self._drain(consumer)
 
     def _deliver(self, delivery: Delivery) -> None:
-        if self._is_draining.is_set():
-            delivery.requeue()
-            return
+        # Also while it drains: what comes before the consumer has stopped goes back with the rest of the backlog.
         self._backlog.put(delivery, now=time.monotonic())
         self._fill_slots()
 
@@ -171,11 +188,15 @@ class Worker:
             _log.info("draining: %d running, %g s of grace", len(self._running), self._config.grace)
             hurried = asyncio.create_task(self._is_hurried.wait())
             finished = asyncio.create_task(self._all_done())
-            await asyncio.wait((hurried, finished), timeout=self._config.grace, return_when=asyncio.FIRST_COMPLETED)
-            hurried.cancel()
-            if self._running:
-                await self._interrupt(finished)
-            finished.cancel()
+            try:
+                await asyncio.wait(
+                    (hurried, finished), timeout=self._config.grace, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                hurried.cancel()
+                if self._running:
+                    await self._interrupt(finished)
+                finished.cancel()
 
     async def _all_done(self) -> None:
         while self._running:
@@ -221,7 +242,5 @@ def _executors(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorK
     if "process" in kinds:
         if not target:
             raise UnsupportedFeature("executor='process' needs a worker that knows where its app is: taskmq worker")
-        executors["process"] = ProcessExecutor(
-            target, size=config.process_slots, url=app.url, state=app.state_url
-        )
+        executors["process"] = ProcessExecutor(target, size=config.process_slots, url=app.url, state=app.state_url)
     return executors

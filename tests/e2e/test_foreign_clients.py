@@ -71,8 +71,19 @@ class _Worker:
         eventually(lambda: self.ran(effect), f"the effect {effect!r}", within=_PATIENCE)
 
     def take(self, queue: str) -> _Ended:
-        """The next message of a queue of ended ones, which is taken off."""
-        return eventually(lambda: self.got(queue), f"a message in {queue}", within=_PATIENCE)
+        """The next message that has ended, which must be in this queue and is taken off."""
+        ended = self.take_from_either()
+        assert ended.queue == queue, ended.headers
+        return ended
+
+    def take_from_either(self) -> _Ended:
+        """The next message that has ended, dead or parked."""
+        return eventually(lambda: self.got(_DEAD) or self.got(_PARKING), "a message that has ended", within=_PATIENCE)
+
+    def forget(self) -> None:
+        """Take off what an earlier test has left."""
+        while self.got(_DEAD) or self.got(_PARKING):
+            pass
 
     def is_alive_and_empty(self) -> None:
         """Nothing is in its hands or waits, nothing else has died or was parked, and it runs a good task."""
@@ -99,8 +110,14 @@ class _Worker:
         assert self._process.wait(20) == 0
 
 
+@pytest.fixture
+def worker(shared_worker: _Worker) -> _Worker:
+    shared_worker.forget()
+    return shared_worker
+
+
 @pytest.fixture(scope="module")
-def worker(rabbitmq_server: RabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Worker]:
+def shared_worker(rabbitmq_server: RabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Worker]:
     """One worker for all tests: each leaves it as it was, which is the point."""
     url = rabbitmq_server.create_vhost()
     effects = tmp_path_factory.mktemp("foreign") / "effects"
@@ -236,7 +253,7 @@ def test_headers_of_any_type_do_not_stop_a_retry_a_dead_letter_or_a_parked_messa
 _MALFORMED: dict[str, bytes] = {
     "an empty body": b"",
     "garbage bytes": bytes(range(256)),
-    "invalid UTF-8": b'{"task": "note", "args": ["\xff\xfe"]}',
+    "a name in invalid UTF-8": b'{"task": "no\xff\xfe", "args": ["x"]}',
     "half a body": b'{"task": "note", "args": ["ha',
     "two bodies": b'{"task": "note"}{"task": "note"}',
     "a byte order mark": b'\xef\xbb\xbf{"task": "note", "args": [""]}',
@@ -305,7 +322,7 @@ def test_an_unknown_task_is_parked_after_its_grace(worker: _Worker) -> None:
     worker.is_alive_and_empty()
 
 
-@pytest.mark.parametrize("seen", [-1, -(2**63), 2**63 - 1, True, 1.5, "1", None], ids=repr)
+@pytest.mark.parametrize("seen", [-1, -(2**63), 2**63 - 1, True, "1", None], ids=repr)
 def test_an_unknown_task_is_parked_whatever_its_count_says(worker: _Worker, seen: object) -> None:
     worker.send({"task": "shop.unheard"}, headers={"x-taskmq-unknown": seen})
 
@@ -314,6 +331,7 @@ def test_an_unknown_task_is_parked_whatever_its_count_says(worker: _Worker, seen
 
 
 _WRONG_ARGUMENTS: dict[str, bytes] = {
+    "invalid UTF-8": b'{"task": "note", "args": ["\xff\xfe"]}',
     "a number for a text": b'{"task": "note", "args": [7]}',
     "too few": b'{"task": "note"}',
     "too many": b'{"task": "note", "args": ["x", 1, 2]}',
@@ -356,7 +374,7 @@ _LONG: dict[str, dict[str, str]] = {
 def test_a_name_that_does_not_fit_into_a_property_ends_as_well(worker: _Worker, kind: str) -> None:
     worker.send({"task": "fail", "args": [kind], **_LONG[kind]})
 
-    ended = eventually(lambda: worker.got(_DEAD) or worker.got(_PARKING), "an end", within=_PATIENCE)
+    ended = worker.take_from_either()
 
     assert ended.reason
     assert worker.ran(f"failed {kind}") <= 1
@@ -366,7 +384,7 @@ def test_a_name_that_does_not_fit_into_a_property_ends_as_well(worker: _Worker, 
 def test_headers_that_fill_a_frame_leave_room_for_the_reason(worker: _Worker) -> None:
     worker.send({"task": "fail", "args": ["\N{SNOWMAN}" * 90_000]}, headers={"mine": "m" * 100_000})
 
-    letter = eventually(lambda: worker.got(_DEAD) or worker.got(_PARKING), "an end", within=_PATIENCE)
+    letter = worker.take_from_either()
 
     assert letter.reason == "error"
     worker.is_alive_and_empty()

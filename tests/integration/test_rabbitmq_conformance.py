@@ -60,4 +60,4 @@ class TestRabbitMQWithUvloop(_OnRabbitMQ):
 
 @pytest.mark.slow
 class TestRabbitMQWithPlainWrites(_OnRabbitMQ):
-    options = "?writes=plain"
+    options = "?wire=plain"

@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -543,22 +544,24 @@ def test_an_app_that_speaks_messagepack_sends_all_kinds_of_calls(clock: FakeCloc
         ]
 
 
-def test_a_recursive_annotation_is_resolved_when_the_task_is_first_sent(app: TaskMQ) -> None:
-    first = app.task(_links_to_later)
-
-    first.send(_Later(3))
-
-    assert bytes(message(app).envelope.args) == b'[{"value":3}]'
-    assert first.returns.decode(b'{"value": 3}', "application/json") == _Later(3)
-
-
-def _links_to_later(value: "_Later") -> "_Later":
+def _takes_later(value: "_Later") -> "_Later":
     return value
 
 
-from dataclasses import dataclass  # noqa: E402 - the class has to come after the function
+_early = task(_takes_later)
+_was_resolved = _early.signature.is_resolved
 
 
 @dataclass
 class _Later:
     value: int
+
+
+def test_a_type_that_is_defined_after_the_task_is_found_when_the_task_is_first_sent(app: TaskMQ) -> None:
+    app.include(sys.modules[__name__])
+
+    _early.send(_Later(3))
+
+    assert not _was_resolved
+    assert bytes(message(app).envelope.args) == b'[{"value":3}]'
+    assert _early.returns.decode(b'{"value": 3}', "application/json") == _Later(3)

@@ -100,6 +100,7 @@ def test_a_good_name_comes_back_unchanged(name: str) -> None:
     "name",
     [
         *("", " ", " a", "a ", "a" * 193, "ä" * 97, "a\n", "a\tb", "a\x00b", "\x7f", "a\u200bb", "\ud800", "a\udfff"),
+        *("*", "#", "a.*.b", "a.#"),
         *("amq.gen", "amq.", "taskmq.parking", "taskmq.", "a.dlq", "a.p.high", "a.p.low", ".dlq", ".p.high"),
     ],
     ids=ascii,

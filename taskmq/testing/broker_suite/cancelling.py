@@ -86,7 +86,8 @@ class Cancelling(BrokerCase):
                 delivery.requeue()
             seen = len(inbox.deliveries)
             await self.expect_ready(broker, queue, 3)
-            await self.expect_only(broker, queue, *"abc")
+            # A consumer that is still on its way to the broker may hold some of them for a moment.
+            await self.expect_all(broker, queue, *"abc")
             assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
 
     @case

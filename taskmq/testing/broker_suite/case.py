@@ -104,6 +104,15 @@ class BrokerCase(Suite):
         await consumer.stop()
         assert not inbox.untaken
 
+    async def expect_all(self, broker: Broker, queue: str, *texts: str) -> None:
+        """Take exactly `texts` off `queue`, in whatever order they come."""
+        await self.send(broker, queue, "the last one")
+        inbox, consumer = await self.consume(broker, queue, prefetch=10)
+        expected = sorted([*texts, "the last one"])
+        assert sorted(bodies(await inbox.take_and_ack(len(expected)))) == expected
+        await consumer.stop()
+        assert not inbox.untaken
+
     async def take_in_killed_process(self, queue: str, count: int) -> None:
         """Let another process take `count` messages in hand, then kill it.
 

@@ -60,7 +60,7 @@ def test_any_text_is_an_endpoint_or_an_error_that_does_not_show_it(text: str) ->
         ("amqp://u@h:1,i", Endpoint((Host("h", 1), Host("i", 5672)), "u", "")),
         ("amqp://u:p@[::1]:7,[fe80::1]", Endpoint((Host("::1", 7), Host("fe80::1", 5672)), "u", "p")),
         ("amqps://h", Endpoint((Host("h", 5671),), "guest", "guest", tls=Tls())),
-        ("amqp://h?writes=plain", Endpoint((Host("h", 5672),), "guest", "guest", writes="plain")),
+        ("amqp://h?wire=plain", Endpoint((Host("h", 5672),), "guest", "guest", wire="plain")),
     ],
 )
 def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
@@ -87,7 +87,7 @@ def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
         "amqp://h/?heartbeat=1&heartbeat=2",
         "amqp://h/?hearbeat=1",
         "amqp://h/?heartbeat",
-        "amqp://h/?writes=slow",
+        "amqp://h/?wire=slow",
         "amqp://h/?cafile=x",
         "amqps://h/?keyfile=x",
     ],

@@ -260,12 +260,12 @@ class StagedApp(TaskMQ):
         if self._staged is not None:
             await self._staged.aclose()
 
-    def twin(self) -> "StagedApp":
+    def twin(self, clock: FakeClock | None = None) -> "StagedApp":
         """Another app on the same broker and state, in another process as it were."""
         return StagedApp(
             memory=self._memory_name,
             with_state=self._with_state,
-            clock=self.fake_clock,
+            clock=clock or self.fake_clock,
             middleware=self.middleware,
             name=self.name,
         )

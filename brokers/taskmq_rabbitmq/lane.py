@@ -1,0 +1,288 @@
+"""pika's connection and channel with a lane of their own for what comes per message.
+
+Everything that is done once (opening, declaring, consuming, cancelling, closing, heartbeats) stays pika's.
+Deliveries and confirms are read from the received bytes, and publishes and settlings written as ready bytes
+(`wire`); the frames of one turn of the loop leave in one write. `?wire=plain` in the URL leaves all of it to
+pika: the same calls here, the reference that the lane is tested against, and what a pika without the private
+hooks falls back to.
+
+Two things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer
+decides about late ones (`_on_deliver`), and a mistake of pika 1.4.4 is mended (`_on_connection_workflow_done`).
+The hooks are private to pika, whose minor version is pinned for that reason.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from taskmq.broker import HeaderValue
+from taskmq_rabbitmq.amqp import (
+    BasicProperties,
+    ConnectionParameters,
+    Nack,
+    PikaChannel,
+    PikaConnection,
+    decode_table,
+    text_of,
+)
+from taskmq_rabbitmq.url import Wire
+from taskmq_rabbitmq.wire import (
+    Content,
+    FrameReader,
+    WireError,
+    ack_frame,
+    nack_frame,
+    properties_bytes,
+    publish_frames,
+)
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp import Done, HeaderFrame, MethodFrame
+
+__all__ = ["AmqpChannel", "AmqpConnection", "Incoming", "OnConfirm", "OnDelivery", "Properties", "headers_of"]
+
+_log = logging.getLogger(__name__)
+_RECEIVE_BYTES: Final = 2**16
+_HOOKS: Final = (
+    "_output_marshaled_frames",
+    "_on_data_available",
+    "_create_channel",
+    "_on_connection_workflow_done",
+)
+
+
+class Incoming:
+    """A received message's properties, read by pika: the same names as `Content`'s."""
+
+    __slots__ = ("_properties",)
+
+    def __init__(self, properties: BasicProperties) -> None:
+        self._properties = properties
+
+    @property
+    def content_type(self) -> str | None:
+        return text_of(self._properties.content_type)
+
+    @property
+    def message_id(self) -> str | None:
+        return text_of(self._properties.message_id)
+
+    @property
+    def type(self) -> str | None:
+        return text_of(self._properties.type)
+
+    @property
+    def headers(self) -> Mapping[str | bytes, object]:
+        return self._properties.headers or {}
+
+
+Properties = Incoming | Content
+OnDelivery = Callable[[int, bool, Properties, bytes], None]
+OnConfirm = Callable[[int, bool, bool], None]
+
+
+def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
+    """The headers as they came."""
+    if isinstance(properties, Incoming):
+        return properties.headers
+    table = properties.header_table
+    return {} if table is None else decode_table(table, 0)[0]
+
+
+class AmqpChannel(PikaChannel):
+    """pika's channel with plain calls for what comes per message."""
+
+    lane: "AmqpConnection | None" = None
+    _on_delivery: OnDelivery | None = None
+
+    def receive(self, call: OnDelivery) -> None:
+        """Hand this channel's deliveries to `call(tag, redelivered, properties, body)`."""
+        self._on_delivery = call
+        if self.lane is not None:
+            self.lane.reader.deliver_to(self.channel_number, call)
+
+    def confirm(self, call: OnConfirm, done: "Done") -> None:
+        """Turn on confirms and hand them to `call(tag, is_multiple, is_nack)`; `done` when they are on."""
+
+        def confirmed(frame: "MethodFrame") -> None:
+            method = frame.method
+            call(method.delivery_tag, method.multiple, isinstance(method, Nack))
+
+        if self.lane is not None:
+            self.lane.reader.confirm_to(self.channel_number, call)
+        self.confirm_delivery(confirmed, done)
+
+    def forget(self) -> None:
+        """Hand nothing to anybody any more: the channel has ended and its number may be used again."""
+        if self.lane is not None:
+            self.lane.reader.forget(self.channel_number)
+
+    def ack(self, tag: int) -> None:
+        """Take a delivery off the broker."""
+        if self.lane is None:
+            self.basic_ack(tag)
+        else:
+            self.lane.send(ack_frame(self.channel_number, tag))
+
+    def requeue(self, tag: int) -> None:
+        """Give a delivery back: a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
+        if self.lane is None:
+            self.basic_nack(tag)
+        else:
+            self.lane.send(nack_frame(self.channel_number, tag))
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        *,
+        content_type: str,
+        content_encoding: str | None,
+        headers: Mapping[str, HeaderValue],
+        correlation_id: str,
+        message_id: str,
+        timestamp: int | None,
+        kind: str,
+        app_id: str,
+    ) -> None:
+        """Publish a persistent message, mandatory.
+
+        Raises:
+            Exception: it has no form on the wire; nothing was written.
+        """
+        if self.lane is not None:
+            properties = properties_bytes(
+                content_type=content_type,
+                content_encoding=content_encoding,
+                headers=headers,
+                correlation_id=correlation_id,
+                message_id=message_id,
+                timestamp=timestamp,
+                kind=kind,
+                app_id=app_id,
+            )
+            self.lane.send(
+                publish_frames(
+                    self.channel_number,
+                    exchange.encode(),
+                    routing_key.encode(),
+                    properties,
+                    body,
+                    frame_max=self.lane.params.frame_max,
+                )
+            )
+            return
+        self.basic_publish(
+            exchange,
+            routing_key,
+            body,
+            BasicProperties(
+                content_type=content_type,
+                content_encoding=content_encoding,
+                headers=headers,
+                delivery_mode=2,
+                correlation_id=correlation_id,
+                message_id=message_id,
+                timestamp=timestamp,
+                type=kind,
+                app_id=app_id,
+            ),
+            mandatory=True,
+        )
+
+    def _on_deliver(self, method_frame: "MethodFrame", header_frame: "HeaderFrame", body: bytes) -> None:
+        # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
+        method = method_frame.method
+        if self._on_delivery is not None and method.consumer_tag in self._consumers:
+            self._on_delivery(method.delivery_tag, method.redelivered, Incoming(header_frame.properties), body)
+
+
+class AmqpConnection(PikaConnection):
+    """pika's connection with the lane, unless `wire` is `plain`."""
+
+    def __init__(
+        self,
+        parameters: ConnectionParameters,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        wire: Wire,
+        on_open: Callable[[PikaConnection], None],
+        on_open_error: Callable[[PikaConnection, BaseException], None],
+        on_close: Callable[[PikaConnection, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._outbox: list[bytes] = []
+        self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
+        self._is_reading = False
+        self.reader = FrameReader(super()._on_data_available)
+        super().__init__(
+            parameters,
+            on_open_callback=on_open,
+            on_open_error_callback=on_open_error,
+            on_close_callback=on_close,
+            custom_ioloop=loop,
+        )
+
+    def open_channel(self, on_open: Callable[[], None]) -> AmqpChannel:
+        """A channel on its way to being open."""
+        channel = self.channel(on_open_callback=lambda _: on_open())
+        assert isinstance(channel, AmqpChannel)
+        return channel
+
+    def send(self, frames: bytes) -> None:
+        """Write ready frames, together with all others of this turn of the loop."""
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(frames)
+
+    def abort(self) -> None:
+        """Drop the socket without a word; the callbacks of a lost connection follow."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _create_channel(
+        self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
+    ) -> PikaChannel:
+        channel = AmqpChannel(self, channel_number, on_open_callback)
+        if self._is_fast:
+            channel.lane = self
+        return channel
+
+    def _on_data_available(self, data_in: bytes) -> None:
+        if not self._is_reading:
+            # Until it is open pika reads alone; the change happens where no frame is cut in two.
+            if not (self._is_fast and self.is_open and not self._frame_buffer):
+                super()._on_data_available(data_in)
+                return
+            self._is_reading = True
+            if self._transport is not None:
+                # pika's own 4 KiB cost a call of the kernel for every few messages.
+                self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        received = self.bytes_received + len(data_in)
+        try:
+            self.reader.feed(data_in)
+        except WireError as error:
+            _log.error("what the broker sends cannot be read: %s", error)
+            self.abort()
+        # Heartbeats count on it; pika has counted its own frames only.
+        self.bytes_received = received
+
+    def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
+        if not self._is_fast:
+            super()._output_marshaled_frames(marshaled_frames)
+            return
+        self.send(b"".join(marshaled_frames))
+
+    def _on_connection_workflow_done(self, conn_or_exc: object) -> None:
+        # When an attempt is given up late, pika 1.4.4 passes the class of the exception, and then fails on it.
+        super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
+
+    def _flush(self) -> None:
+        self.frames_sent += len(self._outbox)
+        data = b"".join(self._outbox)
+        self._outbox.clear()
+        if self._transport is not None:
+            self.bytes_sent += len(data)
+            self._transport.write(data)

@@ -1,0 +1,365 @@
+"""The frames of the hot path, read from and written to bytes without objects in between. Pure.
+
+AMQP 0-9-1 in as much as a task queue does per message: `basic.deliver` with its content, the broker's
+`basic.ack` and `basic.nack` (confirms), `basic.publish` with its content, and `basic.ack` and `basic.nack` of
+deliveries. Every other frame goes on to the client library, in its order, byte by byte as it came. A frame is
+
+    type (1 byte)  channel (2)  size (4)  payload (size)  0xCE
+
+A delivery is a method frame, a header frame and body frames of one channel; frames of other channels may stand
+between them, and reads of the socket may end anywhere.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from taskmq.broker import HeaderValue
+
+__all__ = [
+    "Content",
+    "FrameReader",
+    "WireError",
+    "ack_frame",
+    "nack_frame",
+    "properties_bytes",
+    "publish_frames",
+]
+
+_END: Final = b"\xce"
+_END_BYTE: Final = 0xCE
+_METHOD: Final = 1
+_HEADER: Final = 2
+_BODY: Final = 3
+_DELIVER: Final = b"\x00\x3c\x00\x3c"
+_CONFIRM_ACK: Final = b"\x00\x3c\x00\x50"
+_CONFIRM_NACK: Final = b"\x00\x3c\x00\x78"
+
+_frame = struct.Struct(">BHI")
+_tag_and_flag = struct.Struct(">QB")
+_size_and_flags = struct.Struct(">QH")
+_settle = struct.Struct(">BHIIQBB")
+_publish_head = struct.Struct(">BHIIH")
+_header_head = struct.Struct(">BHIHHQ")
+_long = struct.Struct(">q")
+_word = struct.Struct(">I")
+_half = struct.Struct(">H")
+
+_ACK_METHOD: Final = 0x003C0050
+_NACK_METHOD: Final = 0x003C0078
+_PUBLISH_METHOD: Final = 0x003C0028
+_REQUEUE: Final = 0b10
+_MANDATORY: Final = b"\x01\xce"
+
+# Property flags, from the highest bit on, in the order in which the values stand.
+_CONTENT_TYPE: Final = 1 << 15
+_CONTENT_ENCODING: Final = 1 << 14
+_HEADERS: Final = 1 << 13
+_DELIVERY_MODE: Final = 1 << 12
+_PRIORITY: Final = 1 << 11
+_CORRELATION_ID: Final = 1 << 10
+_REPLY_TO: Final = 1 << 9
+_EXPIRATION: Final = 1 << 8
+_MESSAGE_ID: Final = 1 << 7
+_TIMESTAMP: Final = 1 << 6
+_TYPE: Final = 1 << 5
+_APP_ID: Final = 1 << 3
+
+
+class WireError(ValueError):
+    """The bytes are no AMQP frames, or a value has no form in one."""
+
+
+class Content:
+    """A message's properties, as they came: looked at only when somebody asks."""
+
+    __slots__ = ("_flags", "_raw")
+
+    def __init__(self, flags: int, raw: bytes) -> None:
+        self._flags = flags
+        self._raw = raw
+
+    @property
+    def content_type(self) -> str | None:
+        if not self._flags & _CONTENT_TYPE:
+            return None
+        raw = self._raw
+        return _text(raw[1 : 1 + raw[0]])
+
+    @property
+    def message_id(self) -> str | None:
+        return self._short_string(_MESSAGE_ID)
+
+    @property
+    def type(self) -> str | None:
+        return self._short_string(_TYPE)
+
+    @property
+    def header_table(self) -> bytes | None:
+        """The headers' own bytes, with their length before them; None when there are none."""
+        if not self._flags & _HEADERS:
+            return None
+        at = self._start_of(_HEADERS)
+        size: int = _word.unpack_from(self._raw, at)[0]
+        return self._raw[at : at + 4 + size]
+
+    def _short_string(self, flag: int) -> str | None:
+        if not self._flags & flag:
+            return None
+        at = self._start_of(flag)
+        size = self._raw[at]
+        return _text(self._raw[at + 1 : at + 1 + size])
+
+    def _start_of(self, wanted: int) -> int:
+        raw, flags = self._raw, self._flags
+        at = 0
+        for flag in (_CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS, _DELIVERY_MODE, _PRIORITY, _CORRELATION_ID,
+                     _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP, _TYPE):  # fmt: skip
+            if flag == wanted:
+                return at
+            if flags & flag:
+                if flag is _HEADERS:
+                    at += 4 + _word.unpack_from(raw, at)[0]
+                elif flag in (_DELIVERY_MODE, _PRIORITY):
+                    at += 1
+                elif flag == _TIMESTAMP:
+                    at += 8
+                else:
+                    at += 1 + raw[at]
+        raise WireError(f"property flag {wanted:#x} is not one that is read here")
+
+
+class _Partial:
+    """A delivery whose content has not all arrived."""
+
+    __slots__ = ("body", "content", "left", "redelivered", "tag")
+
+    def __init__(self, tag: int, flags: int) -> None:
+        self.tag = tag
+        self.redelivered = bool(flags & 1)
+        self.content: Content | None = None
+        self.left = 0
+        self.body: list[bytes] = []
+
+
+OnDelivery = Callable[[int, bool, Content, bytes], None]
+OnConfirm = Callable[[int, bool, bool], None]
+
+
+class FrameReader:
+    """Takes what the socket brings and hands each frame to whom it is for.
+
+    Args:
+        other: gets every frame that is not of the hot path, whole, in the order of arrival.
+    """
+
+    __slots__ = ("_confirms", "_feeds", "_other", "_partial", "_rest")
+
+    def __init__(self, other: Callable[[bytes], None]) -> None:
+        self._other = other
+        self._rest = b""
+        self._feeds: dict[int, OnDelivery] = {}
+        self._confirms: dict[int, OnConfirm] = {}
+        self._partial: dict[int, _Partial] = {}
+
+    def deliver_to(self, channel: int, call: OnDelivery) -> None:
+        """Hand deliveries of `channel` to `call(tag, redelivered, content, body)`."""
+        self._feeds[channel] = call
+
+    def confirm_to(self, channel: int, call: OnConfirm) -> None:
+        """Hand confirms of `channel` to `call(tag, multiple, is_nack)`."""
+        self._confirms[channel] = call
+
+    def forget(self, channel: int) -> None:
+        """Let the library have all frames of `channel`; what has half arrived is dropped."""
+        self._feeds.pop(channel, None)
+        self._confirms.pop(channel, None)
+        self._partial.pop(channel, None)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            WireError: they are no frames.
+        """
+        if self._rest:
+            data = self._rest + data
+        at, end = 0, len(data)
+        feeds, confirms, partial = self._feeds, self._confirms, self._partial
+        try:
+            while end - at >= 8:
+                kind, channel, size = _frame.unpack_from(data, at)
+                after = at + 8 + size
+                if after > end:
+                    break
+                if data[after - 1] != _END_BYTE:
+                    raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
+                start, at = at, after
+                if kind == _METHOD:
+                    method = data[start + 7 : start + 11]
+                    if method == _DELIVER and channel in feeds:
+                        tag, flags = _tag_and_flag.unpack_from(data, start + 12 + data[start + 11])
+                        # The content nearly always follows at once and whole.
+                        done = self._whole_content(data, after, end, (channel, tag, flags))
+                        if done:
+                            at = done
+                        else:
+                            partial[channel] = _Partial(tag, flags)
+                        continue
+                    if channel in confirms and method in (_CONFIRM_ACK, _CONFIRM_NACK):
+                        tag, flags = _tag_and_flag.unpack_from(data, start + 11)
+                        confirms[channel](tag, bool(flags & 1), method == _CONFIRM_NACK)
+                        continue
+                elif channel in partial and kind in (_HEADER, _BODY):
+                    self._more(channel, kind, data[start + 7 : after - 1])
+                    continue
+                self._other(data[start:after])
+        finally:
+            self._rest = data[at:]
+
+    def _whole_content(self, data: bytes, at: int, end: int, method: tuple[int, int, int]) -> int:
+        """Deliver when header and body stand in `data` from `at` on; where they end, or 0."""
+        channel, tag, flags = method
+        if end - at < 8:
+            return 0
+        size: int
+        kind, header_channel, size = _frame.unpack_from(data, at)
+        body_at = at + 8 + size
+        if kind != _HEADER or header_channel != channel or body_at > end or data[body_at - 1] != _END_BYTE:
+            return 0
+        body_size: int
+        body_size, property_flags = _size_and_flags.unpack_from(data, at + 11)
+        content = Content(property_flags, data[at + 21 : body_at - 1])
+        if body_size == 0:
+            self._feeds[channel](tag, bool(flags & 1), content, b"")
+            return body_at
+        after = body_at + 8 + body_size
+        if after > end:
+            return 0
+        kind, body_channel, size = _frame.unpack_from(data, body_at)
+        if kind != _BODY or body_channel != channel or size != body_size or data[after - 1] != _END_BYTE:
+            return 0
+        self._feeds[channel](tag, bool(flags & 1), content, data[body_at + 7 : after - 1])
+        return after
+
+    def _more(self, channel: int, kind: int, payload: bytes) -> None:
+        delivery = self._partial[channel]
+        if kind == _HEADER:
+            delivery.left, flags = _size_and_flags.unpack_from(payload, 4)
+            delivery.content = Content(flags, payload[14:])
+        else:
+            delivery.body.append(payload)
+            delivery.left -= len(payload)
+        content = delivery.content
+        if content is None or delivery.left < 0:
+            raise WireError(f"channel {channel}: a body that does not belong to its header")
+        if delivery.left == 0:
+            del self._partial[channel]
+            self._feeds[channel](delivery.tag, delivery.redelivered, content, b"".join(delivery.body))
+
+
+def ack_frame(channel: int, tag: int, *, multiple: bool = False) -> bytes:
+    """`basic.ack` of a delivery, or of all up to it."""
+    return _settle.pack(_METHOD, channel, 13, _ACK_METHOD, tag, multiple, 0xCE)
+
+
+def nack_frame(channel: int, tag: int) -> bytes:
+    """`basic.nack` of one delivery, back into its queue."""
+    return _settle.pack(_METHOD, channel, 13, _NACK_METHOD, tag, _REQUEUE, 0xCE)
+
+
+def publish_frames(
+    channel: int, exchange: bytes, routing_key: bytes, properties: bytes, body: bytes, *, frame_max: int
+) -> bytes:
+    """`basic.publish`, mandatory, with its content; `properties` from `properties_bytes`.
+
+    Raises:
+        WireError: exchange or routing key are longer than 255 bytes, or the properties than a frame.
+    """
+    if len(exchange) > 255 or len(routing_key) > 255:
+        raise WireError(f"a routing key of {len(routing_key)} bytes: at most 255")
+    if len(properties) + 20 > frame_max:
+        raise WireError(f"{len(properties):,} bytes of properties and headers: at most {frame_max - 20:,}")
+    size = len(body)
+    parts = [
+        _publish_head.pack(_METHOD, channel, 9 + len(exchange) + len(routing_key), _PUBLISH_METHOD, 0),
+        bytes((len(exchange),)),
+        exchange,
+        bytes((len(routing_key),)),
+        routing_key,
+        _MANDATORY,
+        _header_head.pack(_HEADER, channel, 12 + len(properties), 60, 0, size),
+        properties,
+        _END,
+    ]
+    room = frame_max - 8
+    if size <= room:
+        if size:
+            parts += (_frame.pack(_BODY, channel, size), body, _END)
+    else:
+        for at in range(0, size, room):
+            part = body[at : at + room]
+            parts += (_frame.pack(_BODY, channel, len(part)), part, _END)
+    return b"".join(parts)
+
+
+def properties_bytes(
+    *,
+    content_type: str,
+    content_encoding: str | None,
+    headers: Mapping[str, HeaderValue],
+    correlation_id: str,
+    message_id: str,
+    timestamp: int | None,
+    kind: str,
+    app_id: str,
+) -> bytes:
+    """The properties of a persistent message: flags and values.
+
+    Raises:
+        WireError: a value has no form there.
+    """
+    flags = _CONTENT_TYPE | _HEADERS | _DELIVERY_MODE | _CORRELATION_ID | _MESSAGE_ID | _TYPE | _APP_ID
+    parts = [b"", _short(content_type)]
+    if content_encoding is not None:
+        flags |= _CONTENT_ENCODING
+        parts.append(_short(content_encoding))
+    table = b"".join([_field(name, value) for name, value in headers.items()])
+    parts += (_word.pack(len(table)), table, b"\x02", _short(correlation_id), _short(message_id))
+    if timestamp is not None:
+        flags |= _TIMESTAMP
+        parts.append(_long.pack(timestamp))
+    parts += (_short(kind), _short(app_id))
+    parts[0] = _half.pack(flags)
+    return b"".join(parts)
+
+
+def _short(text: str) -> bytes:
+    data = _encoded(text)
+    if len(data) > 255:
+        raise WireError(f"a property of {len(data)} bytes: at most 255")
+    return bytes((len(data),)) + data
+
+
+def _field(name: str, value: HeaderValue) -> bytes:
+    if isinstance(value, str):
+        data = _encoded(value)
+        return b"%bS%b%b" % (_short(name), _word.pack(len(data)), data)
+    try:
+        return b"%bl%b" % (_short(name), _long.pack(value))
+    except struct.error as error:
+        raise WireError(f"header {name!r}: {value} does not fit into 64 bits") from error
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"text that is no Unicode: {error}") from error
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

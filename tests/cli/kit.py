@@ -1,0 +1,265 @@
+"""What the tests of the command line share: an app, ways to run a command, and ways to look at its broker."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import pytest
+
+from taskmq.broker import Broker, BrokerOptions, HeaderValue, Outgoing
+from taskmq.cli import run
+from taskmq.plugins import open_broker
+from taskmq.topology import WorkQueue
+from tests.servers import eventually
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(seconds=20)
+_ROOT = Path(__file__).parents[2]
+_DEFAULT_URL = "local://.taskmq"
+
+SHOP = """\
+import asyncio
+
+from taskmq import RetryPolicy, TaskMQ
+
+app = TaskMQ()
+
+
+@app.task(queue="images")
+async def double(number: int) -> int:
+    return number * 2
+
+
+@app.task(queue="images", retry=None)
+async def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task(queue="images")
+async def sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.every("100ms")
+@app.task(queue="ticks")
+async def tick() -> None: ...
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        """Standard output, which is JSON."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Standard output, which is one JSON object per line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Here:
+    """Runs commands in this process, in the current folder."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *tokens: str) -> Result:
+        self._capsys.readouterr()
+        code = run(tokens)
+        captured = self._capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours, without settings of taskmq, and with the way to this source."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKMQ_")}
+    paths = os.pathsep.join((str(_ROOT), str(_ROOT / "brokers")))
+    return {**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def command(*tokens: str) -> list[str]:
+    return [sys.executable, "-m", "taskmq", *tokens]
+
+
+def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None, text: str = "") -> Result:
+    """Run a command to its end in a process of its own."""
+    done = subprocess.run(
+        command(*tokens),
+        cwd=folder,
+        env=environment(**(env or {})),
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 80) -> Result:
+    """Run a command whose standard streams are a terminal; what it printed is in `out`."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command(*tokens),
+        cwd=folder,
+        env=environment(COLUMNS=str(columns), TERM="xterm", NO_COLOR="1"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    with process, open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123 - a file descriptor
+        if types:
+            os.write(ours, types.encode())
+        printed = b""
+        try:
+            while chunk := terminal.read(4096):
+                printed += chunk
+        except OSError:
+            # So Linux says that the other side has closed a terminal.
+            pass
+        code = process.wait(20)
+    return Result(code, printed.decode(), "")
+
+
+class Started:
+    """A command that runs; both its streams are read from `said`."""
+
+    def __init__(self, folder: Path, *tokens: str, env: Mapping[str, str] | None = None) -> None:
+        self._log = folder / f"{tokens[0].strip('-')}-{id(self)}.log"
+        self._resources = ExitStack()
+        output = self._resources.enter_context(self._log.open("wb"))
+        self.process = subprocess.Popen(
+            command(*tokens),
+            cwd=folder,
+            env=environment(**(env or {})),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._resources.close()
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def says(self, text: str) -> None:
+        """Return once it has said `text`."""
+
+        def has_said() -> bool:
+            if self.process.poll() is not None and text not in self.said:
+                raise AssertionError(f"ended with {self.process.returncode} without saying {text!r}:\n{self.said}")
+            return text in self.said
+
+        eventually(has_said, f"saying {text!r}", within=PATIENCE)
+
+    def is_told(self, number: signal.Signals) -> int:
+        """Its exit code after a signal."""
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DEFAULT_URL) -> T:
+    """Do something with the broker of a URL."""
+
+    async def main() -> T:
+        broker = open_broker(url, BrokerOptions(name="test"))
+        try:
+            async with asyncio.timeout(20):
+                return await use(broker)
+        finally:
+            await broker.aclose()
+
+    return asyncio.run(main())
+
+
+def declare(*queues: str, url: str = _DEFAULT_URL) -> None:
+    at_broker(lambda broker: broker.declare([WorkQueue(name) for name in queues]), url=url)
+
+
+def fill(queue: str, names: Sequence[str], *, url: str = _DEFAULT_URL, task: str = "shop.double") -> None:
+    """Put tasks into a physical queue that is there."""
+    bury(queue, names, url=url, task=task, headers={})
+
+
+def bury(
+    queue: str,
+    names: Sequence[str],
+    *,
+    url: str = _DEFAULT_URL,
+    task: str = "shop.double",
+    error: str = "ValueError: no",
+    headers: Mapping[str, HeaderValue] | None = None,
+) -> None:
+    """Put dead letters into a physical queue that is there."""
+    found: Mapping[str, HeaderValue] = {
+        "x-taskmq-reason": "error",
+        "x-taskmq-error": error,
+        "x-taskmq-traceback": "Traceback (most recent call last):\n  no",
+        "x-taskmq-died": 1_700_000_000_000,
+        "x-taskmq-worker": "host:1",
+    }
+
+    async def publish(broker: Broker) -> None:
+        for name in names:
+            body = json.dumps({"id": name, "task": task, "args": [7], "attempt": 3}).encode()
+            message = Outgoing(
+                queue=queue,
+                body=body,
+                content_type="application/json",
+                job_id=name,
+                task=task,
+                headers=found if headers is None else headers,
+            )
+            await broker.publish(message, timeout=10)
+
+    at_broker(publish, url=url)
+
+
+def names_in(queue: str, *, url: str = _DEFAULT_URL) -> list[str]:
+    """The job ids of what is ready in a physical queue, in order."""
+
+    async def look(broker: Broker) -> list[str]:
+        async with broker.hold(queue, limit=1000) as deliveries:
+            return [delivery.message_id or "" for delivery in deliveries]
+
+    return at_broker(look, url=url)
+
+
+def exists(queue: str, *, url: str = _DEFAULT_URL) -> bool:
+    return bool(at_broker(lambda broker: broker.stats([queue]), url=url))

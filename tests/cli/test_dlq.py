@@ -1,0 +1,212 @@
+"""`taskmq dlq`."""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import (
+    PATIENCE,
+    Here,
+    Started,
+    bury,
+    command,
+    declare,
+    environment,
+    names_in,
+    run_on_terminal,
+    run_process,
+)
+from tests.servers import eventually
+
+_NAMES = [f"job-{number}" for number in range(6)]
+
+
+@pytest.fixture
+def buried(home: Path) -> None:
+    """Six dead letters of `images`, the even ones of another task."""
+    declare("images")
+    for number, name in enumerate(_NAMES):
+        bury("images.dlq", [name], task="shop.double" if number % 2 else "shop.fail")
+
+
+@pytest.mark.usefixtures("buried")
+def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
+    result = taskmq("dlq", "list", "images", "-o", "json")
+
+    assert (result.code, result.err) == (0, "")
+    assert [row["job"] for row in result.data] == _NAMES
+    assert result.data[0] == {
+        "job": "job-0",
+        "task": "shop.fail",
+        "attempt": 3,
+        "reason": "error",
+        "error": "ValueError: no",
+        "died": "2023-11-14T22:13:20Z",
+    }
+    assert names_in("images.dlq") == _NAMES
+
+
+@pytest.mark.usefixtures("buried")
+def test_only_so_many_are_listed_as_asked_for(taskmq: Here) -> None:
+    result = taskmq("dlq", "list", "images", "--limit", "2", "-o", "jsonl")
+
+    assert [row["job"] for row in result.rows] == _NAMES[:2]
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl"])
+def test_no_dead_letters_are_no_error(taskmq: Here, output: str) -> None:
+    declare("images")
+
+    result = taskmq("dlq", "list", "images", "-o", output)
+
+    assert result.code == 0
+    assert result.out.split() == {
+        "table": ["job", "task", "attempt", "reason", "error", "died"], "json": ["[]"], "jsonl": []
+    }[output]  # fmt: skip
+
+
+@pytest.mark.parametrize("tokens", [["list"], ["replay"], ["purge", "--yes"]], ids=" ".join)
+def test_the_dead_letters_of_a_queue_that_does_not_exist_are_not_found(taskmq: Here, tokens: list[str]) -> None:
+    result = taskmq("dlq", tokens[0], "nowhere", *tokens[1:])
+
+    assert (result.code, result.out) == (3, "")
+    assert "nowhere.dlq" in result.err
+
+
+@pytest.mark.parametrize(
+    "error", ["TypeError: list[int] [/x] [bold]", "a\nb\tc", "\N{SNOWMAN}", "\x1b[31mred"], ids=repr
+)
+def test_any_text_is_shown_as_it_is(home: Path, taskmq: Here, error: str) -> None:
+    declare("images")
+    bury("images.dlq", ["job"], error=error)
+
+    as_json = taskmq("dlq", "list", "images", "-o", "json")
+    piped = taskmq("dlq", "list", "images")
+    on_terminal = run_on_terminal(home, "dlq", "list", "images", columns=200)
+
+    assert as_json.data[0]["error"] == error
+    assert len(piped.out.splitlines()) == 2
+    assert error.replace("\n", " ") in piped.out
+    assert on_terminal.code == 0
+    assert error.split(maxsplit=1)[0].removeprefix("\x1b") in on_terminal.out
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_piped_list_is_not_cut(home: Path) -> None:
+    error = "ValueError: " + "long " * 100
+    bury("images.dlq", ["job-6"], error=error)
+
+    result = run_process(home, "dlq", "list", "images", env={"COLUMNS": "40"})
+
+    assert error.strip() in result.out
+    assert len(result.out.splitlines()) == 8
+
+
+@pytest.mark.usefixtures("buried")
+def test_one_dead_letter_is_shown_with_its_message_and_traceback(taskmq: Here) -> None:
+    as_json = taskmq("dlq", "show", "images", "job-3", "-o", "json")
+    as_line = taskmq("dlq", "show", "images", "job-3", "-o", "jsonl")
+    as_text = taskmq("dlq", "show", "images", "job-3")
+
+    assert as_json.data["job"] == "job-3"
+    assert '"args": [7]' in as_json.data["body"]
+    assert as_json.data["worker"] == "host:1"
+    assert as_line.rows == [as_json.data]
+    assert "traceback:\nTraceback (most recent call last):\n  no\n" in as_text.out
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_dead_letter_that_is_not_there_is_not_found(taskmq: Here) -> None:
+    result = taskmq("dlq", "show", "images", "job-9")
+
+    assert (result.code, result.out) == (3, "")
+    assert "job-9" in result.err
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_keeps_the_order(taskmq: Here) -> None:
+    result = taskmq("dlq", "replay", "images")
+
+    assert (result.code, result.out, result.err) == (0, "", "6 replayed\n")
+    assert names_in("images") == _NAMES
+    assert names_in("images.dlq") == []
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_of_one_task_leaves_the_others_in_their_order(taskmq: Here) -> None:
+    result = taskmq("dlq", "replay", "images", "--task", "shop.fail")
+
+    assert (result.code, result.err) == (0, "3 replayed\n")
+    assert names_in("images") == _NAMES[::2]
+    assert names_in("images.dlq") == _NAMES[1::2]
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_of_one_job(taskmq: Here) -> None:
+    assert taskmq("dlq", "replay", "images", "--job", "job-4").code == 0
+
+    assert names_in("images") == ["job-4"]
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_of_a_job_that_is_not_there_is_not_found(taskmq: Here) -> None:
+    assert taskmq("dlq", "replay", "images", "--job", "job-9").code == 3
+
+    assert names_in("images.dlq") == _NAMES
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_looks_at_no_more_letters_than_asked_for(taskmq: Here) -> None:
+    assert taskmq("dlq", "replay", "images", "--limit", "2").err == "2 replayed\n"
+
+    assert names_in("images") == _NAMES[:2]
+    assert names_in("images.dlq") == _NAMES[2:]
+
+
+@pytest.mark.usefixtures("buried")
+def test_purging_deletes_the_dead_letters_alone(taskmq: Here) -> None:
+    bury("images", ["waiting"])
+
+    result = taskmq("dlq", "purge", "images", "--yes")
+
+    assert (result.code, result.out, result.err) == (0, "", "6 dead letters deleted\n")
+    assert names_in("images") == ["waiting"]
+    assert names_in("images.dlq") == []
+
+
+def test_the_replay_of_jobs_that_die_again_at_once_ends(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+    names = [f"{number:03}" for number in range(120)]
+    bury("images.dlq", names, task="shop.fail")
+
+    with Started(shop, "worker", "shop:app", "-Q", "images") as worker:
+        worker.says("waiting for jobs")
+        result = taskmq("dlq", "replay", "images")
+        eventually(lambda: len(names_in("images.dlq")) == 120, "all being dead again", within=PATIENCE)
+
+    assert (result.code, result.err) == (0, "120 replayed\n")
+    letters = taskmq("dlq", "list", "images", "--limit", "500", "-o", "json").data
+    assert Counter(row["job"] for row in letters) == Counter(names)
+    assert {row["attempt"] for row in letters} == {1}
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_list_whose_reader_has_gone_ends_quietly(home: Path) -> None:
+    process = subprocess.Popen(
+        command("dlq", "list", "images", "-o", "jsonl"),
+        cwd=home,
+        env=environment(PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+
+    assert (process.returncode, said) == (1, "")
+    assert names_in("images.dlq") == _NAMES

@@ -1,0 +1,123 @@
+"""`taskmq doctor`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.kit import Here, Result, Started, bury, declare, fill
+
+
+def _finding(result: Result, about: str, *, level: str) -> Mapping[str, Any]:
+    """The only finding of this level about something."""
+    (found,) = [row for row in result.data if (row["about"], row["level"]) == (about, level)]
+    return dict(found)
+
+
+def _problems(result: Result) -> list[str]:
+    return [row["about"] for row in result.data if row["level"] == "problem"]
+
+
+def test_a_new_installation_has_no_problem(taskmq: Here) -> None:
+    result = taskmq("doctor", "-o", "json")
+
+    assert (result.code, result.err) == (0, "")
+    assert {row["level"] for row in result.data} == {"ok"}
+    assert {"python", "settings", "broker", "state"} <= {row["about"] for row in result.data}
+
+
+def test_a_table_has_a_heading(taskmq: Here) -> None:
+    result = taskmq("doctor")
+
+    assert result.out.splitlines()[0].split() == ["level", "about", "finding", "remedy"]
+
+
+def test_where_settings_come_from_is_told(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "taskmq.toml").write_text("concurrency = 3\n")
+    monkeypatch.setenv("TASKMQ_URL", "local://q")
+
+    result = taskmq("doctor")
+
+    assert "$TASKMQ_URL" in result.out
+    assert "taskmq.toml" in result.out
+
+
+def test_the_queues_of_the_app_that_do_not_exist_are_a_warning(shop: Path, taskmq: Here) -> None:
+    result = taskmq("doctor", "--app", "shop:app", "-o", "json")
+
+    assert result.code == 0
+    assert "does not exist" in _finding(result, "images", level="warning")["finding"]
+
+
+def test_an_idle_queue_without_a_consumer_is_a_warning(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+
+    result = taskmq("doctor", "--app", "shop:app", "-o", "json")
+
+    assert result.code == 0
+    assert "no consumer" in _finding(result, "images", level="warning")["finding"]
+
+
+@pytest.mark.parametrize("queue", ["images", "images.p.high", "images.p.low"])
+def test_messages_that_wait_without_a_consumer_are_a_problem(shop: Path, taskmq: Here, queue: str) -> None:
+    declare("images", "ticks")
+    fill(queue, ["a", "b"])
+
+    result = taskmq("doctor", "--app", "shop:app", "-o", "json")
+
+    assert (result.code, _problems(result)) == (1, ["images"])
+    assert _finding(result, "images", level="problem")["finding"] == "no consumer, 2 messages wait"
+    assert _finding(result, "images", level="problem")["remedy"]
+
+
+def test_dead_letters_are_a_warning_with_the_command_to_look_at_them(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+    bury("images.dlq", ["a", "b", "c"])
+
+    with Started(shop, "worker", "shop:app") as worker:
+        worker.says("waiting for jobs")
+        result = taskmq("doctor", "--app", "shop:app", "-o", "json")
+
+    found = _finding(result, "images", level="warning")
+    assert (result.code, found["finding"], found["remedy"]) == (0, "3 dead letters", "taskmq dlq list images")
+
+
+@pytest.mark.parametrize("queue", ["taskmq.parking", "taskmq.unroutable"])
+def test_messages_that_nobody_can_run_are_a_problem(taskmq: Here, queue: str) -> None:
+    declare("images")
+    fill(queue, ["a"])
+
+    result = taskmq("doctor", "-o", "json")
+
+    assert (result.code, _problems(result)) == (1, [queue])
+
+
+def test_a_state_that_no_package_serves_is_wrong_usage(taskmq: Here) -> None:
+    result = taskmq("doctor", "--state", "carrier-pigeon://roof")
+
+    assert (result.code, result.out) == (2, "")
+    assert "local://" in result.err
+
+
+@pytest.mark.rabbitmq
+def test_a_rabbitmq_without_a_state_has_no_problem_and_no_password_is_shown(taskmq: Here, amqp_url: str) -> None:
+    result = taskmq("doctor", "--url", amqp_url, "-o", "json")
+
+    assert result.code == 0, result.out
+    assert _problems(result) == []
+    assert "no results" in _finding(result, "state", level="warning")["finding"]
+    assert "guest:guest" not in result.out + result.err
+
+
+@pytest.mark.rabbitmq
+def test_messages_that_wait_without_a_consumer_at_rabbitmq_are_a_problem(
+    shop: Path, taskmq: Here, amqp_url: str
+) -> None:
+    declare("images", "ticks", url=amqp_url)
+    fill("images", ["a", "b"], url=amqp_url)
+
+    result = taskmq("doctor", "--app", "shop:app", "--url", amqp_url, "-o", "json")
+
+    assert (result.code, _problems(result)) == (1, ["images"])
+    assert _finding(result, "images", level="problem")["finding"] == "no consumer, 2 messages wait"

@@ -1,0 +1,113 @@
+"""`taskmq queue`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Here, declare, fill, names_in, run_on_terminal, run_process
+
+
+def test_the_queues_of_an_app_are_listed_with_what_waits_in_them(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks", "others")
+    fill("images", ["a", "b"])
+    fill("images.p.high", ["c"])
+
+    result = taskmq("queue", "list", "--app", "shop:app", "-o", "json")
+
+    ready = {row["queue"]: row["ready"] for row in result.data}
+    assert result.code == 0
+    assert ready["images"] == 2
+    assert ready["images.p.high"] == 1
+    assert {"images.p.low", "images.dlq", "ticks", "taskmq.parking", "taskmq.unroutable"} <= set(ready)
+    assert "others" not in ready
+
+
+def test_named_queues_are_listed_and_blanks_do_not_matter(taskmq: Here) -> None:
+    declare("images", "ticks", "others")
+
+    result = taskmq("queue", "list", "-Q", "images, others", "-o", "jsonl")
+
+    names = {row["queue"] for row in result.rows}
+    assert {"images", "others"} <= names
+    assert "ticks" not in names
+
+
+def test_which_queues_has_to_be_said(taskmq: Here) -> None:
+    result = taskmq("queue", "list")
+
+    assert (result.code, result.out) == (2, "")
+    assert "-Q a,b" in result.err
+
+
+@pytest.mark.parametrize("queues", ["images.dlq", "taskmq.parking", "a,,b", ""])
+def test_names_that_no_queue_has_are_wrong_usage(taskmq: Here, queues: str) -> None:
+    assert taskmq("queue", "list", "-Q", queues).code == 2
+
+
+def test_a_table_has_a_heading_and_one_line_per_queue_even_when_piped(home: Path) -> None:
+    name = "q" * 150
+    declare(name)
+
+    result = run_process(home, "queue", "list", "-Q", name, env={"COLUMNS": "40"})
+
+    lines = result.out.splitlines()
+    assert lines[0].split() == ["queue", "ready", "unsettled", "delayed", "consumers"]
+    assert lines[2].split() == [name, "0", "0", "0", "0"]
+    assert "\x1b" not in result.out
+    assert result.err == ""
+
+
+def test_a_table_on_a_terminal_folds_what_is_too_long_and_loses_nothing(home: Path) -> None:
+    name = "q" * 150
+    declare(name)
+
+    result = run_on_terminal(home, "queue", "list", "-Q", name, columns=60)
+
+    assert result.code == 0
+    assert max(len(line) for line in result.out.splitlines()) <= 60
+    # One name for each physical queue.
+    assert result.out.count("q") >= 150 * 4
+
+
+def test_purging_empties_all_classes_and_leaves_the_dead_letters(taskmq: Here) -> None:
+    declare("images")
+    for queue in ("images", "images.p.high", "images.p.low", "images.dlq"):
+        fill(queue, ["a", "b"])
+
+    result = taskmq("queue", "purge", "images", "--yes")
+
+    assert (result.code, result.out, result.err) == (0, "", "6 messages deleted\n")
+    assert names_in("images") == names_in("images.p.high") == names_in("images.p.low") == []
+    assert names_in("images.dlq") == ["a", "b"]
+
+
+def test_purging_a_queue_that_does_not_exist_is_not_found(taskmq: Here) -> None:
+    result = taskmq("queue", "purge", "images", "--yes")
+
+    assert (result.code, result.out) == (3, "")
+    assert "'images" in result.err
+
+
+@pytest.mark.parametrize("noun", ["queue", "dlq"])
+def test_purging_needs_yes_where_nobody_can_be_asked(home: Path, noun: str) -> None:
+    declare("images")
+    fill("images", ["a"])
+    fill("images.dlq", ["a"])
+
+    result = run_process(home, noun, "purge", "images", text="y\n")
+
+    assert (result.code, result.out) == (1, "")
+    assert "--yes" in result.err
+    assert names_in("images") == names_in("images.dlq") == ["a"]
+
+
+@pytest.mark.parametrize(("answer", "is_done"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
+def test_purging_asks_on_a_terminal(home: Path, answer: str, is_done: bool) -> None:
+    declare("images")
+    fill("images", ["a"])
+
+    result = run_on_terminal(home, "queue", "purge", "images", types=answer)
+
+    assert "[y/N]" in result.out
+    assert result.code == (0 if is_done else 1)
+    assert names_in("images") == ([] if is_done else ["a"])

@@ -1,0 +1,190 @@
+"""`taskmq send`."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import SHOP, Here, Result, Started, at_broker, declare, exists, names_in, run_process
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with `shop.py`, for whose queues a worker runs."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "shop.py").write_text(SHOP)
+    with Started(folder, "worker", "shop:app") as worker:
+        worker.says("waiting for jobs")
+        yield folder
+
+
+@pytest.fixture
+def send(served: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
+    """Runs commands in the folder where a worker runs."""
+    monkeypatch.chdir(served)
+    return taskmq
+
+
+def _sent(result: Result) -> str:
+    assert (result.code, result.err) == (0, "")
+    job = result.data["job"]
+    assert isinstance(job, str)
+    return job
+
+
+def test_a_task_is_sent_by_name_and_its_job_id_is_printed(shop: Path, taskmq: Here) -> None:
+    declare("images")
+
+    job = _sent(taskmq("-o", "json", "send", "shop.double", "--queue", "images", "--args", "[21]"))
+
+    assert names_in("images") == [job]
+    assert "shop" not in __import__("sys").modules
+
+
+def test_with_its_app_a_task_goes_to_its_own_queue(shop: Path, taskmq: Here) -> None:
+    declare("images", "default")
+
+    job = _sent(taskmq("-o", "json", "--app", "shop:app", "send", "shop.double", "--args", "[21]"))
+
+    assert names_in("images") == [job]
+    assert names_in("default") == []
+
+
+@pytest.mark.parametrize(("priority", "queue"), [("9", "images.p.high"), ("5", "images"), ("0", "images.p.low")])
+def test_a_priority_chooses_the_class(taskmq: Here, priority: str, queue: str) -> None:
+    declare("images")
+
+    job = _sent(taskmq("-o", "json", "send", "t", "--queue", "images", "--priority", priority))
+
+    assert names_in(queue) == [job]
+
+
+def test_a_table_is_one_field_per_line(taskmq: Here) -> None:
+    declare("images")
+
+    result = taskmq("send", "shop.double", "--queue", "images")
+
+    assert [line.split()[0] for line in result.out.splitlines()] == ["job", "task", "queue"]
+
+
+def test_jsonl_is_one_line(taskmq: Here) -> None:
+    declare("images")
+
+    result = taskmq("-o", "jsonl", "send", "shop.double", "--queue", "images")
+
+    (row,) = result.rows
+    assert row["task"] == "shop.double"
+
+
+def test_what_is_sent_holds_the_arguments_and_the_delay(taskmq: Here) -> None:
+    declare("images")
+
+    _sent(
+        taskmq(
+            "-o", "json", "send", "t", "--queue", "images", "--args", "[1, {}]", "--kwargs", '{"b": null}', "--delay", "1ms"
+        )
+    )  # fmt: skip
+
+    async def body_of_the_next(broker):  # type: ignore[no-untyped-def]
+        async with broker.hold("images", limit=1) as deliveries:
+            return [json.loads(delivery.body) for delivery in deliveries]
+
+    found = []
+    while not found:
+        found = at_broker(body_of_the_next)
+    assert (found[0]["args"], found[0]["kwargs"]) == ([1, {}], {"b": None})
+    assert found[0]["eta"] == found[0]["enqueued"] + 1
+
+
+def test_a_queue_that_does_not_exist_is_not_found_and_not_created(taskmq: Here) -> None:
+    declare("images")
+
+    result = taskmq("send", "shop.double", "--queue", "imags")
+
+    assert (result.code, result.out) == (3, "")
+    assert "'imags' does not exist" in result.err
+    assert not exists("imags")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["t", "--args", "[1"], "--args is no JSON"),
+        (["t", "--args", '{"a": 1}'], "--args must be a JSON array"),
+        (["t", "--kwargs", "[1]"], "--kwargs must be a JSON object"),
+        (["t", "--kwargs", "{1: 2}"], "--kwargs is no JSON"),
+        (["no such name"], "task name"),
+        (["t", "--queue", "taskmq.parking"], "queue name"),
+        (["t", "--priority", "10"], "priority=10"),
+        (["t", "--delay", "soon"], "delay"),
+        (["t", "--wait", "--timeout", "soon"], "timeout"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_sent_is_wrong_usage(taskmq: Here, tokens: list[str], words: str) -> None:
+    declare("default")
+
+    result = taskmq("send", *tokens)
+
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+    assert names_in("default") == []
+
+
+def test_waiting_without_a_state_is_refused_before_anything_is_sent(taskmq: Here) -> None:
+    result = taskmq("--url", "amqp://guest@127.0.0.1:1/", "send", "t", "--wait")
+
+    assert (result.code, result.out) == (2, "")
+    assert "--state" in result.err
+
+
+def test_waiting_prints_the_result(send: Here) -> None:
+    result = send("-o", "json", "send", "shop.double", "--queue", "images", "--args", "[21]", "--wait")
+
+    assert (result.code, result.err) == (0, "")
+    assert (result.data["task"], result.data["result"]) == ("shop.double", 42)
+
+
+def test_a_delayed_task_is_waited_for_as_well(send: Here) -> None:
+    result = send(
+        "-o", "json", "send", "shop.double", "--queue", "images", "--args", "[4]", "--delay", "300ms", "--wait"
+    )
+
+    assert (result.code, result.data["result"]) == (0, 8)
+
+
+def test_a_job_that_fails_is_exit_code_7_with_its_error(send: Here) -> None:
+    result = send("send", "shop.fail", "--queue", "images", "--args", '["alas"]', "--wait")
+
+    assert (result.code, result.out) == (7, "")
+    assert "ValueError: alas" in result.err
+
+
+def test_waiting_ends_at_the_timeout_with_exit_code_124(send: Here) -> None:
+    result = send("send", "shop.sleep", "--queue", "images", "--args", "[2]", "--wait", "--timeout", "200ms")
+
+    assert (result.code, result.out) == (124, "")
+    assert "has not ended" in result.err
+
+
+def test_ctrl_c_while_waiting_is_exit_code_130(home: Path) -> None:
+    declare("images")
+
+    with Started(home, "send", "t", "--queue", "images", "--wait") as waiting:
+        while not names_in("images"):
+            assert waiting.process.poll() is None
+
+        code = waiting.is_told(signal.SIGINT)
+
+    assert code == 130
+    assert "Traceback" not in waiting.said
+
+
+def test_data_alone_is_on_standard_output(served: Path) -> None:
+    result = run_process(
+        served, "-v", "-o", "json", "send", "shop.double", "--queue", "images", "--args", "[1]", "--wait"
+    )
+
+    assert result.data["result"] == 2

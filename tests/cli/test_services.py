@@ -1,0 +1,230 @@
+"""The commands that run on: `worker`, `beat` and `dev`."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import PATIENCE, Here, Started, declare, fill, names_in, run_process
+from tests.servers import eventually
+
+_MARK = "TASKMQ_TEST_MARK"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment by which all processes of a tree are known; what is left of the tree is killed."""
+    yield {_MARK: str(tmp_path)}
+    for pid in _marked(str(tmp_path)):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _marked(mark: str) -> list[int]:
+    """The processes with this mark that have not ended."""
+    wanted = f"{_MARK}={mark}".encode()
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                # It has ended meanwhile, or waits for its parent to ask how.
+                continue
+    return found
+
+
+# worker
+
+
+def test_a_burst_runs_what_waits_and_ends_with_0(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+    fill("images", ["a", "b"])
+    fill("images", ["c"], task="shop.fail")
+
+    assert taskmq("worker", "shop:app", "--burst").code == 0
+
+    assert names_in("images") == []
+    assert names_in("images.dlq") == ["c"]
+
+
+def test_a_burst_runs_the_named_queues_alone(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+    fill("images", ["a"])
+    fill("ticks", ["b"], task="shop.tick")
+
+    assert (
+        taskmq("worker", "shop:app", "--burst", "-Q", "ticks", "-c", "2", "--prefetch", "3", "--grace", "1s").code
+        == 0
+    )
+
+    assert names_in("images") == ["a"]
+    assert names_in("ticks") == []
+
+
+def test_several_processes_end_together(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+    fill("images", [str(number) for number in range(50)])
+
+    assert taskmq("worker", "shop:app", "--burst", "--processes", "2").code == 0
+
+    assert names_in("images") == []
+
+
+def test_the_banner_tells_where_what_is_run_and_is_no_data(shop: Path) -> None:
+    result = run_process(shop, "worker", "shop:app", "--burst")
+
+    assert (result.code, result.out) == (0, "")
+    assert "shop:app at local://.taskmq" in result.err
+    assert "images, ticks" in result.err
+    assert "shop.double, shop.fail, shop.sleep, shop.tick" in result.err
+
+
+def test_a_quiet_worker_says_nothing(shop: Path) -> None:
+    result = run_process(shop, "--quiet", "worker", "shop:app", "--burst")
+
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_the_settings_of_a_worker_come_from_the_file(shop: Path, taskmq: Here) -> None:
+    (shop / "taskmq.toml").write_text('app = "shop:app"\nconcurrency = 0\n')
+
+    result = taskmq("worker", "--burst")
+    given = taskmq("worker", "--burst", "--concurrency", "1")
+
+    assert (result.code, given.code) == (2, 0)
+    assert "--concurrency" in result.err
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [["-c", "0"], ["--processes", "0"], ["--prefetch", "0"], ["-c", "-1"], ["--grace", "soon"], ["-Q", "images.dlq"]],
+    ids=" ".join,
+)
+def test_a_worker_that_cannot_be_is_wrong_usage(shop: Path, taskmq: Here, tokens: list[str]) -> None:
+    result = taskmq("worker", "shop:app", "--burst", *tokens)
+
+    assert (result.code, result.out) == (2, "")
+
+
+@pytest.mark.parametrize("target", ["nowhere:app", "shop:nothing", "empty:app"])
+def test_a_worker_whose_app_cannot_be_run_ends_with_2(shop: Path, target: str) -> None:
+    (shop / "empty.py").write_text("from taskmq import TaskMQ\napp = TaskMQ()\n")
+
+    result = run_process(shop, "worker", target)
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("taskmq worker: ")
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_the_first_signal_drains(shop: Path, mark: dict[str, str], number: signal.Signals) -> None:
+    declare("images", "ticks")
+    with Started(shop, "worker", "shop:app", env=mark) as worker:
+        worker.says("waiting for jobs")
+
+        assert worker.is_told(number) == 0
+
+    assert _marked(mark[_MARK]) == []
+
+
+@pytest.mark.rabbitmq
+def test_a_worker_at_rabbitmq_tells_its_address_without_the_password(shop: Path, amqp_url: str) -> None:
+    result = run_process(shop, "--url", amqp_url, "worker", "shop:app", "--burst")
+
+    assert result.code == 0, result.err
+    assert "amqp://guest@127.0.0.1:" in result.err
+    assert "guest:guest" not in result.err
+
+
+# beat
+
+
+def test_beat_emits_until_it_is_told_to_stop(shop: Path, mark: dict[str, str]) -> None:
+    with Started(shop, "beat", "shop:app", env=mark) as beat:
+        beat.says("1 schedules")
+        declare("ticks")
+        eventually(lambda: len(names_in("ticks")) >= 3, "three ticks", within=PATIENCE)
+
+        assert beat.is_told(signal.SIGTERM) == 0
+
+    assert "Traceback" not in beat.said
+    assert _marked(mark[_MARK]) == []
+
+
+def test_beat_without_a_state_is_wrong_usage(shop: Path, taskmq: Here) -> None:
+    result = taskmq("--url", "amqp://127.0.0.1:1/", "beat", "shop:app")
+
+    assert (result.code, result.out) == (2, "")
+    assert "state" in result.err
+
+
+def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> None:
+    with Started(shop, "beat", "shop:app", env=mark) as one, Started(shop, "beat", "shop:app", env=mark) as other:
+        for beat in (one, other):
+            beat.says("1 schedules")
+        declare("ticks")
+        eventually(lambda: len(names_in("ticks")) >= 5, "five ticks", within=PATIENCE)
+
+    emitted = names_in("ticks")
+    assert len(set(emitted)) == len(emitted)
+
+
+# dev
+
+
+def _version_of(number: int) -> str:
+    return (
+        "from taskmq import TaskMQ\n"
+        "app = TaskMQ()\n"
+        "@app.task(queue='images')\n"
+        f"async def version() -> int: return {number}\n"
+        "@app.every('100ms')\n"
+        "@app.task(queue='ticks')\n"
+        "async def tick() -> None:\n"
+        "    with open('ticks', 'a') as file: file.write('.')\n"
+    )
+
+
+def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
+    home: Path, taskmq: Here, mark: dict[str, str]
+) -> None:
+    module = home / "live.py"
+    module.write_text(_version_of(1))
+
+    def version() -> object:
+        result = taskmq("-o", "json", "send", "live.version", "--queue", "images", "--wait", "--timeout", "10s")
+        assert result.code == 0, result.err
+        return result.data["result"]
+
+    with Started(home, "dev", "live:app", env=mark) as dev:
+        dev.says("waiting for jobs")
+        assert version() == 1
+        # Beat runs, too, and its tasks are run.
+        eventually((home / "ticks").exists, "the first tick", within=PATIENCE)
+
+        module.write_text(_version_of(2))
+        eventually(lambda: version() == 2, "the new code running", within=PATIENCE)
+
+        module.write_text("this is no Python\n")
+        dev.says("the new code does not start")
+        assert version() == 2
+
+        module.write_text(_version_of(3))
+        eventually(lambda: version() == 3, "the mended code running", within=PATIENCE)
+
+        assert len(_marked(mark[_MARK])) >= 3
+        assert dev.is_told(signal.SIGINT) == 0
+
+    eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
+
+
+def test_dev_with_an_app_that_is_not_there_ends_with_2(home: Path, mark: dict[str, str]) -> None:
+    result = run_process(home, "dev", "nowhere:app", env=mark)
+
+    assert (result.code, result.out) == (2, "")
+    assert "'nowhere'" in result.err
+    assert _marked(mark[_MARK]) == []

@@ -1,0 +1,280 @@
+"""Usage: help, misspellings, global options, where settings come from, what is printed where."""
+
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Here, command, environment, run_process
+
+_COMMANDS = ("demo", "dev", "worker", "beat", "send", "queue", "dlq", "doctor")
+_EVERY = [
+    [],
+    *([name] for name in _COMMANDS),
+    *(["queue", name] for name in ("list", "purge")),
+    *(["dlq", name] for name in ("list", "show", "replay", "purge")),
+]
+_SECRET = "s3cr3t-w0rd"
+_NOWHERE = f"amqp://user:{_SECRET}@127.0.0.1:1/"
+
+_DESCRIPTION = re.compile(r"(?:\* +)?(?P<name>--[a-z-]+|[A-Z]+(?=  ))(?: -\S)?(?: [A-Z]+)?(?P<text>(?:  .*)?)")
+
+_HELP_OF_ALL = """
+import contextlib, io, json, sys
+from taskmq.cli import run
+for tokens in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = run([*tokens, "--help"])
+    heavy = sorted({"pika", "sqlite3", "_sqlite3", "redis", "uvloop", "watchfiles"} & set(sys.modules))
+    print(json.dumps([tokens, code, len(printed.getvalue()), heavy]))
+"""
+
+
+def test_help_of_every_command_works_and_imports_no_client_library(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HELP_OF_ALL, json.dumps(_EVERY)],
+        cwd=home,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [tokens for tokens, *_ in answers] == _EVERY
+    for tokens, code, length, heavy in answers:
+        assert (tokens, code, heavy) == (tokens, 0, [])
+        assert length > 200
+
+
+@pytest.mark.parametrize("tokens", _EVERY, ids=" ".join)
+def test_help_goes_to_standard_output_and_describes_every_option(taskmq: Here, tokens: list[str]) -> None:
+    result = taskmq(*tokens, "--help")
+
+    assert (result.code, result.err) == (0, "")
+    described = {
+        found["name"]: found["text"]
+        for line in result.out.splitlines()
+        if (found := _DESCRIPTION.fullmatch(line.strip("│ "))) is not None
+    }
+    assert "--output" in described
+    for name, text in described.items():
+        assert text.strip(), name
+        assert not text.strip().startswith("[default"), f"no description: {name}"
+
+
+def test_help_of_the_root_names_every_command_and_the_exit_codes(taskmq: Here) -> None:
+    result = taskmq("--help")
+
+    for name in _COMMANDS:
+        assert f"│ {name} " in result.out
+    for code in ("0 ok", "2 usage", "124 timeout", "130 interrupted"):
+        assert code in " ".join(result.out.split())
+
+
+def test_without_a_command_the_help_is_shown(taskmq: Here) -> None:
+    assert taskmq().out == taskmq("--help").out
+
+
+def test_the_version_is_data(taskmq: Here) -> None:
+    result = taskmq("--version")
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("taskmq ")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["wroker"], 'Unknown command "wroker". Did you mean "worker"?'),
+        (["worker", "shop:app", "--cuncurrency", "3"], "--cuncurrency. Did you mean --concurrency?"),
+        (["dlq", "lits", "images"], 'Did you mean "list"?'),
+        (["send", "shop.double", "--wiat"], "--wiat. Did you mean --wait?"),
+        (["--outptu", "json", "doctor"], '"--outptu"'),
+        (["-o", "yaml", "doctor"], '"table", "json", "jsonl"'),
+        (["worker", "shop:app", "-c", "many"], '"many"'),
+        (["dlq", "list"], "QUEUE"),
+        (["send"], "TASK"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_exit_code_2_with_a_suggestion_on_standard_error(
+    taskmq: Here, tokens: list[str], words: str
+) -> None:
+    result = taskmq(*tokens)
+
+    assert (result.code, result.out) == (2, "")
+    assert words in " ".join(result.err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("tokens", [["-o", "json", "queue", "list"], ["queue", "list", "-o", "json"]], ids=" ".join)
+def test_global_options_stand_before_or_after_the_command(taskmq: Here, tokens: list[str]) -> None:
+    result = taskmq(*tokens, "--url", "local://q", "-Q", "images")
+
+    assert result.code == 0
+    assert isinstance(result.data, list)
+
+
+# Where settings come from
+
+
+def _broker(result_of: Here, *tokens: str) -> str:
+    result = result_of("doctor", "-o", "json", *tokens)
+    assert result.code == 0
+    return next(str(row["finding"]) for row in result.data if row["about"] == "broker")
+
+
+def test_a_flag_goes_over_the_environment_which_goes_over_the_file_which_goes_over_the_default(
+    home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _broker(taskmq) == "local://.taskmq"
+
+    (home / "pyproject.toml").write_text('[tool.taskmq]\nurl = "local://project"\n')
+    assert _broker(taskmq) == "local://project"
+
+    (home / "taskmq.toml").write_text('url = "local://file"\n')
+    assert _broker(taskmq) == "local://file"
+
+    monkeypatch.setenv("TASKMQ_URL", "local://environment")
+    assert _broker(taskmq) == "local://environment"
+
+    assert _broker(taskmq, "--url", "local://flag") == "local://flag"
+
+
+def test_the_app_comes_from_the_flag_the_environment_or_the_file(
+    shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop / "other.py").write_text(
+        "from taskmq import TaskMQ\napp = TaskMQ()\n@app.task(queue='others')\ndef f() -> None: ...\n"
+    )
+
+    def abouts(*tokens: str) -> set[str]:
+        return {row["about"] for row in taskmq("doctor", "-o", "json", *tokens).data}
+
+    assert not abouts() & {"images", "others"}
+    (shop / "taskmq.toml").write_text('app = "other:app"\n')
+    assert abouts() & {"images", "others"} == {"others"}
+    monkeypatch.setenv("TASKMQ_APP", "shop:app")
+    assert abouts() & {"images", "others"} == {"images"}
+    assert abouts("--app", "other") & {"images", "others"} == {"others"}
+
+
+@pytest.mark.parametrize("text", ['ulr = "local://q"', "url = 7.5", "url = "], ids=["unknown", "no text", "no TOML"])
+def test_a_settings_file_that_cannot_be_read_is_wrong_usage(home: Path, taskmq: Here, text: str) -> None:
+    (home / "taskmq.toml").write_text(text)
+
+    result = taskmq("doctor")
+
+    assert (result.code, result.out) == (2, "")
+    assert "taskmq.toml" in result.err
+
+
+def test_a_misspelt_variable_is_wrong_usage(taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKMQ_CONCURENCY", "3")
+
+    result = taskmq("doctor")
+
+    assert result.code == 2
+    assert "did you mean 'concurrency'?" in result.err
+
+
+@pytest.mark.parametrize("tokens", [["worker"], ["beat"], ["dev"]], ids=" ".join)
+def test_a_command_that_needs_an_app_says_how_to_name_one(taskmq: Here, tokens: list[str]) -> None:
+    result = taskmq(*tokens)
+
+    assert (result.code, result.out) == (2, "")
+    assert "MODULE:ATTRIBUTE" in result.err
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nowhere:app", "'nowhere'"),
+        ("shop:nothing", "apps in it: app"),
+        ("shop:double", "apps in it: app"),
+        ("..", ".."),
+    ],
+)
+def test_an_app_that_is_not_there_is_wrong_usage(shop: Path, taskmq: Here, target: str, words: str) -> None:
+    result = taskmq("doctor", "--app", target)
+
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+# Secrets and errors
+
+
+@pytest.mark.slow
+def test_a_broker_that_cannot_be_reached_is_exit_code_5_and_its_password_is_not_shown(home: Path) -> None:
+    commands = ["doctor", "send shop.double", "queue list -Q images", "dlq list images", "dlq replay images"]
+
+    # Side by side: each of them gives the broker its ten seconds.
+    with ThreadPoolExecutor(len(commands)) as pool:
+        results = list(pool.map(lambda text: run_process(home, "--url", _NOWHERE, *text.split()), commands))
+
+    for result in results:
+        assert result.code == 5, result
+        assert "127.0.0.1:1" in result.out + result.err
+        assert _SECRET not in result.out + result.err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"amqp://user:{_SECRET}@host:port/",
+        f"ampq://user:{_SECRET}@host/",
+        f"user:{_SECRET}@host",
+        f"{_SECRET}://host",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_wrong_usage_and_its_password_is_not_shown(taskmq: Here, url: str) -> None:
+    result = taskmq("--url", url, "doctor")
+
+    assert result.code == 2
+    assert "password" not in url
+    assert f":{_SECRET}" not in result.out + result.err
+
+
+def test_a_password_in_the_environment_is_not_shown_by_doctor(taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKMQ_STATE", f"redis://:{_SECRET}@127.0.0.1:1/")
+
+    result = taskmq("doctor")
+
+    assert _SECRET not in result.out + result.err
+
+
+@pytest.mark.parametrize("tokens", [["--help"], ["doctor", "-o", "json"]], ids=" ".join)
+def test_a_reader_that_has_gone_ends_a_command_quietly(home: Path, tokens: list[str]) -> None:
+    process = subprocess.Popen(
+        command(*tokens), cwd=home, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        code = process.wait(20)
+
+    assert (code, said) == (1, "")
+
+
+def test_the_module_is_the_command(home: Path) -> None:
+    result = run_process(home, "--version")
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("taskmq ")
+
+
+def test_an_error_in_the_apps_module_comes_through_as_it_is(home: Path) -> None:
+    (home / "broken.py").write_text("import json\njson.loads('{')\n")
+
+    result = run_process(home, "doctor", "--app", "broken:app")
+
+    assert (result.code, result.out) == (1, "")
+    assert "json.decoder.JSONDecodeError" in result.err

@@ -1,0 +1,227 @@
+"""What `pip install taskmq` gives: built, installed outside of the repository, imported and type-checked there."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import taskmq
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+_ROOT = Path(__file__).parents[2]
+_PACKAGES = {
+    "taskmq": _ROOT / "taskmq",
+    **{
+        init.parent.name: init.parent
+        for folder in ("brokers", "contrib")
+        for init in sorted((_ROOT / folder).glob("*/__init__.py"))
+    },
+}
+
+
+def _run(*command: object, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _build(*arguments: object, cwd: Path) -> None:
+    _run(sys.executable, "-m", "build", "--no-isolation", *arguments, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def direct_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the working tree."""
+    folder = tmp_path_factory.mktemp("direct")
+    _build("--wheel", "--outdir", folder, _ROOT, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution, and the wheel that was built from that alone."""
+    folder = tmp_path_factory.mktemp("built")
+    _build("--outdir", folder, _ROOT, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (wheel,) = built.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel; its dependencies are those of this one."""
+    folder = tmp_path_factory.mktemp("installed") / "env"
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=folder)
+    (site_packages,) = folder.glob("lib/*/site-packages")
+    # A path file in there adds the folder, and not what the path files of that folder add: not the repository.
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def _names(wheel: Path) -> list[str]:
+    with ZipFile(wheel) as archive:
+        return [name for name in archive.namelist() if not name.endswith("/")]
+
+
+@pytest.mark.parametrize("source", ["direct_wheel", "wheel"])
+def test_the_wheel_brings_its_packages_and_nothing_else_to_the_top(
+    source: str, request: pytest.FixtureRequest
+) -> None:
+    wheel: Path = request.getfixturevalue(source)
+    version = wheel.name.split("-")[1]
+
+    assert {name.partition("/")[0] for name in _names(wheel)} == {*_PACKAGES, f"taskmq-{version}.dist-info"}
+
+
+@pytest.mark.parametrize("source", ["direct_wheel", "wheel"])
+def test_the_wheel_has_every_module_and_says_that_it_is_typed(source: str, request: pytest.FixtureRequest) -> None:
+    expected = {
+        f"{name}/{path.relative_to(folder).as_posix()}"
+        for name, folder in _PACKAGES.items()
+        for path in folder.rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+
+    found = {name for name in _names(request.getfixturevalue(source)) if ".dist-info/" not in name}
+
+    assert {name for name in found if name.endswith((".py", "py.typed"))} == expected
+    assert {f"{name}/py.typed" for name in _PACKAGES} <= found
+    assert [name for name in found if "__pycache__" in name or "test_" in name] == []
+
+
+def test_the_source_distribution_has_what_is_needed_to_build_and_to_test(built: Path) -> None:
+    (source,) = built.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {"pyproject.toml", "README.md", "LICENSE", "taskmq/__init__.py", "tests/conftest.py"} <= names
+    assert [name for name in names if name.startswith((".venv", ".git/", ".tools", "dist/"))] == []
+
+
+def test_the_installed_packages_can_be_imported(python: Path, tmp_path: Path) -> None:
+    names = ", ".join(_PACKAGES)
+    where = _run(
+        python,
+        "-W",
+        "error",
+        "-c",
+        f"import {names}\nfor package in ({names},): print(package.__file__)",
+        cwd=tmp_path,
+    ).split()
+
+    assert len(where) == len(_PACKAGES)
+    assert all(Path(file).is_relative_to(python.parents[1]) for file in where)
+
+
+def test_the_installed_entry_points_can_be_loaded(python: Path, tmp_path: Path) -> None:
+    program = """
+from importlib.metadata import distribution
+for point in distribution("taskmq").entry_points:
+    point.load()
+    print(point.group, point.name)
+"""
+
+    points = _run(python, "-c", program, cwd=tmp_path).splitlines()
+
+    assert set(points) >= {
+        "console_scripts taskmq",
+        *(f"taskmq.brokers {scheme}" for scheme in ("amqp", "amqps", "local", "memory")),
+        *(f"taskmq.states {scheme}" for scheme in ("local", "memory")),
+    }
+
+
+def test_the_installed_command_shows_its_help(python: Path, tmp_path: Path) -> None:
+    assert "worker" in _run(python.with_name("taskmq"), "--help", cwd=tmp_path)
+
+
+_USER = """
+from typing import assert_type
+
+from taskmq import Context, Job, TaskMQ, task
+
+app = TaskMQ("memory://")
+
+
+@app.task(queue="images", timeout="30s")
+async def thumbnail(photo_id: int, size: tuple[int, int] = (128, 128)) -> str:
+    return str(photo_id)
+
+
+@task
+def sell(ctx: Context, item: str) -> int:
+    return len(ctx.job_id + item)
+
+
+assert_type(thumbnail.send(7), Job[str])
+app.include(__name__)
+assert_type(sell.send("a"), Job[int])
+"""
+_WRONG = """
+thumbnail.send("7")
+sell.send(Context.detached("t"), "a")
+app.task(quue="x")
+"""
+
+
+def _type_check(python: Path, folder: Path, program: str) -> str:
+    (folder / "shop.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--python-executable", str(python), "shop.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_user_s_program_runs_and_is_type_checked_against_the_installed_package(
+    python: Path, tmp_path: Path
+) -> None:
+    assert _type_check(python, tmp_path, _USER) == "Success: no issues found in 1 source file\n"
+    _run(python, "-W", "error", "shop.py", cwd=tmp_path)
+
+
+def test_a_user_s_mistakes_are_found_by_the_types_of_the_installed_package(python: Path, tmp_path: Path) -> None:
+    report = _type_check(python, tmp_path, _USER + _WRONG)
+
+    found = {line.rpartition("[")[2].rstrip("]") for line in report.splitlines() if " error: " in line}
+    assert found == {"arg-type", "call-arg", "call-overload"}
+
+
+def test_every_type_around_the_public_names_is_written_down(python: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("basedpyright")), "--verifytypes", "taskmq", "--ignoreexternal",
+         "--outputjson"],
+        cwd=tmp_path,
+        # This mode takes the interpreter from here, not from --pythonpath.
+        env={**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )  # fmt: skip
+
+    symbols = json.loads(done.stdout)["typeCompleteness"]["symbols"]
+    homes = {"taskmq.errors", *(f"taskmq.{module}" for module in taskmq._HOMES.values())}
+    of_homes = [symbol for symbol in symbols if any(symbol["name"].startswith(f"{home}.") for home in homes)]
+    assert len(of_homes) > 100
+    assert [symbol["name"] for symbol in of_homes if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]] == []

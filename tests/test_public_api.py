@@ -1,0 +1,143 @@
+"""What users import is there, documented, typed and said in one place only."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import taskmq
+import taskmq_local
+import taskmq_rabbitmq
+
+_INIT = Path(inspect.getfile(taskmq))
+
+
+def _modules(*packages: ModuleType) -> list[str]:
+    return [
+        name
+        for package in packages
+        for name in (
+            package.__name__,
+            *(found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
+        )
+    ]
+
+
+_ALL_MODULES = _modules(taskmq, taskmq_local, taskmq_rabbitmq)
+_CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
+
+
+def _imports_for_checkers() -> dict[str, str]:
+    """The names under `if TYPE_CHECKING` in `taskmq/__init__.py`, with their modules."""
+    found: dict[str, str] = {}
+    for node in ast.parse(_INIT.read_text()).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                assert isinstance(statement, ast.ImportFrom)
+                assert statement.module is not None
+                for alias in statement.names:
+                    assert alias.asname is None
+                    found[alias.name] = statement.module
+    return found
+
+
+def _string_below(module: str, name: str) -> str | None:
+    """The text that documents an assignment: a string on the line after it."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    for assignment, after in zip(tree.body, tree.body[1:], strict=False):
+        match assignment, after:
+            case ast.Assign(targets=[ast.Name(id=target)]), ast.Expr(value=ast.Constant(value=str(text))):
+                if target == name:
+                    return text
+            case _:
+                pass
+    return None
+
+
+def _documentation(name: str) -> str | None:
+    value: Any = getattr(taskmq, name)
+    if isinstance(value, type):
+        # A class that inherits its text has none.
+        own: str | None = vars(value).get("__doc__")
+        return own
+    if inspect.isfunction(value):
+        return value.__doc__
+    return _string_below(_imports_for_checkers()[name], name)
+
+
+@pytest.mark.parametrize("name", taskmq.__all__)
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    documentation = _documentation(name)
+
+    assert documentation is not None
+    assert documentation.strip()
+
+
+def _methods() -> list[tuple[str, str]]:
+    return [
+        (name, method)
+        for name in taskmq.__all__
+        if inspect.isclass(getattr(taskmq, name))
+        for method, value in vars(getattr(taskmq, name)).items()
+        if not method.startswith("_") and inspect.isroutine(value)
+    ]
+
+
+@pytest.mark.parametrize(("name", "method"), _methods())
+def test_every_public_method_of_a_public_class_is_documented(name: str, method: str) -> None:
+    assert (getattr(getattr(taskmq, name), method).__doc__ or "").strip()
+
+
+def test_public_names_are_sorted_and_said_once() -> None:
+    assert taskmq.__all__ == sorted(set(taskmq.__all__))
+    assert dir(taskmq) == taskmq.__all__
+
+
+def test_the_type_checkers_see_the_names_that_are_there_at_run_time() -> None:
+    assert sorted(_imports_for_checkers()) == taskmq.__all__
+
+
+@pytest.mark.parametrize("name", taskmq.__all__)
+def test_a_name_comes_from_where_the_type_checkers_think_it_does(name: str) -> None:
+    home = _imports_for_checkers()[name]
+
+    assert home == f"taskmq.{taskmq._HOMES.get(name, 'errors')}"
+    assert getattr(importlib.import_module(home), name) is getattr(taskmq, name)
+
+
+def test_there_is_no_home_without_a_name() -> None:
+    assert set(taskmq._HOMES) <= set(taskmq.__all__)
+    assert "errors" not in taskmq._HOMES.values()
+
+
+def test_a_public_name_is_in_the_all_of_one_module_only() -> None:
+    exports = Counter(
+        name for module in _CORE for name in importlib.import_module(module).__all__ if name in taskmq.__all__
+    )
+
+    assert exports == dict.fromkeys(taskmq.__all__, 1)
+
+
+@pytest.mark.parametrize("module", _ALL_MODULES)
+def test_every_module_says_what_it_is_for_and_what_it_offers(module: str) -> None:
+    loaded = importlib.import_module(module)
+    exported: list[str] = loaded.__all__
+
+    assert (loaded.__doc__ or "").strip()
+    assert len(exported) == len(set(exported))
+    assert [name for name in exported if not hasattr(loaded, name)] == []
+    assert [name for name in exported if name.startswith("_")] == []
+
+
+def test_star_imports_give_exactly_the_public_names() -> None:
+    found: dict[str, object] = {}
+
+    exec("from taskmq import *", found)
+
+    assert set(found) - {"__builtins__"} == set(taskmq.__all__)

@@ -1,0 +1,48 @@
+"""What importing costs, by what is imported: structure does not depend on the machine, time does."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_HEAVY = {"asyncio", "pika", "sqlite3", "msgspec", "cyclopts", "rich", "pydantic", "logging", "typing_extensions"}
+
+
+def _imported_by(program: str) -> set[str]:
+    """The modules that a fresh interpreter has after `program`, without those that it starts with."""
+    report = (
+        "import sys\nbefore = set(sys.modules)\n{}\nimport json\nprint(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", report.format(program)], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(json.loads(done.stdout))
+
+
+def test_importing_taskmq_imports_next_to_nothing() -> None:
+    imported = _imported_by("import taskmq")
+
+    assert {name for name in imported if name.startswith("taskmq")} == {"taskmq"}
+    assert imported & _HEAVY == set()
+
+
+def test_a_name_loads_its_own_module_only_when_it_is_asked_for() -> None:
+    imported = _imported_by("from taskmq import TaskMQError, Retry")
+
+    assert {name for name in imported if name.startswith("taskmq.")} == {"taskmq.errors"}
+    assert imported & _HEAVY == set()
+
+
+def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
+    imported = _imported_by(
+        "from taskmq import TaskMQ\napp = TaskMQ('amqp://localhost/')\n@app.task\ndef sell(item: str) -> None: ..."
+    )
+
+    assert imported & {"pika", "sqlite3", "cyclopts", "rich", "pydantic", "taskmq_rabbitmq", "taskmq_local"} == set()
+
+
+@pytest.mark.parametrize("name", ["nothing", "errors2", "_private"])
+def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"module 'taskmq' has no attribute '{name}'"):
+        getattr(__import__("taskmq"), name)
