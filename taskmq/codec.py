@@ -418,8 +418,9 @@ def _check_type(kind: Any, *, owner: str, what: str) -> None:
             return None
         seen.add(id(info))
         if isinstance(info, types.CustomType):
-            is_known = info.cls is object or issubclass(info.cls, PurePath) or hasattr(info.cls, "model_validate")
-            return None if is_known else info.cls.__qualname__
+            custom = cast("type[object]", info.cls)
+            is_known = custom is object or issubclass(custom, PurePath) or hasattr(custom, "model_validate")
+            return None if is_known else custom.__qualname__
         for name in ("type", "item_type", "key_type", "value_type", "item_types", "types", "fields"):
             children: Any = getattr(info, name, None)
             group: list[Any] = list(children) if hasattr(children, "__iter__") else [children]

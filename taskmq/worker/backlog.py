@@ -83,8 +83,8 @@ class Backlog:
         return rest
 
     def _starving(self, now: float) -> PriorityClass | None:
-        waiting = [name for name in CLASSES if self._waiting[name]]
-        longest = min(waiting, key=self._served.__getitem__)
+        waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
+        longest = min(waiting, key=lambda name: self._served[name])
         return longest if now - self._served[longest] > self._limit else None
 
     def _due(self) -> PriorityClass:

@@ -163,8 +163,15 @@ class Supervisor:
 class _Child:
     """A worker process, from this side."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, status: asyncio.StreamReader) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        lifeline: int,
+        status: asyncio.StreamReader,
+        transport: asyncio.BaseTransport,
+    ) -> None:
         self._process = process
+        self._transport = transport
         self._lifeline: int | None = lifeline
         self._ready = asyncio.create_task(self._read_ready(status))
         self.successor: _Child | None = None
@@ -195,10 +202,10 @@ class _Child:
             os.close(orders)
             os.close(writing)
         status = asyncio.StreamReader(limit=1 << 24)
-        await asyncio.get_running_loop().connect_read_pipe(
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(status), os.fdopen(reading, "rb")
         )
-        return cls(process, lifeline, status)
+        return cls(process, lifeline, status, transport)
 
     @property
     def pid(self) -> int:
@@ -232,6 +239,7 @@ class _Child:
         # Nobody but the process writes there, unless it has forked.
         await asyncio.wait((self._ready,), timeout=_LAST_WORDS)
         self._ready.cancel()
+        self._transport.close()
         return code
 
     async def _read_ready(self, status: asyncio.StreamReader) -> Ready | None:

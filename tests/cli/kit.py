@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=20)
 _ROOT = Path(__file__).parents[2]
+_BOLD = re.compile("\x1b\\[[01]m")
 _DEFAULT_URL = "local://.taskmq"
 
 SHOP = """\
@@ -116,7 +118,7 @@ def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None
 
 
 def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 80) -> Result:
-    """Run a command whose standard streams are a terminal; what it printed is in `out`."""
+    """Run a command whose standard streams are a terminal; what it printed is in `out`, without bold type."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command(*tokens),
@@ -139,7 +141,7 @@ def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 
             # So Linux says that the other side has closed a terminal.
             pass
         code = process.wait(20)
-    return Result(code, printed.decode(), "")
+    return Result(code, _BOLD.sub("", printed.decode()), "")
 
 
 class Started:
@@ -257,6 +259,16 @@ def names_in(queue: str, *, url: str = _DEFAULT_URL) -> list[str]:
     async def look(broker: Broker) -> list[str]:
         async with broker.hold(queue, limit=1000) as deliveries:
             return [delivery.message_id or "" for delivery in deliveries]
+
+    return at_broker(look, url=url)
+
+
+def bodies_in(queue: str, *, url: str = _DEFAULT_URL) -> list[dict[str, Any]]:
+    """The bodies of what is ready in a physical queue, in order."""
+
+    async def look(broker: Broker) -> list[dict[str, Any]]:
+        async with broker.hold(queue, limit=1000) as deliveries:
+            return [json.loads(delivery.body) for delivery in deliveries]
 
     return at_broker(look, url=url)
 

@@ -1,13 +1,14 @@
 """`taskmq send`."""
 
-import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import SHOP, Here, Result, Started, at_broker, declare, exists, names_in, run_process
+from tests.cli.kit import PATIENCE, SHOP, Here, Result, Started, bodies_in, declare, exists, names_in, run_process
+from tests.servers import eventually
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_a_task_is_sent_by_name_and_its_job_id_is_printed(shop: Path, taskmq: He
     job = _sent(taskmq("-o", "json", "send", "shop.double", "--queue", "images", "--args", "[21]"))
 
     assert names_in("images") == [job]
-    assert "shop" not in __import__("sys").modules
+    assert "shop" not in sys.modules
 
 
 def test_with_its_app_a_task_goes_to_its_own_queue(shop: Path, taskmq: Here) -> None:
@@ -80,22 +81,13 @@ def test_jsonl_is_one_line(taskmq: Here) -> None:
 
 def test_what_is_sent_holds_the_arguments_and_the_delay(taskmq: Here) -> None:
     declare("images")
+    call = ["t", "--queue", "images", "--args", "[1, {}]", "--kwargs", '{"b": null}', "--delay", "1ms"]
 
-    _sent(
-        taskmq(
-            "-o", "json", "send", "t", "--queue", "images", "--args", "[1, {}]", "--kwargs", '{"b": null}', "--delay", "1ms"
-        )
-    )  # fmt: skip
+    _sent(taskmq("-o", "json", "send", *call))
 
-    async def body_of_the_next(broker):  # type: ignore[no-untyped-def]
-        async with broker.hold("images", limit=1) as deliveries:
-            return [json.loads(delivery.body) for delivery in deliveries]
-
-    found = []
-    while not found:
-        found = at_broker(body_of_the_next)
-    assert (found[0]["args"], found[0]["kwargs"]) == ([1, {}], {"b": None})
-    assert found[0]["eta"] == found[0]["enqueued"] + 1
+    (body,) = eventually(lambda: bodies_in("images"), "the delayed task", within=PATIENCE)
+    assert (body["args"], body["kwargs"]) == ([1, {}], {"b": None})
+    assert body["eta"] == body["enqueued"] + 1
 
 
 def test_a_queue_that_does_not_exist_is_not_found_and_not_created(taskmq: Here) -> None:
@@ -173,8 +165,7 @@ def test_ctrl_c_while_waiting_is_exit_code_130(home: Path) -> None:
     declare("images")
 
     with Started(home, "send", "t", "--queue", "images", "--wait") as waiting:
-        while not names_in("images"):
-            assert waiting.process.poll() is None
+        eventually(lambda: names_in("images"), "the task being sent", within=PATIENCE)
 
         code = waiting.is_told(signal.SIGINT)
 

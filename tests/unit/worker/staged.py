@@ -19,7 +19,7 @@ from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 
-__all__ = ["Bug", "Fault", "FakeDelivery", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
+__all__ = ["Bug", "FakeDelivery", "Fault", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
 
 
 class Fault(enum.Enum):

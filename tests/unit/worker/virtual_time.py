@@ -43,7 +43,7 @@ def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
         )
         async with asyncio.timeout(within):
             await main
-        # What only the collector finds, such as an exception that nobody looked at, belongs to this test; it is young.
+        # What only the collector finds, such as an exception that nobody looked at, belongs to this test.
         gc.collect(1)
         await asyncio.sleep(0)
 

@@ -1,0 +1,104 @@
+"""Links, and the examples of `docs/`."""
+
+import re
+import shlex
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Started, names_in
+from tests.docs.blocks import PAGES, ROOT, blocks_of
+from tests.servers import eventually
+
+_LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+_PATH = re.compile(r"`((?:taskmq|brokers|contrib|tests|docs|benchmarks)/[\w./]+)`")
+
+
+def _mentions() -> list[tuple[Path, Path]]:
+    """Each page with each file of the repository that it links to or names."""
+    found: list[tuple[Path, Path]] = []
+    for page in PAGES:
+        text = page.read_text()
+        found += [(page, page.parent / target) for target in _LINK.findall(text)]
+        found += [(page, ROOT / target) for target in _PATH.findall(text)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "target"), _mentions(), ids=lambda path: path.name)
+def test_what_a_page_refers_to_exists(page: Path, target: Path) -> None:
+    assert target.exists(), f"{page.relative_to(ROOT)} refers to {target}"
+
+
+def test_no_page_has_a_line_of_trailing_blanks_or_tabs() -> None:
+    for page in PAGES:
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            assert line == line.rstrip(), f"{page.name}:{number}"
+            assert "\t" not in line, f"{page.name}:{number}"
+
+
+_SHOP = """\
+from pathlib import Path
+
+from taskmq import TaskMQ
+
+app = TaskMQ()
+
+
+@app.task(queue="images")
+def resize(photo: int) -> None:
+    Path(f"photo-{photo}").touch()
+"""
+
+
+@pytest.mark.rabbitmq
+def test_the_amqp_publish_example_of_the_wire_format_runs_a_task(tmp_path: Path, amqp_url: str) -> None:
+    (command,) = [
+        command
+        for block in blocks_of(ROOT / "docs" / "wire.md")
+        for command in block.commands
+        if command.startswith("amqp-publish")
+    ]
+    words = [word.replace("amqp://guest:guest@localhost", amqp_url) for word in shlex.split(command)]
+    (tmp_path / "shop.py").write_text(_SHOP)
+
+    with Started(tmp_path, "worker", "shop:app", env={"TASKMQ_URL": amqp_url}) as worker:
+        worker.says("waiting for jobs")
+        subprocess.run(words, check=True, timeout=20)
+        eventually((tmp_path / "photo-7").exists, "the task's effect", within=timedelta(seconds=20))
+
+    assert names_in("images", url=amqp_url) == []
+    assert names_in("images.dlq", url=amqp_url) == []
+    assert names_in("taskmq.parking", url=amqp_url) == []
+
+
+def test_the_header_names_of_the_wire_format_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "wire.md").read_text()
+    row = re.findall(r"^\| (`(?:x-taskmq)?-[^|]+) \|", page, re.MULTILINE)
+    documented = {
+        name if name.startswith("x-taskmq") else f"x-taskmq{name}"
+        for cell in row
+        for name in re.findall(r"`([^`]+)`", cell)
+    }
+    source = "\n".join(
+        path.read_text()
+        for folder in ("taskmq", "brokers")
+        for path in (ROOT / folder).rglob("*.py")
+    )  # fmt: skip
+
+    assert len(documented) > 8
+    for name in documented:
+        # Some are put together from the prefix and the rest.
+        assert name in source or re.search(rf'[}}"]{re.escape(name.removeprefix("x-taskmq-"))}"', source), name
+
+
+def test_the_reasons_of_dead_letters_in_the_wire_format_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "wire.md").read_text()
+    sentence = page.partition("Reasons on a dead letter:")[2].partition("\n\n")[0]
+    source = "\n".join(path.read_text() for path in (ROOT / "taskmq").rglob("*.py"))
+
+    reasons = re.findall(r"`(\w+)`", sentence)
+    assert len(reasons) >= 6
+    for reason in reasons:
+        assert f'"{reason}"' in source, reason

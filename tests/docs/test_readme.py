@@ -1,0 +1,160 @@
+"""What the README shows is what happens."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from taskmq.cli import run
+from tests.docs.blocks import README, ROOT, block_after, blocks_of, write_files
+from tests.servers import eventually
+
+_BARE = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+_COMMAND = re.compile(r"`(?:taskmq )?([^`]+)`")
+
+
+def _readme() -> str:
+    return README.read_text()
+
+
+def _commands() -> list[list[str]]:
+    """The words of each command in the README's table of commands."""
+    table = _readme().partition("| command | does |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    found: list[list[str]] = []
+    for cell in cells:
+        # "`taskmq dlq list images`, `show`": what follows the first one is of the same noun.
+        first, *others = _COMMAND.findall(cell)
+        found.append(first.split())
+        found += [[first.split()[0], *other.split()] if " " not in other else other.split() for other in others]
+    return found
+
+
+def test_the_readme_has_at_most_200_lines() -> None:
+    assert len(_readme().splitlines()) <= 200
+
+
+def test_every_file_that_the_readme_shows_is_python(tmp_path: Path) -> None:
+    assert write_files(README, tmp_path) == {"shop.py", "tour.py"}
+    for path in tmp_path.iterdir():
+        compile(path.read_text(), path.name, "exec")
+
+
+def test_the_first_example_prints_what_the_readme_says(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+    console = block_after(README, "shop.py")
+    worker_command, *others = console.commands
+    assert worker_command.endswith(" &")
+    assert others
+
+    worker = subprocess.Popen(
+        worker_command.removesuffix(" &").split(),
+        cwd=tmp_path,
+        env=_BARE,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with worker:
+        try:
+            printed = "".join(_printed(command, tmp_path) for command in others)
+        finally:
+            worker.terminate()
+    assert printed == console.output
+    assert worker.returncode == 0
+
+
+def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+
+    assert _printed("python tour.py", tmp_path) == block_after(README, "tour.py").text
+
+
+def _printed(command: str, folder: Path) -> str:
+    done = subprocess.run(
+        command.split(), cwd=folder, env=_BARE, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_wrong_argument_is_refused_as_the_readme_says(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+    program = (
+        "import shop, taskmq\ntry: shop.resize.send('seven')\nexcept taskmq.InvalidArguments as error: print(error)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=_BARE, capture_output=True, text=True, timeout=30
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "photo" in done.stdout
+    assert not (tmp_path / ".taskmq").exists()
+
+
+@pytest.mark.parametrize("words", _commands(), ids=" ".join)
+def test_each_command_of_the_table_exists_with_the_options_shown(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    noun = words[:2] if words[0] in {"queue", "dlq"} else words[:1]
+
+    code = run([*noun, "--help"])
+
+    help_text = capsys.readouterr().out
+    assert code == 0
+    assert "Usage: taskmq " + " ".join(noun) in help_text
+    for word in words:
+        if word.startswith("-"):
+            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", help_text), word
+
+
+def test_the_table_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["--help"])
+
+    listed = set(re.findall(r"│ ([a-z]+) {2,}\S", capsys.readouterr().out))
+    assert listed == {words[0] for words in _commands()}
+
+
+def test_each_make_target_that_the_readme_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    named = set(re.findall(r"make ([a-z-]+)", _readme()))
+    assert named
+    assert named <= targets
+
+
+def test_console_blocks_hold_commands_that_are_known() -> None:
+    for block in blocks_of(README):
+        for command in block.commands if block.language == "console" else []:
+            assert command.split()[0] in {"taskmq", "python", "make", "pip"}, command
+
+
+def test_extras_that_the_readme_names_exist() -> None:
+    extras = re.findall(r"'\.\[([\w,]+)\]'", _readme())
+
+    project = (ROOT / "pyproject.toml").read_text()
+    assert extras
+    for extra in ",".join(extras).split(","):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE), extra
+
+
+def test_the_worker_of_the_first_example_makes_its_broker_where_the_readme_says(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+    with subprocess.Popen(
+        ["taskmq", "worker", "shop:app"],
+        cwd=tmp_path,
+        env={**os.environ, **_BARE},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as worker:
+        try:
+            eventually((tmp_path / ".taskmq").is_dir, "the broker's folder")
+        finally:
+            worker.terminate()

@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kit import Project
+
+
+@pytest.fixture(params=["local", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
+    """A project on each of the brokers that have processes."""
+    state = f"local://{tmp_path}/embedded"
+    url = str(request.getfixturevalue("amqp_url")) if request.param == "rabbitmq" else state
+    it = Project(tmp_path, url, state)
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def local_project(tmp_path: Path) -> Iterator[Project]:
+    """A project on the embedded broker, for what has nothing to do with the broker."""
+    url = f"local://{tmp_path}/embedded"
+    it = Project(tmp_path, url, url)
+    yield it
+    it.close()

@@ -1,0 +1,120 @@
+"""Many tasks, several producers, several workers, one of which is killed every second.
+
+`$TASKMQ_TEST_KILL_TASKS` says how many tasks; the default is small, the long campaign takes tens of thousands.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from taskmq.worker.child import Order
+from taskmq.worker.config import WorkerConfig
+from tests.e2e.kit import Project, until
+
+TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "2000"))
+PRODUCERS = 2
+WORKERS = 2
+CONCURRENCY = 8
+PREFETCH = 16
+PERIOD = 1.0
+
+PRODUCER = """
+import sys
+import jobs
+
+first, last = int(sys.argv[1]), int(sys.argv[2])
+for start in range(first, last, 50):
+    jobs.nap.send_many([(n,) for n in range(start, min(start + 50, last))])
+"""
+
+
+class _Worker:
+    """One worker process without a supervisor, which would start it again later and later."""
+
+    def __init__(self, project: Project, log: Path) -> None:
+        reading, writing = os.pipe()
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "taskmq.worker.child", str(writing)],
+                cwd=project.folder,
+                env=project.environment,
+                stdin=subprocess.PIPE,
+                stderr=file,
+                pass_fds=(writing,),
+            )
+        os.close(writing)
+        assert self.process.stdin is not None
+        config = WorkerConfig(concurrency=CONCURRENCY, prefetch=PREFETCH)
+        self.process.stdin.write(msgspec.json.encode(Order(target="jobs:app", config=config)) + b"\n")
+        self.process.stdin.flush()
+        self._status = os.fdopen(reading, "rb")
+
+    def wait_until_ready(self) -> None:
+        assert self._status.readline(), "the worker has ended before it was ready"
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process.stdin is not None
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self.process.stdin.close()
+        self._status.close()
+        return code
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + TASKS / 20)
+def test_every_task_runs_although_a_worker_is_killed_every_second(project: Project) -> None:
+    log, rng = project.folder / "log-workers", random.Random(20261121)
+    (project.folder / "producer.py").write_text(PRODUCER)
+    workers = [_Worker(project, log) for _ in range(WORKERS)]
+    for worker in workers:
+        worker.wait_until_ready()
+    share = TASKS // PRODUCERS
+    producers = [
+        subprocess.Popen(
+            [sys.executable, "producer.py", str(number * share), str((number + 1) * share)],
+            cwd=project.folder,
+            env=project.environment,
+        )
+        for number in range(PRODUCERS)
+    ]
+
+    kills = 0
+    kill_at = time.monotonic() + PERIOD
+    deadline = time.monotonic() + 40 + TASKS / 25
+    while len(_executed(project)) < PRODUCERS * share:
+        assert time.monotonic() < deadline, (
+            f"{len(_executed(project))} of {TASKS} after {kills} kills:\n{log.read_text()[-5000:]}"
+        )
+        time.sleep(max(0.0, min(0.1, kill_at - time.monotonic())))
+        if time.monotonic() >= kill_at:
+            victim = rng.randrange(WORKERS)
+            assert workers[victim].end(signal.SIGKILL) == -signal.SIGKILL
+            kills += 1
+            workers[victim] = _Worker(project, log)
+            workers[victim].wait_until_ready()
+            kill_at = time.monotonic() + PERIOD
+    assert [producer.wait(30) for producer in producers] == [0] * PRODUCERS
+    until(lambda: project.waiting() == 0, "the queues are empty", details=lambda: f"{project.stats()}")
+    assert [worker.end(signal.SIGTERM) for worker in workers] == [0] * WORKERS
+
+    executed = _executed(project)
+    assert set(executed) == set(range(PRODUCERS * share))
+    duplicates = sum(executed.values()) - len(executed)
+    assert kills >= min(2, TASKS // 500)
+    # What a killed worker had in its hands may run again, and nothing else.
+    assert duplicates <= kills * PREFETCH, f"{duplicates} duplicates for {kills} kills"
+    assert project.waiting() == 0
+
+
+def _executed(project: Project) -> Counter[int]:
+    """How often each task has begun, by the ledger."""
+    return Counter(int(line[1]) for line in project.ledger)

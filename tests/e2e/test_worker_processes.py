@@ -1,0 +1,357 @@
+"""Workers as real processes: start, signals, crashes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from taskmq.errors import TaskFailed
+from taskmq.worker.child import Order
+from taskmq.worker.config import WorkerConfig
+from tests.e2e.kit import Project, is_alive, until
+
+
+def test_a_worker_starts_runs_and_drains_at_the_first_signal(project: Project) -> None:
+    run = project.start(wait=False, processes=2)
+    ready = run.wait_until_ready()
+    assert ready["app"] == "jobs:app"
+    assert ready["queues"] == ["default"]
+    assert "jobs.quick" in ready["tasks"]
+
+    job = project.app.tasks["jobs.quick"].send(21)
+    assert job.result(timeout=20) == 42
+    for kind in ("gated", "threaded", "heavy"):
+        project.send(kind, kind)
+        project.wait_for("started", kind)
+
+    run.signal()
+    run.wait_for_log("draining")
+    late = project.send("quick", 1)
+    for kind in ("gated", "threaded", "heavy"):
+        assert run.exit_code is None
+        project.open(kind)
+
+    assert run.wait() == 0
+    for kind in ("gated", "threaded", "heavy"):
+        assert len(project.noted("finished", kind)) == 1
+    assert project.noted("ran", "1") == []
+    assert project.app.job(late).state().value == "queued"
+    assert project.waiting() == 1
+
+
+def test_a_second_signal_gives_back_what_runs_and_the_next_worker_runs_it_with_no_attempt_counted(
+    project: Project,
+) -> None:
+    run = project.start(grace=60)
+    for kind in ("gated", "threaded", "heavy"):
+        project.send(kind, kind)
+        project.wait_for("started", kind)
+
+    run.signal()
+    run.wait_for_log("draining")
+    run.signal()
+
+    assert run.wait() == 0
+    assert project.waiting() == 3
+
+    again = project.start()
+    for kind in ("gated", "threaded", "heavy"):
+        (_, _), (attempt, _) = project.wait_for("started", kind, count=2)
+        assert attempt == "1"
+        project.open(kind)
+        project.wait_for("finished", kind)
+    again.signal()
+    assert again.wait() == 0
+    assert project.waiting() == 0
+
+
+def test_after_the_grace_a_worker_ends_whatever_its_tasks_do(local_project: Project) -> None:
+    project = local_project
+    run = project.start(grace=0.2)
+    for kind in ("stubborn", "stuck_thread"):
+        project.send(kind, kind)
+        project.wait_for("started", kind)
+
+    run.signal()
+
+    assert run.wait(within=20) == 0
+    assert project.noted("ignored", "stubborn")
+    assert "1 tasks ignore being cancelled" in run.log
+    assert project.waiting() == 2
+
+
+def test_a_thread_that_a_coroutine_has_started_does_not_hold_the_worker(local_project: Project) -> None:
+    project = local_project
+    run = project.start(grace=0.2)
+    project.send("stuck_thread", "t")
+    project.wait_for("started", "t")
+
+    run.signal()
+
+    assert run.wait(within=20) == 0
+    assert project.waiting() == 1
+
+
+def test_a_third_signal_kills(local_project: Project) -> None:
+    project = local_project
+    run = project.start(grace=60)
+    project.send("stubborn", "s")
+    project.wait_for("started", "s")
+
+    for words in ("draining", "giving back", "killing"):
+        run.signal()
+        run.wait_for_log(words)
+
+    run.wait(within=5)
+    assert project.waiting() == 1
+
+
+def test_an_interrupt_from_the_terminal_drains_like_a_term(local_project: Project) -> None:
+    run = local_project.start()
+
+    run.signal(signal.SIGINT)
+
+    assert run.wait() == 0
+
+
+def test_the_workers_drain_and_end_when_their_supervisor_is_killed(project: Project) -> None:
+    run = project.start(processes=2)
+    children = run.children
+    assert len(children) == 2
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+
+    run.signal(signal.SIGKILL)
+    run.wait()
+    run.wait_for_log("the supervisor is gone: draining", count=2)
+    assert any(is_alive(pid) for pid in children)
+    project.open("g")
+
+    until(lambda: not any(is_alive(pid) for pid in children), "the workers have ended")
+    assert len(project.noted("finished", "g")) == 1
+    assert project.waiting() == 0
+
+
+def test_a_worker_that_is_killed_is_started_again_and_its_jobs_run_again(project: Project) -> None:
+    run = project.start()
+    (child,) = run.children
+    for kind in ("gated", "heavy"):
+        project.send(kind, kind)
+        project.wait_for("started", kind)
+
+    os.kill(child, signal.SIGKILL)
+
+    run.wait_for_log(f"worker process {child} ended with -9; starting another")
+    for kind in ("gated", "heavy"):
+        project.wait_for("started", kind, count=2)
+        project.open(kind)
+        project.wait_for("finished", kind)
+    assert [len(project.noted("finished", kind)) for kind in ("gated", "heavy")] == [1, 1]
+    run.signal()
+    assert run.wait() == 0
+    assert project.waiting() == 0
+
+
+def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_its_worker(local_project: Project) -> None:
+    project = local_project
+    run = project.start()
+    (child,) = run.children
+    project.send("spawns", "s")
+    project.wait_for("started", "s")
+
+    os.kill(child, signal.SIGKILL)
+
+    project.wait_for("started", "s", count=2)
+    project.open("s")
+    project.wait_for("finished", "s")
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_the_supervisor(local_project: Project) -> None:
+    project = local_project
+    run = project.start()
+    (child,) = run.children
+    project.send("spawns", "s")
+    project.wait_for("started", "s")
+    project.open("s")
+    project.wait_for("finished", "s")
+
+    run.signal(signal.SIGKILL)
+    run.wait()
+
+    until(lambda: not is_alive(child), "the worker has ended")
+
+
+def test_a_burst_ends_with_zero_once_all_is_done(project: Project) -> None:
+    first = project.start(processes=1)
+    first.signal()
+    assert first.wait() == 0
+    for number in range(100):
+        project.send("quick", number)
+
+    run = project.start(processes=2, burst=True, wait=False)
+
+    assert run.wait() == 0
+    assert sorted(int(line[1]) for line in project.ledger) == list(range(100))
+    assert project.waiting() == 0
+
+
+BROKEN = {
+    "no module": ("nowhere:app", "", "there is no module 'nowhere'"),
+    "no app": ("broken:app", "app = 1", "no app called 'app'"),
+    "two apps": ("broken", "from taskmq import TaskMQ\na, b = TaskMQ(), TaskMQ()", "exactly one app"),
+    "a syntax error": ("broken:app", "def", "SyntaxError"),
+    "an error": ("broken:app", "1 / 0", "ZeroDivisionError"),
+    "a missing dependency": ("broken:app", "import no_such_dependency", "no_such_dependency"),
+    "no tasks": ("broken:app", "from taskmq import TaskMQ\napp = TaskMQ('memory://')", "no tasks"),
+    "no adapter": (
+        "broken:app",
+        "from taskmq import TaskMQ\napp = TaskMQ('zmq://x')\n@app.task\ndef f(): ...",
+        "zmq",
+    ),
+    "results without a state": (
+        "broken:app",
+        "from taskmq import TaskMQ\napp = TaskMQ('amqp://x')\n@app.task(result=True)\ndef f(): ...",
+        "result=True",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_worker_that_cannot_run_at_all_ends_with_two_and_says_why(local_project: Project, case: str) -> None:
+    target, code, words = BROKEN[case]
+    local_project.write(code, "broken.py")
+
+    run = local_project.start(target, processes=2, wait=False)
+
+    assert run.wait() == 2
+    assert words in run.log
+    assert "starting another" not in run.log
+
+
+def test_a_worker_that_crashes_all_the_time_is_started_less_and_less_often(local_project: Project) -> None:
+    project = local_project
+    project.write(
+        "import os\nfrom jobs import app, note\nif os.path.exists('bad'): note('start'); os._exit(3)\n", "crash.py"
+    )
+    (project.folder / "bad").touch()
+
+    run = project.start("crash:app", wait=False)
+    run.wait_for_log("ended with 3; starting another in 2.0 s")
+    assert "ended with 3; starting another in 1.0 s" in run.log
+    assert len([line for line in project.ledger if line == ["start"]]) == 2
+
+    (project.folder / "bad").unlink()
+    run.wait_until_ready()
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_supervisor_that_is_stopped_while_it_waits_to_start_another_ends_at_once(local_project: Project) -> None:
+    project = local_project
+    project.write("import os; os._exit(3)", "crash.py")
+    run = project.start("crash:app", wait=False)
+    run.wait_for_log("starting another in 4.0 s")
+
+    run.signal()
+
+    assert run.wait(within=3) == 0
+
+
+def test_a_module_that_breaks_later_does_not_stop_the_workers_that_run(local_project: Project) -> None:
+    project = local_project
+    run = project.start(processes=2)
+    until(lambda: len(run.children) == 2, "two children")
+    project.send("quick", 1)
+    project.wait_for("ran", "1")
+    whole = (project.folder / "jobs.py").read_text()
+    project.write("def")
+
+    os.kill(run.children[0], signal.SIGKILL)
+    run.wait_for_log("ended with 2; starting another")
+    project.send("quick", 2)
+    project.wait_for("ran", "2")
+    project.write(whole)
+    until(lambda: len(run.children) == 2 and "cannot be imported" in run.log, "two children again")
+
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_an_app_with_very_many_tasks_gets_ready(local_project: Project) -> None:
+    project = local_project
+    project.write(
+        "from jobs import app\n"
+        "for n in range(3000):\n"
+        "    app.task(name=f'a.task.with.quite.a.long.name.{n}')(lambda: None)\n",
+        "many.py",
+    )
+
+    run = project.start("many:app", wait=False)
+
+    assert len(run.wait_until_ready()["tasks"]) > 3000
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_nothing_secret_stands_on_the_workers_command_line(local_project: Project) -> None:
+    run = local_project.start()
+
+    for child in run.children:
+        assert b"local://" not in Path(f"/proc/{child}/cmdline").read_bytes()
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_child_without_a_supervisor_takes_its_order_says_that_it_is_ready_and_drains_at_the_end_of_its_input(
+    local_project: Project,
+) -> None:
+    project = local_project
+    reading, writing = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "taskmq.worker.child", str(writing)],
+        cwd=project.folder,
+        env=project.environment,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(writing,),
+    )
+    os.close(writing)
+    assert child.stdin is not None
+    order = Order(target="jobs", config=WorkerConfig(name="alone"))
+    child.stdin.write(msgspec.json.encode(order) + b"\n")
+    child.stdin.flush()
+
+    with os.fdopen(reading, "rb") as status:
+        ready = json.loads(status.readline())
+    assert ready["app"] == "jobs"
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+    child.stdin.close()
+    project.open("g")
+
+    assert child.wait(20) == 0
+    assert len(project.noted("finished", "g")) == 1
+
+
+def test_a_task_that_fails_shows_its_error_to_the_one_who_waits(project: Project) -> None:
+    project.write(
+        "from jobs import app\n@app.task(retry=None)\ndef fails() -> None:\n    raise LookupError('not here')\n",
+        "failing.py",
+    )
+    project.app.task(name="failing.fails")(lambda: None)
+    run = project.start("failing:app")
+
+    with pytest.raises(TaskFailed, match="LookupError: not here") as caught:
+        project.app.tasks["failing.fails"].send().result(timeout=20)
+
+    assert "failing.py" in caught.value.traceback
+    assert [entry.ready for entry in project.stats("default.dlq")] == [1]
+    run.signal()
+    assert run.wait() == 0
