@@ -203,7 +203,9 @@ class TaskMQ:
     def tasks(self) -> dict[str, Task[..., Any]]:
         """All tasks by name, those of included modules among them."""
         while self._include:
-            self.include(self._include.pop())
+            # Taken off the list only once it is in: a failed import is tried, and reported, again.
+            self.include(self._include[-1])
+            self._include.pop()
         return self._tasks
 
     @property

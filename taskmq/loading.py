@@ -23,9 +23,9 @@ def load_app(target: str) -> tuple[TaskMQ, str]:
             the module itself raises come through as they are.
     """
     name, separator, attribute = target.partition(":")
-    if name.endswith(".py"):
-        name = name.removesuffix(".py").removeprefix("./").replace(os.sep, ".")
     here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
+    if name.endswith(".py"):
+        name = name.removeprefix(here + os.sep).removeprefix("./").removesuffix(".py").replace(os.sep, ".")
     if here not in sys.path:
         sys.path.insert(0, here)
     module = _imported(name, target)

@@ -66,7 +66,8 @@ def load_settings(environment: Mapping[str, str], directory: Path) -> Settings:
         values[key] = _read(key, value, source)
         origin[key] = source
     for variable, value in environment.items():
-        if variable.startswith(_PREFIX) and not variable.startswith(_FOREIGN):
+        # Empty is unset, as deployment tools have it.
+        if value and variable.startswith(_PREFIX) and not variable.startswith(_FOREIGN):
             key = _known(variable.removeprefix(_PREFIX).lower(), f"${variable}")
             values[key] = _read(key, value, f"${variable}")
             origin[key] = f"${variable}"

@@ -282,7 +282,11 @@ def _default_name(function: Callable[..., Any]) -> str:
 
 
 class TaskDecorator(Protocol):
-    """What `task(...)` with options returns."""
+    """What `task(...)` with options returns.
+
+    For the type checkers a first parameter that accepts a Context is one: annotate other first parameters with
+    something narrower than `Any` or `object`.
+    """
 
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]

@@ -1,13 +1,11 @@
 """`taskmq beat`."""
 
 import asyncio
-import logging
 import signal
-import sys
 
 from taskmq.beat import Beat
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import note
+from taskmq.cli.output import announce, start_logging
 from taskmq.loading import load_app
 
 __all__ = ["beat"]
@@ -22,9 +20,7 @@ def beat(target: str | None = None, /) -> int:
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     """
     options = current_globals()
-    logging.basicConfig(
-        level=options.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr
-    )
+    start_logging()
     app, _ = load_app(target_of(target))
     app.configure(url=options.url, state=options.state, name="beat")
 
@@ -33,7 +29,7 @@ def beat(target: str | None = None, /) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
-        note(f"taskmq beat: {len(app.schedules)} schedules")
+        announce(f"taskmq beat: {len(app.schedules)} schedules")
         await service.run()
 
     asyncio.run(run())

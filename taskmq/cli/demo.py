@@ -1,13 +1,13 @@
 """`taskmq demo`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import note, print_rows
+from taskmq.cli.output import note, print_record, print_rows
 from taskmq.demo.run import Advance, Outcome, default_folder, run_demo
 
 __all__ = ["demo"]
@@ -33,6 +33,19 @@ def demo(path: Path | None = None, /) -> int:
 
 
 def _print(outcome: Outcome) -> None:
+    if current_globals().output != "table":
+        print_record(
+            {
+                "totals": outcome.totals,
+                "largest": [
+                    {"definition": name, "lines": lines, "file": file} for name, lines, file in outcome.largest
+                ],
+                "checks": outcome.checks,
+                "seconds": outcome.seconds,
+                "is_right": outcome.is_right,
+            }
+        )
+        return
     found = outcome.totals
     print_rows(
         ("files", "bytes", "lines", "tokens", "seconds"),
@@ -62,7 +75,7 @@ def _print(outcome: Outcome) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Advance]:
+def _progress() -> Generator[Advance]:
     if not sys.stderr.isatty():
         yield lambda done, total: note(f"{done} of {total} files") if done in (1, total) else None
         return

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import note
+from taskmq.cli.output import announce, start_logging
 from taskmq.cli.worker import banner, watched
-from taskmq.errors import UnsupportedFeature
+from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.worker.child import Order
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.supervisor import Supervisor
@@ -27,7 +28,10 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
         How many worker processes.
     """
     options = current_globals()
+    start_logging()
     name = target_of(target)
+    if processes < 1:
+        raise InvalidOption("--processes: at least 1")
     order = Order(
         target=name,
         config=WorkerConfig(grace=5.0),
@@ -38,7 +42,7 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
     try:
         folders = watched()
     except UnsupportedFeature as error:
-        note(f"not reloading on changes: {error}")
+        announce(f"not reloading on changes: {error}")
         folders = ()
 
     async def run() -> int:
@@ -56,6 +60,8 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
 def _beat_command(target: str) -> list[str]:
     options = current_globals()
     command = [sys.executable, "-m", "taskmq"]
+    if options.log_level >= logging.ERROR:
+        command.append("--quiet")
     for flag, value in (("--url", options.url), ("--state", options.state)):
         command += [flag, value] if value else []
     return [*command, "beat", target]

@@ -48,6 +48,9 @@ async def _examine(app: TaskMQ) -> tuple[list[_Finding], int]:
     except BrokerUnavailable as error:
         findings.append(_Finding("problem", "broker", str(error), "is it running, and is the URL right? --url"))
         return findings, UNREACHABLE
+    except StateUnavailable as error:
+        findings.append(_Finding("problem", "state", str(error), "is it running, and is the URL right? --state"))
+        return findings, UNREACHABLE
     return findings, FAILED if any(finding.level == "problem" for finding in findings) else 0
 
 
@@ -97,6 +100,5 @@ async def _state(app: TaskMQ) -> AsyncIterator[_Finding]:
         async with asyncio.timeout(_TIMEOUT):
             await state.results.get("doctor")
     except (StateUnavailable, TimeoutError) as error:
-        yield _Finding("problem", "state", f"{state.address}: {str(error) or 'no answer'}", "is it running? --state")
-    else:
-        yield _Finding("ok", "state", state.address)
+        raise StateUnavailable(f"{state.address}: {str(error) or 'no answer'}") from error
+    yield _Finding("ok", "state", state.address)

@@ -1,5 +1,6 @@
 """How data is printed: tables for people, JSON for programs, never truncated when nobody looks."""
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ import msgspec
 
 from taskmq.cli.globals import current_globals
 
-__all__ = ["confirm", "note", "print_record", "print_rows", "when"]
+__all__ = ["announce", "confirm", "note", "print_record", "print_rows", "start_logging", "when"]
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
@@ -44,6 +45,21 @@ def print_record(record: Mapping[str, Any]) -> None:
 def note(text: str) -> None:
     """Say something that is not data."""
     sys.stderr.write(f"{text}\n")
+
+
+def announce(text: str) -> None:
+    """Say what a service does, unless `--quiet`."""
+    if current_globals().log_level < logging.ERROR:
+        note(text)
+
+
+def start_logging() -> None:
+    """Send what services log to standard error, as much as was asked for."""
+    logging.basicConfig(
+        level=current_globals().log_level,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
 
 
 def when(milliseconds: int | None) -> str:

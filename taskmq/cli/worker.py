@@ -1,7 +1,6 @@
 """`taskmq worker`."""
 
 import asyncio
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
-from taskmq.cli.output import note
+from taskmq.cli.output import announce, start_logging
 from taskmq.duration import parse_duration
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.worker.child import Order, Ready, loop_factory
@@ -60,6 +59,7 @@ def worker(
     from taskmq.settings import load_settings
 
     options = current_globals()
+    start_logging()
     settings = load_settings(_environment(), Path.cwd())
     config = WorkerConfig(
         queues=tuple(part.strip() for part in queues.split(",") if part.strip()) if queues else (),
@@ -104,12 +104,10 @@ def watched() -> tuple[Path, ...]:
 
 def banner(ready: Ready) -> None:
     """Say what the worker does, once it does it."""
-    if current_globals().log_level >= logging.ERROR:
-        return
-    note(f"taskmq worker: {ready.app} at {ready.broker}, Python {sys.version.split()[0]}")
-    note(f"  queues  {', '.join(ready.queues)}")
-    note(f"  tasks   {', '.join(ready.tasks)}")
-    note("waiting for jobs; Ctrl-C drains")
+    announce(f"taskmq worker: {ready.app} at {ready.broker}, Python {sys.version.split()[0]}")
+    announce(f"  queues  {', '.join(ready.queues)}")
+    announce(f"  tasks   {', '.join(ready.tasks)}")
+    announce("waiting for jobs; Ctrl-C drains")
 
 
 def _first(given: int | None, configured: int | None, default: int) -> int:

@@ -50,7 +50,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(status: int) -> int:
     """Run one worker until it is stopped; the exit code."""
-    # What tasks start inherits the standard input: held open by one of them, its end would never be seen.
+    # Tasks, and what they start, find an empty standard input: this one is not theirs to read.
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     order = _read_order(lifeline)

@@ -29,7 +29,7 @@ from taskmq.broker import Delivery, HeaderValue, Outgoing
 from taskmq.codec import encode_value
 from taskmq.duration import to_ms
 from taskmq.envelope import JSON, amend
-from taskmq.errors import EncodeError, SendError, StateUnavailable
+from taskmq.errors import EncodeError, SendError, StateUnavailable, TooLarge
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.retry import coarse_delay
 from taskmq.states import JobState
@@ -253,6 +253,9 @@ class Settler:
                 if isinstance(error, EncodeError):
                     # The sender's headers and ours together may be more than the broker takes.
                     message = replace(message, headers=_own(message.headers))
+                elif isinstance(error, TooLarge) and message.due is None:
+                    # A letter's own additions are what is too much: the body as it came fits.
+                    message = replace(message, body=delivery.body)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 delivery.ack()

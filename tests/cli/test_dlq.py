@@ -4,6 +4,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
 from tests.cli.kit import (
@@ -14,6 +15,7 @@ from tests.cli.kit import (
     command,
     declare,
     environment,
+    fill,
     names_in,
     run_on_terminal,
     run_process,
@@ -211,3 +213,40 @@ def test_a_list_whose_reader_has_gone_ends_quietly(home: Path) -> None:
 
     assert (process.returncode, said) == (1, "")
     assert names_in("images.dlq") == _NAMES
+
+
+@pytest.mark.rabbitmq
+def test_dead_letters_at_rabbitmq_are_listed_and_replayed_in_their_order(taskmq: Here, amqp_url: str) -> None:
+    names = [f"{number:03}" for number in range(100)]
+    declare("images", url=amqp_url)
+    bury("images.dlq", names, url=amqp_url)
+
+    listed = taskmq("--url", amqp_url, "dlq", "list", "images", "--limit", "500", "-o", "json")
+    again = taskmq("--url", amqp_url, "dlq", "list", "images", "--limit", "500", "-o", "json")
+    replayed = taskmq("--url", amqp_url, "dlq", "replay", "images")
+
+    assert [row["job"] for row in listed.data] == [row["job"] for row in again.data] == names
+    assert (replayed.code, replayed.err) == (0, "100 replayed\n")
+    assert names_in("images", url=amqp_url) == names
+
+
+@pytest.mark.rabbitmq
+def test_letters_that_rabbitmq_itself_put_there_can_be_looked_at_and_replayed(taskmq: Here, amqp_url: str) -> None:
+    declare("images", url=amqp_url)
+    fill("images.p.high", ["a", "b"], url=amqp_url)
+    with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
+        channel = connection.channel()
+        for _ in range(2):
+            method, _properties, _body = channel.basic_get("images.p.high")
+            channel.basic_nack(method.delivery_tag, requeue=False)
+    eventually(lambda: names_in("images.dlq", url=amqp_url) == ["a", "b"], "the dead letters", within=PATIENCE)
+
+    shown = taskmq("--url", amqp_url, "dlq", "show", "images", "a", "-o", "json")
+    replayed = taskmq("--url", amqp_url, "dlq", "replay", "images")
+
+    assert (shown.data["reason"], shown.data["died"], shown.data["queue"]) == ("", "", "images")
+    assert (replayed.code, replayed.err) == (0, "2 replayed\n")
+    assert names_in("images", url=amqp_url) == ["a", "b"]
+    with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
+        _, properties, _ = connection.channel().basic_get("images")
+    assert "x-death" not in properties.headers

@@ -100,6 +100,14 @@ def test_a_state_that_no_package_serves_is_wrong_usage(taskmq: Here) -> None:
     assert "local://" in result.err
 
 
+def test_a_state_that_cannot_be_reached_is_exit_code_5_after_all_other_findings(taskmq: Here) -> None:
+    result = taskmq("doctor", "--state", "local:///proc/nowhere/state", "-o", "json")
+
+    assert (result.code, _problems(result)) == (5, ["state"])
+    assert _finding(result, "broker", level="ok")
+    assert "local:///proc/nowhere/state" in _finding(result, "state", level="problem")["finding"]
+
+
 @pytest.mark.rabbitmq
 def test_a_rabbitmq_without_a_state_has_no_problem_and_no_password_is_shown(taskmq: Here, amqp_url: str) -> None:
     result = taskmq("doctor", "--url", amqp_url, "-o", "json")

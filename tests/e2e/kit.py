@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,7 +25,7 @@ __all__ = ["PATIENCE", "Project", "Run", "is_alive", "until"]
 PATIENCE = 30.0
 
 JOBS = '''
-import asyncio, os, subprocess, time
+import asyncio, os, subprocess, sys, time
 from pathlib import Path
 from taskmq import Context, RetryPolicy, TaskMQ
 
@@ -86,6 +86,10 @@ async def stubborn(name: str) -> None:
 async def stuck_thread(name: str) -> None:
     note("started", name, 1, os.getpid())
     await asyncio.to_thread(time.sleep, 600)
+
+@app.task
+def reads(name: str) -> None:
+    note("read", name, repr(sys.stdin.read()))
 
 @app.task
 def spawns(name: str) -> None:
@@ -162,11 +166,18 @@ class Project:
         fresh.rename(self.folder / name)
 
     def start(
-        self, target: str = "jobs:app", *, processes: int = 1, watch: bool = False, wait: bool = True, **config: Any
+        self,
+        target: str = "jobs:app",
+        *,
+        processes: int = 1,
+        watch: bool = False,
+        wait: bool = True,
+        loop: Literal["usual", "asyncio"] = "usual",
+        **config: Any,
     ) -> Run:
         """Start a worker, and wait until it consumes unless told not to."""
         order = Order(target=target, config=WorkerConfig(**config))
-        options = Options(order, processes=processes, watch=str(self.folder) if watch else "")
+        options = Options(order, processes=processes, watch=str(self.folder) if watch else "", loop=loop)
         log = self.folder / f"log-{len(self._runs)}"
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -269,7 +280,7 @@ class Project:
         async def takes_number(n: int) -> int:
             return n
 
-        for task in ("gated", "threaded", "heavy", "stubborn", "stuck_thread", "spawns"):
+        for task in ("gated", "threaded", "heavy", "stubborn", "stuck_thread", "reads", "spawns"):
             self.app.task(name=f"jobs.{task}")(takes_name)
         for task in ("quick", "nap"):
             self.app.task(name=f"jobs.{task}")(takes_number)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -18,6 +19,7 @@ class Options(msgspec.Struct):
     order: Order
     processes: int = 1
     watch: str = ""
+    loop: Literal["usual", "asyncio"] = "usual"
 
 
 def _say(ready: Ready) -> None:
@@ -32,5 +34,6 @@ async def _main(options: Options) -> int:
 
 if __name__ == "__main__":
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s supervisor: %(message)s")
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        sys.exit(runner.run(_main(msgspec.json.decode(sys.argv[1], type=Options))))
+    given = msgspec.json.decode(sys.argv[1], type=Options)
+    with asyncio.Runner(loop_factory=loop_factory() if given.loop == "usual" else asyncio.new_event_loop) as runner:
+        sys.exit(runner.run(_main(given)))

@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pika
+import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
 from tests.e2e.clients import amqp_publish, amqplib_publish, pika_publish
@@ -78,7 +78,11 @@ class _Worker:
 
     def take_from_either(self) -> _Ended:
         """The next message that has ended, dead or parked."""
-        return eventually(lambda: self.got(_DEAD) or self.got(_PARKING), "a message that has ended", within=_PATIENCE)
+        ended = eventually(
+            lambda: self.got(_DEAD) or self.got(_PARKING), "a message that has ended", within=_PATIENCE
+        )
+        assert ended is not None
+        return ended
 
     def forget(self) -> None:
         """Take off what an earlier test has left."""
@@ -403,4 +407,15 @@ def test_a_body_of_20_megabytes_is_executed_or_parked(worker: _Worker, is_task: 
         worker.runs(f"{size} characters")
     else:
         assert len(worker.take(_PARKING).body) == size
+    worker.is_alive_and_empty()
+
+
+def test_a_failing_task_of_the_largest_size_ends_though_its_copy_is_larger(worker: _Worker) -> None:
+    frame = b'{"task": "fail", "args": ["%b"]}'
+    body = frame % (b"m" * (16 * 2**20 - len(frame % b"")))
+    assert len(body) == 16 * 2**20
+
+    worker.send(body)
+
+    assert worker.take_from_either().reason
     worker.is_alive_and_empty()

@@ -157,6 +157,33 @@ def test_a_worker_that_is_killed_is_started_again_and_its_jobs_run_again(project
     assert project.waiting() == 0
 
 
+def test_a_supervisor_on_a_plain_loop_sees_the_end_of_a_worker_too(local_project: Project) -> None:
+    project = local_project
+    run = project.start(loop="asyncio")
+    (child,) = run.children
+    project.send("spawns", "s")
+    project.wait_for("started", "s")
+
+    os.kill(child, signal.SIGKILL)
+
+    project.wait_for("started", "s", count=2)
+    project.open("s")
+    project.wait_for("finished", "s")
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_task_that_reads_the_standard_input_finds_it_empty(local_project: Project) -> None:
+    project = local_project
+    run = project.start()
+
+    project.send("reads", "r")
+
+    assert project.wait_for("read", "r") == [["''"]]
+    run.signal()
+    assert run.wait() == 0
+
+
 def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_its_worker(local_project: Project) -> None:
     project = local_project
     run = project.start()

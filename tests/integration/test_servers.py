@@ -27,6 +27,7 @@ from tests.servers import (
     TcpProxy,
     eventually,
 )
+from tests.servers.packages import missing
 from tests.servers.ports import PortLease, accepts
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -243,6 +244,17 @@ def test_a_version_that_cannot_be_had_is_an_error_with_its_remedy(
 
     with pytest.raises(ServerUnavailable, match=r"python -m tests\.servers provision 4\.3"):
         RabbitMQ("4.3").start()
+
+
+def test_amqp_tools_are_to_be_installed_where_their_program_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert missing(("amqp-tools",)) == ["amqp-tools"]
+
+    (tmp_path / "amqp-publish").touch(mode=0o755)
+
+    assert missing(("amqp-tools",)) == []
 
 
 def test_a_leased_port_is_not_leased_again_while_nothing_listens() -> None:

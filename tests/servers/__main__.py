@@ -14,7 +14,7 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 from tests.servers.server import Server
 
-_DEFAULT_INSTALL = ("rabbitmq", "redis", "postgres")
+_DEFAULT_INSTALL = ("rabbitmq", "redis", "postgres", "amqp-tools")
 
 
 def main() -> int:
@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _install(names: tuple[str, ...]) -> None:
     if unknown := set(names) - set(INSTALLABLE):
-        raise ServerError(f"no such server: {', '.join(sorted(unknown))}; there are {', '.join(INSTALLABLE)}")
+        raise ServerError(
+            f"nothing to install is called {', '.join(sorted(unknown))}; there are {', '.join(INSTALLABLE)}"
+        )
     packages = missing(names)
     if not packages:
         print(f"nothing is missing: {', '.join(names)}")

@@ -16,6 +16,7 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "rabbitmq": ("rabbitmq-server", lambda: find_rabbitmq(None) is not None),
     "redis": ("redis-server", lambda: find_redis() is not None),
     "postgres": ("postgresql", is_postgres_installed),
+    "amqp-tools": ("amqp-tools", lambda: shutil.which("amqp-publish") is not None),
     "debootstrap": ("debootstrap", lambda: shutil.which("debootstrap", path="/usr/sbin:/sbin") is not None),
 }
 

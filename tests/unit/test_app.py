@@ -366,3 +366,11 @@ def test_results_without_a_state_are_refused_and_say_how_to_have_one(use: Callab
         pytest.raises(UnsupportedFeature, match=r"state='redis://.*TASKMQ_STATE"),
     ):
         use(app.job("7"))
+
+
+def test_a_module_whose_import_fails_is_tried_again_at_the_next_look() -> None:
+    app = TaskMQ(new_url(), include=["there_is_no_such_module"])
+
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):
+            _ = app.tasks

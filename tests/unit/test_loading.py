@@ -140,3 +140,11 @@ def test_the_working_directory_comes_first_and_once(write: Write, tmp_path: Path
 
     assert sys.path[0] == str(tmp_path)
     assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_the_whole_path_of_a_file_below_the_working_directory_is_a_target_too(write: Write, tmp_path: Path) -> None:
+    write("loaded_pkg/inner.py", _ONE)
+
+    _, full = load_app(str(tmp_path / "loaded_pkg" / "inner.py"))
+
+    assert full == "loaded_pkg.inner:app"

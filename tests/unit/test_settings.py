@@ -200,3 +200,9 @@ def test_a_refused_value_is_not_in_the_chain_of_the_error_either(tmp_path: Path)
 
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+def test_an_empty_variable_is_an_unset_one(tmp_path: Path) -> None:
+    settings = load_settings({"TASKMQ_STATE": "", "TASKMQ_CONCURRENCY": "", "TASKMQ_NONSENSE": ""}, tmp_path)
+
+    assert settings == Settings()

@@ -446,7 +446,6 @@ def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop
         await asyncio.sleep(0)
 
         await executor.aclose()
-        await executor.aclose()
 
         async with asyncio.timeout(10):
             for lost in (running, starting, waiting):
@@ -454,6 +453,7 @@ def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop
                     await lost
         with pytest.raises(WorkerLost):
             await executor.run(_execution("add", 1))
+        await executor.aclose()
         assert _children() == []
 
     run(main(), loop_factory=loop_factory)

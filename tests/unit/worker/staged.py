@@ -119,7 +119,7 @@ class _StagedBroker:
         return answer
 
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
-        return await self._inner.consume(subscriptions, deliver)
+        return _StagedConsumer(await self._inner.consume(subscriptions, deliver))
 
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._inner.hold(queue, limit=limit)
@@ -132,6 +132,22 @@ class _StagedBroker:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class _StagedConsumer:
+    """Takes its time to stop, and delivers meanwhile, as one behind a network does."""
+
+    def __init__(self, inner: Consumer) -> None:
+        self._inner = inner
+
+    @property
+    def healthy(self) -> bool:
+        return self._inner.healthy
+
+    async def stop(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await self._inner.stop()
 
 
 class _StagedResults:

@@ -408,6 +408,7 @@ def test_a_task_that_turns_its_interruption_into_a_result_has_a_result() -> None
                     await asyncio.get_running_loop().create_future()
                 except asyncio.CancelledError:
                     return "half done"
+                return "done"
 
         with bench(define) as it:
             running = asyncio.create_task(it.outcome({"task": "long"}))

@@ -1,0 +1,182 @@
+"""`taskmq demo`, whole, and that its checks can fail."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from taskmq.demo.measure import FileReport, measure, source_files, totals
+from taskmq.demo.run import Findings, Outcome, checks, run_demo
+from taskmq.demo.tasks import is_busy
+from taskmq.errors import TaskMQError
+from tests.cli.kit import Result, run_on_terminal, run_process
+
+_ODD = {
+    "no_python.py": b"def f(:\n    return\n",
+    "latin.py": b'# -*- no coding -*-\nx = "\xe9\xff"\n',
+    "empty.py": b"",
+    "no_newline.py": b"x = 1",
+    "null.py": b"x = 1\n\0\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """30 Python files, some of them odd, at least two of them "busy", and what is to be left out."""
+    root = tmp_path / "sources"
+    (root / "package").mkdir(parents=True)
+    for name, content in _ODD.items():
+        (root / name).write_bytes(content)
+    busy = number = 0
+    while busy < 2 or number < 25:
+        path = root / "package" / f"module_{number}.py"
+        if number < 23 or is_busy(path.resolve()):
+            busy += is_busy(path.resolve())
+            path.write_text(f"def function_{number}(x: int) -> int:\n" + "    x += 1\n" * number + "    return x\n")
+        number += 1
+    for name in ("tests/test_it.py", "__pycache__/cached.py", "readme.txt"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("this is left out\n")
+    (root / "folder.py").mkdir()
+    return root
+
+
+def _demo(folder: Path, *tokens: str) -> Result:
+    return run_process(folder.parent, "-o", "json", *tokens, "demo", str(folder))
+
+
+def _expect_right(result: Result, folder: Path) -> None:
+    assert result.code == 0, result.out + result.err
+    files = source_files(folder)
+    wanted = totals([measure(path) for path in files])
+    assert result.data["totals"] == asdict(wanted)
+    assert result.data["totals"]["bytes"] == sum(path.stat().st_size for path in files)
+    assert [check["is_right"] for check in result.data["checks"]] == [True] * 5
+    assert result.data["is_right"] is True
+    assert result.data["largest"][0]["lines"] > 20
+
+
+def test_the_demo_is_right_on_the_embedded_broker_and_leaves_nothing(folder: Path) -> None:
+    result = _demo(folder)
+
+    _expect_right(result, folder)
+    assert "Traceback" not in result.err
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["sources"]
+
+
+def test_the_demo_tells_people_on_a_terminal_in_tables(folder: Path) -> None:
+    result = run_on_terminal(folder.parent, "demo", str(folder), columns=120)
+
+    lines = [line.rstrip() for line in result.out.splitlines()]
+    assert result.code == 0
+    assert ["bytes", "lines", "tokens", "seconds"] in [line.split()[-4:] for line in lines]
+    assert sum(line.endswith(" right") for line in lines) == 5
+
+
+def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
+    result = run_process(folder.parent, "demo", str(folder))
+
+    lines = result.out.splitlines()
+    assert (result.code, lines[0].split()) == (0, ["files", "bytes", "lines", "tokens", "seconds"])
+    assert sum(line.endswith(" right") for line in lines) == 5
+    count = len(source_files(folder))
+    assert f"{count} of {count} files" in result.err
+    assert "stopping" not in result.err
+
+
+@pytest.mark.rabbitmq
+def test_the_demo_is_right_on_rabbitmq(folder: Path, amqp_url: str) -> None:
+    _expect_right(_demo(folder, "--url", amqp_url), folder)
+
+
+@pytest.mark.parametrize("name", ["empty", "missing"])
+def test_a_folder_without_python_files_is_an_error_that_says_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "readme.txt").touch()
+
+    result = _demo(tmp_path / name)
+
+    assert (result.code, result.out) == (1, "")
+    assert "no Python files" in result.err
+    assert name in result.err
+
+
+def test_a_demo_that_cannot_run_starts_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TaskMQError, match="no Python files"):
+        run_demo(tmp_path, url=None, advance=lambda done, total: None)
+
+
+def test_odd_files_are_measured_as_far_as_they_can_be(folder: Path) -> None:
+    found = {path.name: measure(path) for path in source_files(folder)}
+
+    assert set(_ODD) <= set(found)
+    assert "folder.py" not in found
+    assert "test_it.py" not in found
+    assert "cached.py" not in found
+    assert (found["empty.py"].bytes, found["empty.py"].lines) == (0, 0)
+    for name in ("no_python.py", "latin.py", "null.py"):
+        assert found[name].largest == ()
+        assert found[name].bytes == len(_ODD[name])
+
+
+def test_totals_do_not_depend_on_the_order(folder: Path) -> None:
+    reports = [measure(path) for path in source_files(folder)]
+
+    assert totals(reversed(reports)) == totals(reports)
+    assert totals(reports[1:]) != totals(reports)
+
+
+# The checks
+
+
+def _right(folder: Path) -> tuple[Findings, list[Path], list[FileReport]]:
+    files = source_files(folder.resolve())
+    expected = [measure(path) for path in files]
+    busy = sum(map(is_busy, files))
+    return Findings(list(expected), totals(expected), busy, 0.1, [0.0, 0.1, 0.2]), files, expected
+
+
+def _outcome(found: Findings, files: list[Path], expected: list[FileReport]) -> Outcome:
+    return Outcome(found.summary, [], checks(found, files, expected), 1.0)
+
+
+def test_an_outcome_is_right_when_everything_is_as_in_the_plain_loop(folder: Path) -> None:
+    assert _outcome(*_right(folder)).is_right
+
+
+_WRONG: dict[str, Callable[[Findings], Findings]] = {
+    "a total of the bytes": lambda found: found._replace(
+        summary=replace(found.summary, bytes=found.summary.bytes + 1)
+    ),
+    "a total of the lines": lambda found: found._replace(
+        summary=replace(found.summary, lines=found.summary.lines - 1)
+    ),
+    "a total of the tokens": lambda found: found._replace(
+        summary=replace(found.summary, tokens=found.summary.tokens + 1)
+    ),
+    "the number of files": lambda found: found._replace(summary=replace(found.summary, files=0)),
+    "the digest": lambda found: found._replace(summary=replace(found.summary, digest="0" * 64)),
+    "one report": lambda found: found._replace(reports=[replace(found.reports[0], tokens=-1), *found.reports[1:]]),
+    "a missing report": lambda found: found._replace(reports=found.reports[1:]),
+    "two reports in each other's place": lambda found: found._replace(
+        reports=[found.reports[1], found.reports[0], *found.reports[2:]]
+    ),
+    "no retries": lambda found: found._replace(retried=0),
+    "a retry too many": lambda found: found._replace(retried=found.retried + 1),
+    "an early reminder": lambda found: found._replace(lateness=-0.001),
+    "a reminder half a minute late": lambda found: found._replace(lateness=30.0),
+    "a missing tick": lambda found: found._replace(ticks=found.ticks[1:]),
+    "an early tick": lambda found: found._replace(ticks=[-0.001, *found.ticks[1:]]),
+    "no tick at all": lambda found: found._replace(ticks=[]),
+}
+
+
+@pytest.mark.parametrize("what", _WRONG)
+def test_an_outcome_is_wrong_when_one_thing_differs(folder: Path, what: str) -> None:
+    found, files, expected = _right(folder)
+
+    outcome = _outcome(_WRONG[what](found), files, expected)
+
+    assert not outcome.is_right
+    assert sum(not check.is_right for check in outcome.checks) == 1
