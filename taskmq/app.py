@@ -210,7 +210,8 @@ class TaskMQ:
 
     @property
     def schedules(self) -> dict[str, ScheduleEntry]:
-        """All schedules by name."""
+        """All schedules by name, those of included modules among them."""
+        _ = self.tasks
         return self._schedules
 
     @property

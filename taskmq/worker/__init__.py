@@ -7,7 +7,8 @@ One delivery goes through four hands, each of which does one thing:
     Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known,
                 an argument that does not fit and an error of the function are all outcomes
     Settler     Outcome -> effects: first what must be durable (the result, the retry's copy, the dead
-                letter), then the ack. The only place that touches a delivery
+                letter), then the ack. The only place that settles a delivery, but for tasks with early
+                acknowledgement, which the Processor acknowledges right before it calls their function
     Worker      slots, start, drain
 
 Invariants:

@@ -11,12 +11,12 @@ from taskmq.app import TaskMQ
 from taskmq.broker import Delivery
 from taskmq.context import Context, current_context
 from taskmq.envelope import JSON, Envelope, decode_envelope, new_job_id
-from taskmq.errors import MalformedMessage
+from taskmq.errors import InvalidArguments, MalformedMessage
 from taskmq.execution import Execution
 from taskmq.executor import Executor
 from taskmq.middleware import Proceed, execute_chain
 from taskmq.options import ExecutorKind
-from taskmq.outcome import Cancelled, Interrupted, Outcome, Parked, Snoozed, Succeeded
+from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
 from taskmq.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
@@ -66,6 +66,8 @@ class Processor:
             return early
         try:
             execution = self._execution(attempt)
+        except InvalidArguments as error:
+            return Dead("invalid_arguments", error)
         except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
             return self._failed(attempt, error)
         if attempt.task.plan.ack == "early":

@@ -89,10 +89,10 @@ class Settler:
                 }
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
                 self._log_failure(attempt, f"retry in {wait / 1000:g} s", error)
-                await self._publish_and_ack(delivery, copy)
+                await self._run_later(attempt, copy)
             case Snoozed(delay):
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt, delay=to_ms(delay), headers={})
-                await self._publish_and_ack(delivery, copy)
+                await self._run_later(attempt, copy)
             case Dead(reason, error):
                 await self._dead(attempt, reason, error)
             case Cancelled(reason):
@@ -109,6 +109,14 @@ class Settler:
                 await self.park(delivery, outcome)
             case _:
                 assert_never(outcome)
+
+    async def _run_later(self, attempt: Attempt, copy: Outgoing) -> None:
+        limit = self._session.broker.max_message_bytes
+        if len(copy.body) > limit:
+            # The message just fitted; with its attempt and time written down it does not any more.
+            await self._dead(attempt, "error", TooLarge(len(copy.body), limit, f"the next attempt of {copy.job_id}"))
+            return
+        await self._publish_and_ack(attempt.delivery, copy)
 
     async def park(self, delivery: Delivery, parked: Parked) -> None:
         """Put aside a message that is no attempt of a known task."""

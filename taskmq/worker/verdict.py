@@ -5,7 +5,6 @@ from collections.abc import Callable
 from taskmq.duration import parse_duration
 from taskmq.errors import (
     Ignore,
-    InvalidArguments,
     InvalidOption,
     Reject,
     Retry,
@@ -46,8 +45,6 @@ def verdict(
                 return Dead("rejected", error)
             case Ignore(reason=reason):
                 return Cancelled(reason)
-            case InvalidArguments():
-                return Dead("invalid_arguments", error)
             case _:
                 pass
     except InvalidOption as bad_delay:

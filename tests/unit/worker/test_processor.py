@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -15,80 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Context, Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
-from taskmq.context import current_context
 from taskmq.envelope import MSGPACK
 from taskmq.errors import InvalidArguments, InvalidOption, TaskTimeout
 from taskmq.execution import Execution
-from taskmq.executor import Executor
-from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.middleware import Middleware, Proceed
-from taskmq.options import ExecutorKind
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
-from taskmq.testing import FakeClock
 from taskmq.worker import WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.processor import UNKNOWN_COUNT, Processor
+from taskmq.worker.processor import UNKNOWN_COUNT
+from tests.unit.worker.bench import NOW, add, bench, nothing, outcome_of, run
 from tests.unit.worker.staged import FakeDelivery, settle_loop
-
-NOW = 1_700_000_000_000
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await main
-
-    asyncio.run(bounded())
-
-
-@dataclass
-class Bench:
-    """An app, a processor for it, and what its tasks have seen."""
-
-    app: TaskMQ
-    clock: FakeClock
-    processor: Processor
-    threads: ThreadExecutor
-
-    async def outcome(self, body: object, **options: Any) -> Outcome:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        read = self.processor.read(FakeDelivery(data, **options))
-        return await self.processor.run(read) if isinstance(read, Attempt) else read
-
-
-@contextmanager
-def bench(
-    define: Callable[[TaskMQ], object], *, config: WorkerConfig | None = None, middleware: tuple[Middleware, ...] = ()
-) -> Iterator[Bench]:
-    clock = FakeClock(NOW)
-    app = TaskMQ("memory://processor", clock=clock, middleware=middleware)
-    define(app)
-    threads = ThreadExecutor()
-    executors: dict[ExecutorKind, Executor] = {"async": CoroutineExecutor(), "thread": threads}
-    yield Bench(app, clock, Processor(app, executors, config or WorkerConfig()), threads)
-
-
-def _outcome(define: Callable[[TaskMQ], object], body: object, **options: Any) -> Outcome:
-    seen: list[Outcome] = []
-
-    async def main() -> None:
-        with bench(define) as it:
-            seen.append(await it.outcome(body, **options))
-            await it.threads.aclose()
-
-    run(main())
-    return seen[0]
-
-
-def _add(app: TaskMQ) -> None:
-    @app.task(name="add")
-    async def add(a: int, b: int = 1) -> int:
-        return a + b
-
-
-def _nothing(app: TaskMQ) -> None:
-    """An app without tasks."""
-
 
 # Reading -----------------------------------------------------------------------------------------------
 
@@ -115,7 +48,7 @@ def _nothing(app: TaskMQ) -> None:
 def test_a_body_that_is_no_task_is_parked_for_good_with_the_reason(
     body: bytes, content_type: str, words: str
 ) -> None:
-    outcome = _outcome(_add, body, content_type=content_type)
+    outcome = outcome_of(add, body, content_type=content_type)
 
     assert isinstance(outcome, Parked)
     assert outcome.delay is None
@@ -124,7 +57,7 @@ def test_a_body_that_is_no_task_is_parked_for_good_with_the_reason(
 
 @given(body=st.binary(max_size=200), content_type=st.none() | st.sampled_from(["application/json", MSGPACK, "", "x"]))
 def test_no_body_whatever_makes_the_processor_raise(body: bytes, content_type: str | None) -> None:
-    with bench(_add) as it:
+    with bench(add) as it:
         read = it.processor.read(FakeDelivery(body, content_type=content_type))
 
         assert isinstance(read, Attempt | Parked)
@@ -142,7 +75,7 @@ def test_no_body_whatever_makes_the_processor_raise(body: bytes, content_type: s
 )
 def test_whatever_stands_in_the_fields_of_a_message_the_end_is_an_outcome(fields: dict[str, object]) -> None:
     async def main() -> None:
-        with bench(_add) as it:
+        with bench(add) as it:
             body = json.dumps({"task": "add", **fields}).encode()
             assert isinstance(await it.outcome(body), Succeeded | Dead | Parked | Snoozed | Cancelled)
 
@@ -150,7 +83,7 @@ def test_whatever_stands_in_the_fields_of_a_message_the_end_is_an_outcome(fields
 
 
 def test_a_task_that_is_not_known_is_put_back_with_growing_delays_and_then_parked() -> None:
-    with bench(_nothing, config=WorkerConfig(unknown_attempts=3, unknown_delay=5)) as it:
+    with bench(nothing, config=WorkerConfig(unknown_attempts=3, unknown_delay=5)) as it:
 
         def parked(count: object) -> Parked:
             headers = {UNKNOWN_COUNT: count} if count is not None else {}
@@ -169,12 +102,12 @@ def test_a_task_that_is_not_known_is_put_back_with_growing_delays_and_then_parke
 
 
 def test_the_plainest_message_that_another_language_can_send_runs() -> None:
-    assert _outcome(_add, {"task": "add", "args": [7]}) == Succeeded(8)
-    assert _outcome(_add, {"task": "add", "args": [7]}, content_type=None, message_id=None) == Succeeded(8)
+    assert outcome_of(add, {"task": "add", "args": [7]}) == Succeeded(8)
+    assert outcome_of(add, {"task": "add", "args": [7]}, content_type=None, message_id=None) == Succeeded(8)
 
 
 def test_the_job_id_is_the_bodys_or_the_messages_or_a_new_one() -> None:
-    with bench(_add) as it:
+    with bench(add) as it:
 
         def job_id(body: bytes, message_id: str | None) -> str:
             read = it.processor.read(FakeDelivery(body, message_id=message_id))
@@ -205,7 +138,7 @@ def test_the_job_id_is_the_bodys_or_the_messages_or_a_new_one() -> None:
     ],
 )
 def test_arguments_that_do_not_fit_make_a_dead_letter_without_a_run(fields: dict[str, object], words: str) -> None:
-    outcome = _outcome(_add, {"task": "add", **fields})
+    outcome = outcome_of(add, {"task": "add", **fields})
 
     assert isinstance(outcome, Dead)
     assert outcome.reason == "invalid_arguments"
@@ -219,7 +152,7 @@ def test_an_annotation_that_cannot_be_resolved_is_the_tasks_failure_and_not_the_
         async def broken(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821 - the point
             ...
 
-    outcome = _outcome(define, {"task": "broken", "args": [1]})
+    outcome = outcome_of(define, {"task": "broken", "args": [1]})
 
     assert isinstance(outcome, Dead)
     assert isinstance(outcome.error, InvalidOption)
@@ -237,7 +170,7 @@ def test_a_type_that_raises_anything_while_it_is_decoded_does_not_reach_the_work
         @app.task(name="moody")
         async def moody(value: _Moody) -> None: ...
 
-    outcome = _outcome(define, {"task": "moody", "args": [{"a": 1}]})
+    outcome = outcome_of(define, {"task": "moody", "args": [{"a": 1}]})
 
     assert isinstance(outcome, Dead | Retried)
 
@@ -246,19 +179,19 @@ def test_a_type_that_raises_anything_while_it_is_decoded_does_not_reach_the_work
 
 
 def test_a_job_that_has_expired_is_cancelled_and_does_not_run() -> None:
-    assert _outcome(_add, {"task": "add", "args": [1], "expires": NOW}) == Cancelled("expired before it started")
-    assert _outcome(_add, {"task": "add", "args": [1], "expires": NOW + 1}) == Succeeded(2)
+    assert outcome_of(add, {"task": "add", "args": [1], "expires": NOW}) == Cancelled("expired before it started")
+    assert outcome_of(add, {"task": "add", "args": [1], "expires": NOW + 1}) == Succeeded(2)
 
 
 def test_a_message_that_comes_long_before_its_time_goes_back_to_the_broker() -> None:
-    outcome = _outcome(_add, {"task": "add", "args": [1], "eta": NOW + 126})
+    outcome = outcome_of(add, {"task": "add", "args": [1], "eta": NOW + 126})
 
     assert outcome == Snoozed(timedelta(milliseconds=126))
 
 
 def test_a_message_that_comes_a_moment_early_is_kept_in_hand_until_its_time() -> None:
     async def main() -> None:
-        with bench(_add) as it:
+        with bench(add) as it:
             running = asyncio.create_task(it.outcome({"task": "add", "args": [1], "eta": NOW + 125}))
             await it.clock.wait_for_sleepers()
             it.clock.advance(0.124)
@@ -274,7 +207,7 @@ def test_a_message_that_comes_a_moment_early_is_kept_in_hand_until_its_time() ->
 
 def test_a_job_may_expire_during_that_moment() -> None:
     async def main() -> None:
-        with bench(_add) as it:
+        with bench(add) as it:
             body = {"task": "add", "args": [1], "eta": NOW + 100, "expires": NOW + 50}
             running = asyncio.create_task(it.outcome(body))
             await it.clock.wait_for_sleepers()
@@ -286,7 +219,7 @@ def test_a_job_may_expire_during_that_moment() -> None:
 
 
 def test_a_message_that_is_due_runs() -> None:
-    assert _outcome(_add, {"task": "add", "args": [1], "eta": NOW}) == Succeeded(2)
+    assert outcome_of(add, {"task": "add", "args": [1], "eta": NOW}) == Succeeded(2)
 
 
 # What tasks raise --------------------------------------------------------------------------------------
@@ -315,7 +248,7 @@ def test_an_error_is_retried_until_the_attempts_are_used_up(kind: str) -> None:
     error = ValueError("no")
     define = _raising(error, retry=NO_JITTER)
 
-    outcomes = [_outcome(define, {"task": kind, "attempt": attempt}) for attempt in (1, 2, 3)]
+    outcomes = [outcome_of(define, {"task": kind, "attempt": attempt}) for attempt in (1, 2, 3)]
 
     assert outcomes == [
         Retried(timedelta(seconds=1), error),
@@ -327,7 +260,7 @@ def test_an_error_is_retried_until_the_attempts_are_used_up(kind: str) -> None:
 @KINDS
 def test_control_flow_says_how_the_run_ends(kind: str) -> None:
     def outcome(error: BaseException) -> Outcome:
-        return _outcome(_raising(error, retry=NO_JITTER), {"task": kind})
+        return outcome_of(_raising(error, retry=NO_JITTER), {"task": kind})
 
     retry, reject = Retry(delay="7s"), Reject("not mine")
 
@@ -348,7 +281,7 @@ def test_nothing_that_a_task_raises_kills_the_worker(
     error = kind_of_error("from the task")
     define = _raising(error, **({"timeout": 10} if with_timeout else {}))
 
-    outcome = _outcome(define, {"task": kind})
+    outcome = outcome_of(define, {"task": kind})
 
     assert isinstance(outcome, Dead)
     assert isinstance(outcome.error, kind_of_error)
@@ -360,7 +293,7 @@ def test_nothing_that_a_task_raises_kills_the_worker(
 def test_an_exception_that_python_itself_uses_is_a_failure_like_any_other(
     kind: str, kind_of_error: type[Exception]
 ) -> None:
-    outcome = _outcome(_raising(kind_of_error(), retry=None), {"task": kind})
+    outcome = outcome_of(_raising(kind_of_error(), retry=None), {"task": kind})
 
     assert isinstance(outcome, Dead)
     assert isinstance(outcome.error, kind_of_error | RuntimeError)
@@ -375,7 +308,7 @@ def test_a_task_that_cancels_itself_has_failed() -> None:
             task.cancel()
             await asyncio.sleep(0)
 
-    assert isinstance(_outcome(define, {"task": "suicidal"}), Dead)
+    assert isinstance(outcome_of(define, {"task": "suicidal"}), Dead)
 
 
 def test_a_run_that_is_cancelled_while_the_worker_interrupts_is_no_attempt() -> None:
@@ -427,7 +360,7 @@ def test_a_run_that_takes_too_long_has_failed_with_a_timeout() -> None:
         async def long() -> None:
             await asyncio.get_running_loop().create_future()
 
-    outcome = _outcome(define, {"task": "long"})
+    outcome = outcome_of(define, {"task": "long"})
 
     assert isinstance(outcome, Dead)
     assert outcome.reason == "timeout"
@@ -468,7 +401,7 @@ def _with_middleware(*middleware: Middleware) -> Outcome:
     seen: list[Outcome] = []
 
     async def main() -> None:
-        with bench(_add, middleware=middleware) as it:
+        with bench(add, middleware=middleware) as it:
             seen.append(await it.outcome({"task": "add", "args": [20, 1]}))
 
     run(main())
@@ -497,125 +430,3 @@ def test_an_exception_of_a_middleware_counts_as_the_tasks(error: BaseException) 
 
 def test_a_middleware_may_change_the_arguments() -> None:
     assert _with_middleware(_Doubling()) == Succeeded(42)
-
-
-# Context -----------------------------------------------------------------------------------------------
-
-
-def test_the_context_tells_a_task_all_about_its_run() -> None:
-    seen: list[Context] = []
-
-    def define(app: TaskMQ) -> None:
-        @app.task(name="look", timeout=60, retry=RetryPolicy(max_attempts=4))
-        async def look(context: Context, a: int) -> None:
-            seen.append(context)
-            assert current_context.get() is context
-
-    body = {
-        "task": "look",
-        "id": "job-1",
-        "args": [1],
-        "attempt": 4,
-        "tenant": "acme",
-        "root": "root-1",
-        "meta": {"a": "b", "taskmq.schedule": "nightly", "taskmq.scheduled_for": str(NOW)},
-    }
-    outcome = _outcome(define, body, queue="work.p.low", redelivered=True)
-
-    assert outcome == Succeeded(None)
-    (context,) = seen
-    assert (context.job_id, context.task, context.queue) == ("job-1", "look", "work")
-    assert (context.attempt, context.max_attempts, context.is_last_attempt) == (4, 4, True)
-    assert context.redelivered
-    assert (context.tenant, context.root, context.meta["a"]) == ("acme", "root-1", "b")
-    assert context.deadline == datetime.fromtimestamp(NOW / 1000 + 60, UTC)
-    assert (context.schedule, context.scheduled_for) == ("nightly", datetime.fromtimestamp(NOW / 1000, UTC))
-    assert not context.cancelled
-
-
-def test_a_task_without_retries_timeout_or_schedule_sees_that() -> None:
-    seen: list[Context] = []
-
-    def define(app: TaskMQ) -> None:
-        @app.task(name="look", retry=None)
-        def look(context: Context) -> None:
-            seen.append(context)
-            assert current_context.get() is context
-
-    assert _outcome(define, {"task": "look"}) == Succeeded(None)
-    (context,) = seen
-    assert (context.max_attempts, context.is_last_attempt, context.deadline) == (1, True, None)
-    assert (context.schedule, context.scheduled_for, context.tenant, dict(context.meta)) == (None, None, None, {})
-    assert context.root == context.job_id == "job-1"
-
-
-def test_the_attempt_knows_when_its_function_was_called() -> None:
-    async def main() -> None:
-        with bench(_add) as it:
-            attempt = it.processor.read(FakeDelivery(b'{"task":"add","args":[1]}'))
-            assert isinstance(attempt, Attempt)
-            assert attempt.started is None
-            it.clock.advance(1)
-
-            await it.processor.run(attempt)
-
-            assert attempt.started == NOW + 1000
-
-    run(main())
-
-
-# Early acknowledgement ---------------------------------------------------------------------------------
-
-
-def _early(app: TaskMQ, delivery: FakeDelivery, seen: list[object]) -> None:
-    @app.task(name="early", ack="early")
-    async def early(a: int = 1) -> None:
-        seen.append(delivery.settled)
-
-
-@pytest.mark.parametrize(
-    ("fields", "settled"),
-    [
-        ({}, "acked"),
-        # Not started: the settler makes its outcome durable first, as for any other task.
-        ({"eta": NOW + 60_000}, None),
-        ({"expires": NOW}, None),
-        ({"args": ["x"]}, None),
-    ],
-)
-def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_called_and_not_earlier(
-    fields: dict[str, object], settled: str | None
-) -> None:
-    async def main() -> None:
-        delivery = FakeDelivery(json.dumps({"task": "early", **fields}).encode())
-        seen: list[object] = []
-        with bench(lambda app: _early(app, delivery, seen)) as it:
-            attempt = it.processor.read(delivery)
-            assert isinstance(attempt, Attempt)
-
-            await it.processor.run(attempt)
-
-        assert delivery.settled == settled
-        assert seen == ([settled] if settled else [])
-
-    run(main())
-
-
-def test_a_late_ack_is_not_the_processors_business() -> None:
-    async def main() -> None:
-        delivery = FakeDelivery(b'{"task":"add","args":[1]}')
-        with bench(_add) as it:
-            attempt = it.processor.read(delivery)
-            assert isinstance(attempt, Attempt)
-            await it.processor.run(attempt)
-
-        assert delivery.settled is None
-
-    run(main())
-
-
-def test_running_a_task_logs_nothing_above_debug(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="taskmq"):
-        assert _outcome(_add, {"task": "add", "args": [1]}) == Succeeded(2)
-
-    assert not caplog.records

@@ -52,10 +52,11 @@ def test_a_dead_job_says_whether_time_ran_out_or_its_process_was_lost(error: Exc
     assert _verdict(error, attempt=3) == Dead(reason, error)  # type: ignore[arg-type]
 
 
-def test_arguments_that_do_not_fit_are_never_retried() -> None:
+def test_a_call_that_the_task_itself_sent_badly_is_an_error_like_any_other() -> None:
     error = InvalidArguments("no")
 
-    assert _verdict(error) == Dead("invalid_arguments", error)
+    assert isinstance(_verdict(error, attempt=1), Retried)
+    assert _verdict(error, attempt=3) == Dead("error", error)
 
 
 def test_a_retry_that_the_task_asks_for_counts_as_an_attempt() -> None:

@@ -1,0 +1,213 @@
+"""Start and burst, on `memory://`."""
+
+import asyncio
+
+import pytest
+
+from taskmq import RetryPolicy
+from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing, UnsupportedFeature
+from taskmq.topology import WorkQueue
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.worker.gate import Gate, ids, play, send, working
+from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.virtual_time import run
+
+# Start -------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        app.points.plan = [Fault.REFUSED, Fault.HANGS, Fault.NONE, Fault.REFUSED]
+        app.flaky.fail_calls("consume", 1, QueueMissing("work"))
+        app.flaky.fail_calls("consume", 1, BrokerUnavailable("gone again"))
+        await send(app, "a")
+        gate.open.set()
+
+        async with working(app):
+            assert gate.finished == ["a"]
+
+    play(test)
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.HANGS])
+def test_a_worker_that_is_stopped_before_the_broker_answers_ends_at_once(fault: Fault) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        app.points.rest = fault
+        worker = Worker(app, WorkerConfig())
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(25.3)
+        assert not worker.is_ready.is_set()
+        before = asyncio.get_running_loop().time()
+
+        worker.drain()
+        await running
+
+        assert asyncio.get_running_loop().time() - before < 0.1
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    play(test)
+
+
+def test_a_worker_that_is_cancelled_before_the_broker_answers_leaves_no_task_behind() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        app.points.rest = Fault.HANGS
+        running = asyncio.create_task(Worker(app, WorkerConfig()).run())
+        await asyncio.sleep(1)
+
+        running.cancel()
+        await asyncio.wait((running,))
+
+        assert running.cancelled()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    play(test)
+
+
+def test_a_worker_that_is_stopped_before_it_runs_ends_at_once() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        worker = Worker(app, WorkerConfig())
+        worker.drain()
+
+        await worker.run()
+
+        assert gate.started == []
+        assert ids(await app.messages("work")) == ["a"]
+
+    play(test)
+
+
+def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "not mine")
+        gate.open.set()
+        async with working(app, queues=("other", "other", "third")) as (worker, _):
+            assert worker.queues == [WorkQueue("other"), WorkQueue("third")]
+            await send(app, "mine", queue="other")
+            await settle_loop()
+            assert (await app.stats("third.p.low")).consumers == 1
+
+        assert gate.finished == ["mine"]
+
+    play(test)
+
+
+def test_a_worker_without_tasks_or_queues_is_refused() -> None:
+    with staged() as app:
+        with pytest.raises(InvalidOption, match="no tasks"):
+            Worker(app, WorkerConfig())
+
+        assert Worker(app, WorkerConfig(queues=("work",))).queues == [WorkQueue("work")]
+        with pytest.raises(InvalidOption, match="queue name"):
+            Worker(app, WorkerConfig(queues=("work.dlq",)))
+
+
+@pytest.mark.parametrize("setting", [{"concurrency": 0}, {"prefetch": 0}, {"concurrency": -1, "prefetch": 5}])
+def test_an_impossible_setting_is_refused(setting: dict[str, int]) -> None:
+    with staged() as app, pytest.raises(InvalidOption, match="at least 1"):
+        Worker(
+            app,
+            WorkerConfig(
+                queues=("work",), concurrency=setting.get("concurrency", 1), prefetch=setting.get("prefetch")
+            ),
+        )
+
+
+def test_a_task_that_insists_on_results_is_refused_without_a_state_and_by_name() -> None:
+    with staged(with_state=False) as app:
+
+        @app.task(name="insists", result=True)
+        async def insists() -> int:
+            return 1
+
+        with pytest.raises(UnsupportedFeature, match="insists"):
+            Worker(app, WorkerConfig())
+
+
+def test_a_task_for_a_process_is_refused_where_nobody_knows_the_apps_module() -> None:
+    async def main() -> None:
+        with staged() as app:
+
+            @app.task(name="heavy", executor="process")
+            def heavy() -> None: ...
+
+            with pytest.raises(UnsupportedFeature, match="process"):
+                await Worker(app, WorkerConfig()).run()
+
+    run(main())
+
+
+# Burst -------------------------------------------------------------------------------------------------
+
+
+def test_a_burst_ends_when_the_queues_stay_empty() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, *map(str, range(50)))
+        gate.open.set()
+
+        await Worker(app, WorkerConfig(burst=True, concurrency=4)).run()
+
+        assert len(gate.finished) == 50
+        assert app.story().count("acked work") == 50
+
+    play(test)
+
+
+def test_a_burst_over_empty_queues_ends() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await Worker(app, WorkerConfig(burst=True)).run()
+
+        assert app.story() == []
+
+    play(test)
+
+
+def test_a_burst_waits_for_what_runs_and_for_what_that_sends() -> None:
+    async def main() -> None:
+        with staged() as app:
+            seen: list[int] = []
+
+            @app.task(name="chain", queue="work")
+            async def chain(left: str) -> None:
+                await asyncio.sleep(2)
+                seen.append(int(left))
+                if int(left):
+                    await chain.asend(str(int(left) - 1))
+
+            await send(app, "3", task="chain")
+            await Worker(app, WorkerConfig(burst=True)).run()
+
+            assert seen == [3, 2, 1, 0]
+
+    run(main())
+
+
+def test_a_burst_does_not_wait_for_what_is_delayed() -> None:
+    async def main() -> None:
+        with staged() as app:
+
+            @app.task(name="fails", queue="work", retry=RetryPolicy(base="1h", jitter=False))
+            async def fails(label: str) -> None:
+                raise ValueError("no")
+
+            await send(app, "a", task="fails")
+            await Worker(app, WorkerConfig(burst=True)).run()
+
+            assert (await app.stats("work")).delayed == 1
+
+    run(main())
+
+
+def test_a_burst_may_be_stopped_and_does_not_mind_a_broker_that_does_not_answer_for_a_while() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        app.flaky.fail_calls("stats", 5, BrokerUnavailable("away"))
+        async with working(app, burst=True) as (worker, running):
+            await asyncio.sleep(60)
+            assert not running.done()
+            worker.requeue_now()
+            await running
+
+        assert app.story() == ["requeued work"]
+
+    play(test)
