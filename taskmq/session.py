@@ -30,8 +30,11 @@ class Session:
         missing = [queue for queue in queues if queue.name not in self._declared]
         if not missing:
             return
+        end = asyncio.get_running_loop().time() + self._send_timeout
+        # On its own, so that a broker which is not there says what it is that fails.
+        await self.broker.connect(timeout=self._send_timeout)
         try:
-            async with asyncio.timeout(self._send_timeout):
+            async with asyncio.timeout_at(end):
                 await self.broker.declare(missing)
         except TimeoutError:
             raise BrokerUnavailable(

@@ -25,7 +25,6 @@ __all__ = ["Worker"]
 
 _log = logging.getLogger("taskmq.worker")
 
-_CONNECT_TIMEOUT: Final = 10.0
 _RECONNECT_PAUSE: Final = 1.0
 _INTERRUPT_TIMEOUT: Final = 5.0
 _BURST_LOOK: Final = 0.1
@@ -112,7 +111,6 @@ class Worker:
         subscriptions = [Subscription(name, prefetch) for queue in self._queues for name in queue.physical]
         while True:
             try:
-                await session.broker.connect(timeout=_CONNECT_TIMEOUT)
                 await session.declare(self._queues)
                 return await session.broker.consume(subscriptions, self._deliver)
             except (BrokerUnavailable, QueueMissing) as error:

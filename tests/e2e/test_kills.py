@@ -109,6 +109,8 @@ def test_every_task_runs_although_a_worker_is_killed_every_second(project: Proje
     executed = _executed(project)
     assert set(executed) == set(range(PRODUCERS * share))
     duplicates = sum(executed.values()) - len(executed)
+    # For the long campaign's report; pytest shows it with -s.
+    print(f"{TASKS} tasks, {kills} workers killed, {duplicates} run twice, at most {kills * PREFETCH} may")
     assert kills >= min(2, TASKS // 500)
     # What a killed worker had in its hands may run again, and nothing else.
     assert duplicates <= kills * PREFETCH, f"{duplicates} duplicates for {kills} kills"

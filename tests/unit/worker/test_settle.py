@@ -402,7 +402,7 @@ def test_the_queues_are_declared_again_when_a_copy_finds_them_gone() -> None:
                     Attempt(delivery, envelope, app.tasks["job"], "job-1"), Dead("error", ValueError("no"))
                 )
 
-            assert app.points.names == ["put", "declare", "publish"]
+            assert app.points.names == ["put", "connect", "declare", "publish"]
             assert len(await app.messages("work.dlq")) == 1
             await app.aclose()
 
