@@ -11,10 +11,10 @@ from typing import Final
 
 from taskmq.broker import Broker, Delivery, HeaderValue, Outgoing
 from taskmq.envelope import amend, decode_envelope
-from taskmq.errors import MalformedMessage, SendError
-from taskmq.topology import dead_letter_queue, logical_queue
+from taskmq.errors import InvalidOption, MalformedMessage, SendError
+from taskmq.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue, logical_queue
 
-__all__ = ["DeadLetter", "browse", "replay"]
+__all__ = ["DeadLetter", "browse", "letter_queue", "replay"]
 
 _REPLAYED: Final = "x-taskmq-replayed"
 _BATCH: Final = 500
@@ -44,13 +44,23 @@ class DeadLetter:
     content_type: str | None
 
 
+def letter_queue(queue: str) -> str:
+    """Where the dead letters of `queue` are; the two shared queues of lost messages are letters themselves.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+    """
+    return queue if queue in (PARKING, UNROUTABLE) else dead_letter_queue(check_queue_name(queue))
+
+
 async def browse(broker: Broker, queue: str, *, limit: int) -> list[DeadLetter]:
     """The oldest `limit` dead letters of `queue`; they stay where they are.
 
     Raises:
+        InvalidOption: a queue cannot be called that.
         QueueMissing: there is no such queue.
     """
-    async with broker.hold(dead_letter_queue(queue), limit=limit) as deliveries:
+    async with broker.hold(letter_queue(queue), limit=limit) as deliveries:
         return [_letter(delivery) for delivery in deliveries]
 
 
@@ -63,11 +73,14 @@ async def replay(
     once are not replayed for ever.
 
     Raises:
+        InvalidOption: a queue cannot be called that, or it is the one for unroutable messages.
         QueueMissing: there is no such queue.
         SendError: a copy was not confirmed: its letter is where it was, the others of the same batch were
             replayed, and later batches were not begun.
     """
-    name = dead_letter_queue(queue)
+    name = letter_queue(queue)
+    if name == UNROUTABLE:
+        raise InvalidOption(f"{UNROUTABLE} holds messages whose queue has gone: nobody wrote down where to send them")
     found = await broker.stats([name])
     left = min(limit, found[0].ready) if found else limit
     if choose is not None:

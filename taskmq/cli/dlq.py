@@ -8,8 +8,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import FAILED, NOT_FOUND
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.dead_letters import DeadLetter, browse, replay
-from taskmq.topology import check_queue_name, dead_letter_queue
+from taskmq.dead_letters import DeadLetter, browse, letter_queue, replay
 
 __all__ = ["app"]
 
@@ -26,7 +25,7 @@ def list_letters(queue: str, /, *, limit: int = 50) -> None:
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, as people name it; or taskmq.parking, taskmq.unroutable.
     limit
         How many at most.
     """
@@ -41,7 +40,7 @@ def show(queue: str, job: str, /, *, limit: int = 1000) -> int:
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, as people name it; or taskmq.parking, taskmq.unroutable.
     job
         The job's id.
     limit
@@ -72,7 +71,7 @@ def replay_letters(queue: str, /, *, job: str | None = None, task: str | None = 
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, as people name it; or taskmq.parking, taskmq.unroutable.
     job
         Only the letter of this job.
     task
@@ -89,7 +88,7 @@ def replay_letters(queue: str, /, *, job: str | None = None, task: str | None = 
         async with target:
             broker = target.session().broker
             choose = chosen if job or task else None
-            return await replay(broker, check_queue_name(queue), limit=limit, timeout=_SEND_TIMEOUT, choose=choose)
+            return await replay(broker, queue, limit=limit, timeout=_SEND_TIMEOUT, choose=choose)
 
     count = asyncio.run(run())
     note(f"{count} replayed")
@@ -103,7 +102,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     Parameters
     ----------
     queue
-        The queue, as people name it.
+        The queue, as people name it; or taskmq.parking, taskmq.unroutable.
     yes
         Do not ask.
     """
@@ -113,7 +112,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
 
     async def run() -> int:
         async with target:
-            return await target.session().broker.purge(dead_letter_queue(check_queue_name(queue)))
+            return await target.session().broker.purge(letter_queue(queue))
 
     note(f"{asyncio.run(run())} dead letters deleted")
     return 0
@@ -122,7 +121,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
 async def _browse(queue: str, limit: int) -> list[DeadLetter]:
     target = open_app()
     async with target:
-        return await browse(target.session().broker, check_queue_name(queue), limit=limit)
+        return await browse(target.session().broker, queue, limit=limit)
 
 
 def _row(letter: DeadLetter) -> dict[str, Any]:

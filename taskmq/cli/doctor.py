@@ -72,7 +72,10 @@ async def _broker(app: TaskMQ) -> AsyncIterator[_Finding]:
     for entry in await broker.stats([PARKING, UNROUTABLE]):
         if entry.ready:
             yield _Finding(
-                "problem", entry.queue, f"{entry.ready} messages that nobody can run", "look at their x-taskmq-reason"
+                "problem",
+                entry.queue,
+                f"{entry.ready} messages that nobody can run",
+                f"taskmq dlq list {entry.queue}",
             )
     for queue in app.queues:
         stats = {entry.queue: entry for entry in await broker.stats([*queue.physical, dead_letter_queue(queue.name)])}

@@ -250,3 +250,40 @@ def test_letters_that_rabbitmq_itself_put_there_can_be_looked_at_and_replayed(ta
     with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
         _, properties, _ = connection.channel().basic_get("images")
     assert "x-death" not in properties.headers
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("queue", ["taskmq.parking", "taskmq.unroutable"])
+def test_the_shared_queues_of_lost_messages_are_looked_at_like_dead_letters(taskmq: Here, queue: str) -> None:
+    declare("images")
+    bury(queue, ["lost"])
+
+    listed = taskmq("dlq", "list", queue, "-o", "jsonl")
+    purged = taskmq("dlq", "purge", queue, "--yes")
+
+    assert (listed.code, listed.err) == (0, "")
+    assert '"lost"' in listed.out
+    assert (purged.code, purged.err) == (0, "1 dead letters deleted\n")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_parked_message_is_replayed_to_where_it_came_from(taskmq: Here) -> None:
+    declare("images")
+    bury("taskmq.parking", ["lost"], headers={"x-taskmq-origin": "images"})
+
+    result = taskmq("dlq", "replay", "taskmq.parking")
+
+    assert (result.code, result.err) == (0, "1 replayed\n")
+    assert names_in("images") == ["lost"]
+
+
+@pytest.mark.usefixtures("home")
+def test_an_unroutable_message_is_not_replayed_because_nobody_knows_where_to(taskmq: Here) -> None:
+    declare("images")
+    bury("taskmq.unroutable", ["lost"])
+
+    result = taskmq("dlq", "replay", "taskmq.unroutable")
+
+    assert result.code == 2
+    assert "taskmq.unroutable" in result.err
+    assert names_in("taskmq.unroutable") == ["lost"]
