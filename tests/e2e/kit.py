@@ -244,6 +244,10 @@ class Project:
 
         return asyncio.run(look())
 
+    def wait_for_consumers(self, count: int) -> None:
+        """Return once so many workers consume: a process that is there may not have imported anything yet."""
+        until(lambda: self.stats()[0].consumers == count, f"{count} consumers")
+
     @property
     def queues(self) -> tuple[str, ...]:
         return (*WorkQueue(DEFAULT_QUEUE).physical, dead_letter_queue(DEFAULT_QUEUE))

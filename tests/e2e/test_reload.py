@@ -29,7 +29,7 @@ def _runs_version(project: Project, version: int) -> None:
 
 def test_a_change_replaces_the_worker_and_what_it_runs_is_finished(project: Project) -> None:
     run = project.start(watch=True, processes=2)
-    until(lambda: len(run.children) == 2, "two children")
+    project.wait_for_consumers(2)
     before = set(run.children)
     project.send("gated", "g")
     project.wait_for("started", "g")

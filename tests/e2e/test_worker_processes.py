@@ -294,7 +294,7 @@ def test_a_supervisor_that_is_stopped_while_it_waits_to_start_another_ends_at_on
 def test_a_module_that_breaks_later_does_not_stop_the_workers_that_run(local_project: Project) -> None:
     project = local_project
     run = project.start(processes=2)
-    until(lambda: len(run.children) == 2, "two children")
+    project.wait_for_consumers(2)
     project.send("quick", 1)
     project.wait_for("ran", "1")
     whole = (project.folder / "jobs.py").read_text()

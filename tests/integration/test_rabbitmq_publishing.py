@@ -49,6 +49,8 @@ class TestPublishing(RabbitMQCase):
         )
 
         (seen,) = await self.look(queue)
+        # RabbitMQ 3.10 adds it from the first delivery on, later ones from the second.
+        seen["properties"]["headers"].pop("x-delivery-count", None)
         assert seen["payload"] == '{"task":"shop.resize","args":[7]}'
         assert seen["properties"] == {
             "app_id": "taskmq",
@@ -56,7 +58,7 @@ class TestPublishing(RabbitMQCase):
             "content_type": "application/json",
             "correlation_id": "job-0",
             "delivery_mode": 2,
-            "headers": {"note": "größe", "x-taskmq-attempt": 2, "x-taskmq-pub": 1, "x-delivery-count": 0},
+            "headers": {"note": "größe", "x-taskmq-attempt": 2, "x-taskmq-pub": 1},
             "message_id": "job-1",
             "timestamp": 1_700_000_000,
             "type": "shop.resize",

@@ -248,14 +248,14 @@ def test_a_job_knows_its_schedule_and_its_nominal_instant_however_late_it_runs()
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.UNKNOWN])
 def test_a_send_that_fails_is_tried_again_within_the_lease(fault: Fault) -> None:
     async def test(stage: Stage) -> None:
-        # claim, declare, and then the publishes.
-        await stage.start(points=Points([Fault.NONE] * 2 + [fault] * 4))
+        # claim, connect, declare, and then the publishes.
+        await stage.start(points=Points([Fault.NONE] * 3 + [fault] * 4))
         await stage.advance(10)
         for _ in range(4):
             await stage.advance(0.5)
 
         assert set(await stage.emitted()) == {10}
-        assert stage.apps[0].points.names == ["claim", "declare", *["publish"] * 5, "complete"]
+        assert stage.apps[0].points.names == ["claim", "connect", "declare", *["publish"] * 5, "complete"]
 
     _play(test)
 
@@ -276,7 +276,7 @@ def test_a_state_that_is_away_for_a_moment_costs_no_occurrence() -> None:
 def test_an_occurrence_that_is_sent_is_marked_even_if_the_state_does_not_answer_at_once() -> None:
     async def test(stage: Stage) -> None:
         # claim, declare, publish, complete, complete, complete
-        await stage.start(points=Points([Fault.NONE] * 3 + [Fault.REFUSED] * 2))
+        await stage.start(points=Points([Fault.NONE] * 4 + [Fault.REFUSED] * 2))
         await stage.start()
         await stage.advance(10)
         for _ in range(60):
@@ -306,7 +306,7 @@ def test_a_claim_whose_answer_was_lost_is_made_again_after_the_lease() -> None:
     [
         (Points(rest=Fault.REFUSED), "is not claimed"),
         (Points([Fault.NONE], rest=Fault.REFUSED), "is not sent"),
-        (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "is sent, but not marked"),
+        (Points([Fault.NONE] * 4, rest=Fault.REFUSED), "is sent, but not marked"),
     ],
     ids=["claim", "send", "complete"],
 )
