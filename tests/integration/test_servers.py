@@ -204,7 +204,7 @@ def test_a_node_that_cannot_start_says_why() -> None:
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_another_version_runs_from_its_chroot() -> None:
     with RabbitMQ("4.0") as node:
         assert node.version.startswith("4.0.")
@@ -212,7 +212,7 @@ def test_another_version_runs_from_its_chroot() -> None:
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_a_cluster_is_complete_again_after_a_member_was_killed() -> None:
     with RabbitMQCluster() as cluster:
         cluster.nodes[2].kill()
