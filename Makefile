@@ -12,7 +12,11 @@ help:
 	@echo "make check        the static half of it"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
 
+# Debian keeps what venv needs in a package of its own.
 $(UV):
+	@$(PYTHON) -c "import ensurepip" 2>/dev/null || \
+		{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq python3-venv; } || \
+		{ echo "$(PYTHON) has no venv: install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet --disable-pip-version-check "uv>=0.9"
 

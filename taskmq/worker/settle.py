@@ -28,7 +28,7 @@ from taskmq.app import TaskMQ
 from taskmq.broker import Delivery, HeaderValue, Outgoing
 from taskmq.codec import encode_value
 from taskmq.duration import to_ms
-from taskmq.envelope import JSON, amend
+from taskmq.envelope import JSON, LAST_INSTANT, amend
 from taskmq.errors import EncodeError, SendError, StateUnavailable, TooLarge
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.retry import coarse_delay
@@ -48,8 +48,6 @@ _LONGEST_PAUSE: Final = 5.0
 _OWN: Final = "x-taskmq-"
 _ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
-# The end of the year 9999: an envelope holds no later instant.
-_LAST_INSTANT: Final = 253_402_300_799_999
 
 
 class Settler:
@@ -182,7 +180,7 @@ class Settler:
         queue: str | None = None,
     ) -> Outgoing:
         delivery = original.delivery
-        eta = None if delay is None else min(self._clock.now_ms() + delay, _LAST_INSTANT)
+        eta = None if delay is None else min(self._clock.now_ms() + delay, LAST_INSTANT)
         body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
         return Outgoing(
             queue=queue or delivery.queue,
