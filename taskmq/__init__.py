@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.context import Context
     from taskmq.errors import (
+        AccessDenied,
         AppNotFound,
         BrokerBlocked,
         BrokerUnavailable,
@@ -48,8 +49,11 @@ if TYPE_CHECKING:
     from taskmq.retry import RetryPolicy
     from taskmq.states import JobState
     from taskmq.tasks import Task, task
+    from taskmq.topology import WorkQueue
+    from taskmq.waiting import WaitingJob
 
 __all__ = [
+    "AccessDenied",
     "AppNotFound",
     "BrokerBlocked",
     "BrokerUnavailable",
@@ -87,6 +91,8 @@ __all__ = [
     "TopologyMismatch",
     "Unroutable",
     "UnsupportedFeature",
+    "WaitingJob",
+    "WorkQueue",
     "task",
 ]
 
@@ -101,6 +107,8 @@ _HOMES = {
     "Sending": "middleware",
     "Task": "tasks",
     "TaskMQ": "app",
+    "WaitingJob": "waiting",
+    "WorkQueue": "topology",
     "task": "tasks",
 }
 

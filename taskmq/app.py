@@ -14,6 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
@@ -31,12 +32,14 @@ from taskmq.middleware import Middleware, Sending, send_chain
 from taskmq.options import TaskOptions
 from taskmq.plugins import open_broker, open_state
 from taskmq.portal import Portal, current_portal
+from taskmq.queues import Queues
 from taskmq.schedule import Every, Trigger
 from taskmq.session import Session
 from taskmq.settings import DEFAULT_URL, Settings, load_settings
-from taskmq.stores import ResultRecord, ResultStore
+from taskmq.stores import DelayStore, ResultRecord, ResultStore, State
 from taskmq.tasks import AsyncTask, SyncTask, Task, TaskDecorator, define
-from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name, class_queue
+from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
+from taskmq.waiting import WaitingJob, cancel, cancelled_record, due_instant, reschedule, waiting_jobs
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -70,6 +73,9 @@ class TaskMQ:
         include: modules that define tasks with `taskmq.task`.
         middleware: the outermost first.
         default_queue: for tasks that do not name one.
+        queues: those that are not to have the values of `WorkQueue(name)`.
+        delay: where delayed jobs and retries wait for their time: at the `broker`, or in the `state`, where they
+            can be listed, cancelled and rescheduled; jobs of one id are one job there.
         content_type: of what is sent; everything known is read.
         send_timeout: every `send` ends within it, as sent, as a typed error, or as `PublishUnknown`.
         result_ttl: how long results are kept.
@@ -88,6 +94,8 @@ class TaskMQ:
         include: Iterable[str | ModuleType] = (),
         middleware: Sequence[Middleware] = (),
         default_queue: str = DEFAULT_QUEUE,
+        queues: Iterable[WorkQueue] = (),
+        delay: Literal["broker", "state"] = "broker",
         content_type: Literal["json", "msgpack"] = "json",
         send_timeout: Duration = 10.0,
         result_ttl: Duration = "1d",
@@ -95,11 +103,15 @@ class TaskMQ:
     ) -> None:
         if content_type not in _CONTENT_TYPES:
             raise InvalidOption(f"content_type={content_type!r}: 'json' or 'msgpack'")
+        if delay not in ("broker", "state"):
+            raise InvalidOption(f"delay={delay!r}: 'broker' or 'state'")
         self.name = name
+        self.delay: Literal["broker", "state"] = delay
         self.clock: Clock = clock or SystemClock()
         self.content_type: str = _CONTENT_TYPES[content_type]
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self.default_queue: str = check_queue_name(default_queue)
+        self._queues = Queues(queues)
         self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
         self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
         self._given = Settings(url=url, state=state)
@@ -216,8 +228,16 @@ class TaskMQ:
 
     @property
     def queues(self) -> list[WorkQueue]:
-        """The queues of all tasks."""
-        return [WorkQueue(name) for name in sorted({task.queue for task in self.tasks.values()})]
+        """The queues of all tasks, and all that the app describes."""
+        return [self.queue(name) for name in sorted({task.queue for task in self.tasks.values()} | {*self._queues})]
+
+    def queue(self, name: str) -> WorkQueue:
+        """The queue of that name, as the app describes it, else with the values of `WorkQueue(name)`.
+
+        Raises:
+            InvalidOption: a queue cannot be called that.
+        """
+        return self._queues.named(name)
 
     def job(self, job_id: str) -> Job[Any]:
         """A handle for a job that was sent before."""
@@ -232,9 +252,10 @@ class TaskMQ:
                 f"task {task.name!r} is defined twice: by {known.__name__} in {known.__module__} and "
                 f"by {task.__name__} in {task.__module__}; give one of them a name="
             )
-        self._tasks[task.name] = task
         if not task.plan.names_queue:
             task.with_default_queue(self.default_queue)
+        self._queues.check(task)
+        self._tasks[task.name] = task
         task.bind(self)
         return task
 
@@ -244,6 +265,8 @@ class TaskMQ:
             raise InvalidOption(f"schedule {label!r} is defined twice; give one of them a name=")
         try:
             task.signature.encode((), {}, self.content_type)
+            if task.order_key is not None:
+                task.order_key.of((), {})
         except InvalidArguments as error:
             raise InvalidOption(f"schedule {label!r}: the task must run without arguments: {error}") from error
         self._schedules[label] = ScheduleEntry(label, task, trigger)
@@ -265,9 +288,22 @@ class TaskMQ:
         options = BrokerOptions(name=self._connection_name, clock=self.clock)
         state_url = self.state_url
         state = None if state_url is None else open_state(state_url, options)
-        session = Session(open_broker(self.url, options), state, send_timeout=self._send_timeout)
+        session = Session(
+            open_broker(self.url, options),
+            state,
+            send_timeout=self._send_timeout,
+            delays=self._delays(state) if self.delay == "state" else None,
+            clock=self.clock,
+        )
         self._sessions[id(loop)] = (os.getpid(), loop, session)
         return session
+
+    def _delays(self, state: State | None) -> DelayStore:
+        if state is None:
+            raise UnsupportedFeature(
+                "delay='state' needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH"
+            )
+        return state.delays
 
     def _forget_dead_sessions(self) -> None:
         for key, (pid, loop, session) in list(self._sessions.items()):
@@ -358,8 +394,9 @@ class TaskMQ:
 
     def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
         envelope = sending.envelope
+        queue = self.queue(sending.queue)
         message = Outgoing(
-            queue=class_queue(sending.queue, envelope.priority),
+            queue=queue.place(priority=envelope.priority, order_key=envelope.order_key),
             body=encode_envelope(envelope, sending.content_type),
             content_type=sending.content_type,
             job_id=envelope.id,
@@ -368,8 +405,9 @@ class TaskMQ:
             enqueued=envelope.enqueued,
             root=envelope.root,
             headers=sending.headers,
+            priority=queue.native_priority(envelope.priority),
         )
-        return WorkQueue(sending.queue), message
+        return queue, message
 
     # Awaiting: what job handles call -------------------------------------------------------------------
 
@@ -380,6 +418,44 @@ class TaskMQ:
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """The job's result record if it is there."""
         return await self.results().get(job_id)
+
+    # Waiting in the state: what operators and job handles call ----------------------------------------
+
+    def list_waiting(
+        self, *, limit: int = 100, task: str | None = None, queue: str | None = None
+    ) -> list[WaitingJob]:
+        """Up to `limit` jobs that wait for their time in the state, the earliest due first.
+
+        Those that are on their way to their queue are among them.
+
+        Raises:
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        call = self.alist_waiting(limit=limit, task=task, queue=queue)
+        return self.run_sync(call, instead="alist_waiting")
+
+    async def alist_waiting(
+        self, *, limit: int = 100, task: str | None = None, queue: str | None = None
+    ) -> list[WaitingJob]:
+        """`list_waiting` for coroutines."""
+        return await waiting_jobs(self._delays(self.session().state), limit=limit, task=task, queue=queue)
+
+    async def cancel_waiting(self, job_id: str) -> bool:
+        """Take a job away that waits in the state; False where it does not."""
+        message = await cancel(self._delays(self.session().state), job_id)
+        if message is None:
+            return False
+        task = self.tasks.get(message.task)
+        if task is None or task.plan.result is not False:
+            record = cancelled_record(message, now=self.clock.now_ms())
+            await self.results().put(record, ttl=self.result_ttl)
+        return True
+
+    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
+        """Make a job that waits in the state due at another instant; False where it does not wait."""
+        due = due_instant(delay=delay, eta=eta, now=self.clock.now_ms())
+        return await reschedule(self._delays(self.session().state), job_id, due=due)
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
         """Run a coroutine of this app from code that has no loop."""

@@ -13,6 +13,9 @@ Guarantees every adapter gives:
   held it is gone or its consumer's channel is lost. Its settling is then void and counted, never an error.
 - A message with a future `due` is held at the broker and never delivered early.
 - Messages of one physical queue come in the order of their publishing; a requeued one comes back first.
+- A shard of an ordered queue (`taskmq.topology.is_shard`) goes to one consumer at a time. That is so until the
+  consumer has stopped and all that it has of the shard is settled, or until its process or connection is gone;
+  what it held then comes first to the next one.
 """
 
 import asyncio
@@ -25,14 +28,17 @@ from taskmq.clock import Clock, SystemClock
 from taskmq.topology import WorkQueue
 
 __all__ = [
+    "Archiving",
     "Broker",
     "BrokerOptions",
     "Consumer",
     "Delivery",
     "Diagnosable",
     "HeaderValue",
+    "Look",
     "Outgoing",
     "QueueStats",
+    "Revocable",
     "Subscription",
 ]
 
@@ -66,6 +72,8 @@ class Outgoing:
         root: the job that it descends from; shown as the correlation id.
         headers: few and short; the body is the truth, headers are for people and for what happened on the
             way (`x-taskmq-*`).
+        priority: the broker's own number, for a queue with native priorities; a message that has to wait for its
+            time loses it.
     """
 
     queue: str
@@ -77,6 +85,7 @@ class Outgoing:
     enqueued: int | None = None
     root: str | None = None
     headers: Mapping[str, HeaderValue] = field(default_factory=lambda: _NO_HEADERS)
+    priority: int | None = None
 
 
 class Delivery(Protocol):
@@ -118,6 +127,31 @@ class Delivery(Protocol):
         ...
 
 
+@runtime_checkable
+class Revocable(Protocol):
+    """A delivery that can be taken away from a process which is alive, as by the loss of its connection."""
+
+    @property
+    def revoked(self) -> bool:
+        """Whether the broker gives the message to a consumer again, whatever becomes of this delivery."""
+        ...
+
+
+class Look(Protocol):
+    """The front of a queue in the hands of one looker, who takes it piece by piece."""
+
+    async def take(self, count: int) -> list[Delivery]:
+        """Up to `count` ready messages, those behind what was taken before; empty when nothing is ready.
+
+        Nobody has to keep them: what is not settled goes back when the look ends.
+
+        Raises:
+            QueueMissing: the queue does not exist.
+            BrokerUnavailable: the broker was lost; whatever was not settled is back in the queue.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """A physical queue to be consumed.
@@ -125,10 +159,13 @@ class Subscription:
     Args:
         queue: its name.
         prefetch: how many unsettled deliveries the consumer may hold; at least 1.
+        longest: how many seconds a delivery may stay unsettled, where that is known: the longest time limit of
+            the tasks in the queue. A broker with a limit of its own is told, or its limit is warned about.
     """
 
     queue: str
     prefetch: int
+    longest: float | None = None
 
 
 class Consumer(Protocol):
@@ -220,6 +257,14 @@ class Broker(Protocol):
         """
         ...
 
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        """Take ready messages from the front of `queue`, piece by piece, as `hold` does at once.
+
+        What is not settled when the block ends goes back, in its old order. The messages of earlier pieces need
+        no memory here, so a queue of any length can be gone through.
+        """
+        ...
+
     async def purge(self, queue: str) -> int:
         """Delete the ready messages of a physical queue; how many there were.
 
@@ -238,9 +283,36 @@ class Broker(Protocol):
 
 
 @runtime_checkable
+class Archiving(Protocol):
+    """A broker that can keep copies of dead letters beside the letters themselves."""
+
+    async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
+        """Up to `limit` copies from `offset` on, each with its offset; they stay, and have no need of being settled.
+
+        Raises:
+            QueueMissing: there is no archive.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
+
+
+@runtime_checkable
 class Diagnosable(Protocol):
     """A broker that can tell what is wrong with its server."""
 
-    async def diagnose(self) -> list[tuple[Literal["ok", "warning", "problem"], str, str, str]]:
-        """Findings: level, what it is about, what was found, and the remedy ("" where none is needed)."""
+    async def diagnose(
+        self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0
+    ) -> list[tuple[Literal["ok", "warning", "problem"], str, str, str]]:
+        """Findings: level, what it is about, what was found, and the remedy ("" where none is needed).
+
+        Nothing is changed.
+
+        Args:
+            loads: the queues of the app, each with how many seconds its messages may stay unsettled: the longest
+                time limit of its tasks, or None where one has none.
+            watch: look a second time after so many seconds, where one look does not tell.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+        """
         ...

@@ -80,6 +80,11 @@ class Context:
         return self._envelope.tenant
 
     @property
+    def order_key(self) -> str | None:
+        """What the job is ordered by; None outside of ordered queues."""
+        return self._envelope.order_key
+
+    @property
     def meta(self) -> Mapping[str, str]:
         return self._envelope.meta or _NO_META
 

@@ -52,6 +52,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         root: id of the job that everything here descends from.
         parent: id of the job that sent this one.
         key: idempotency key.
+        order_key: jobs of one key run one at a time, in the order of sending; in ordered queues only.
         trace: W3C `traceparent`.
     """
 
@@ -67,6 +68,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     root: str | None = None
     parent: str | None = None
     key: str | None = None
+    order_key: str | None = None
     tenant: str | None = None
     priority: int | None = None
     trace: str | None = None

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 __all__ = [
+    "AccessDenied",
     "AppNotFound",
     "BrokerBlocked",
     "BrokerUnavailable",
@@ -20,6 +21,7 @@ __all__ = [
     "InvalidSetting",
     "JobCancelled",
     "MalformedMessage",
+    "PartlyReplayed",
     "PartlySent",
     "PublishRejected",
     "PublishUnknown",
@@ -76,6 +78,10 @@ class BrokerUnavailable(SendError):
     """The broker could not be reached before the deadline; nothing was sent."""
 
 
+class AccessDenied(BrokerUnavailable):
+    """The broker refuses this user: wrong credentials, no access to the virtual host, or a missing permission."""
+
+
 class BrokerBlocked(SendError):
     """The broker takes no messages (memory or disk alarm, or a full send window); nothing was sent."""
 
@@ -106,6 +112,22 @@ class PartlySent(SendError):
         )
         self.failures = failures
         self.sent = sent
+
+
+class PartlyReplayed(SendError):
+    """Some dead letters were not sent again: they are where they were.
+
+    Attributes:
+        failure: what happened to the first of them.
+        failed: how many the broker did not take.
+        replayed: how many were confirmed.
+    """
+
+    def __init__(self, failure: SendError, *, failed: int, replayed: int) -> None:
+        super().__init__(f"{failed} of {failed + replayed} dead letters were not replayed, the first one: {failure}")
+        self.failure = failure
+        self.failed = failed
+        self.replayed = replayed
 
 
 class TooLarge(SendError):
@@ -151,7 +173,15 @@ class JobCancelled(TaskMQError):
 
 
 class StateUnavailable(TaskMQError):
-    """The state store could not be reached."""
+    """The state store could not be reached.
+
+    Attributes:
+        is_certain: the call has changed nothing; otherwise that is not known.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
 
 
 # Definition and start ----------------------------------------------------------------------------------
@@ -183,8 +213,8 @@ class AppNotFound(TaskMQError):
 class QueueMissing(TaskMQError):
     """The queue that was named does not exist."""
 
-    def __init__(self, queue: str) -> None:
-        super().__init__(f"queue {queue!r} does not exist at the broker")
+    def __init__(self, queue: str, hint: str = "") -> None:
+        super().__init__(f"queue {queue!r} does not exist at the broker{f': {hint}' if hint else ''}")
         self.queue = queue
 
 
@@ -205,7 +235,15 @@ class TaskTimeout(TaskMQError):
 
 
 class WorkerLost(TaskMQError):
-    """The process that ran the task ended before the task did."""
+    """The process that ran the task ended before the task did.
+
+    Attributes:
+        starts: how often the job was started, where it is dead because no start had an end.
+    """
+
+    def __init__(self, message: str, *, starts: int | None = None) -> None:
+        super().__init__(message)
+        self.starts = starts
 
 
 # Control flow ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The handle of one job: where its result is awaited."""
 
 from collections.abc import Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from taskmq.codec import ReturnType
@@ -22,6 +22,10 @@ class JobBackend(Protocol):
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
 
     async def find_result(self, job_id: str) -> ResultRecord | None: ...
+
+    async def cancel_waiting(self, job_id: str) -> bool: ...
+
+    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool: ...
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
 
@@ -69,6 +73,38 @@ class Job(Generic[R_co]):
         """`state` for coroutines."""
         record = await self._backend.find_result(self.id)
         return JobState.QUEUED if record is None else record.state
+
+    def cancel(self) -> bool:
+        """Take the job away while it waits for its time in the state (`TaskMQ(delay="state")`).
+
+        True: it never runs, and whoever awaits its result gets `JobCancelled`. False: it does not wait there; it is
+        on its way, runs, has ended, or waits at the broker.
+
+        Raises:
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.acancel(), instead="acancel")
+
+    async def acancel(self) -> bool:
+        """`cancel` for coroutines."""
+        return await self._backend.cancel_waiting(self.id)
+
+    def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
+        """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.
+
+        False: it does not wait there (any more).
+
+        Raises:
+            InvalidOption: neither of the two is given, or both, or an `eta` without a time zone.
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.areschedule(delay=delay, eta=eta), instead="areschedule")
+
+    async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
+        """`reschedule` for coroutines."""
+        return await self._backend.reschedule_waiting(self.id, delay=delay, eta=eta)
 
     def _value(self, record: ResultRecord) -> R_co:
         if record.state is JobState.SUCCEEDED:

@@ -11,7 +11,7 @@ from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.envelope import LAST_INSTANT, check_task_name
 from taskmq.errors import InvalidOption
 from taskmq.retry import RetryPolicy
-from taskmq.topology import DEFAULT_QUEUE, check_queue_name, class_of
+from taskmq.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
 
 __all__ = ["Ack", "CallOptions", "CallPlan", "ExecutorKind", "TaskOptions", "TaskPlan", "plan_call", "plan_task"]
 
@@ -30,9 +30,13 @@ class TaskOptions(TypedDict, total=False):
     Attributes:
         name: default `module.function`.
         queue: default "default".
-        priority: 0 (lowest) to 9 (highest); the class decides, see `taskmq.topology`.
+        priority: 0 (lowest) to 9 (highest); what it does depends on the queue, see `WorkQueue.priorities`.
+        order_key: jobs of one key run one at a time, in the order of sending; the task's queue has to be `ordered`.
+            The name of a parameter, or what is called with the arguments and returns the key. A job with a delay
+            takes its place when that is over; one that fails is tried again before those behind it are.
         delay: every call waits that long at the broker first.
-        expires: a call that has not started that long after it was sent is cancelled.
+        expires: a call that has not started that long after it was sent is cancelled. The worker that takes it
+            sees to that: a message that the broker dropped would leave its job without an end.
         retry: None for no retries; default 5 attempts.
         timeout: a run that takes longer is given up and counts as failed.
         ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no retries.
@@ -46,6 +50,7 @@ class TaskOptions(TypedDict, total=False):
     name: str
     queue: str
     priority: int
+    order_key: str | Callable[..., str]
     delay: Duration
     expires: Duration
     retry: RetryPolicy | None
@@ -61,6 +66,7 @@ class CallOptions(TypedDict, total=False):
     """What `task.options(...)` takes: for one call, over the task's own.
 
     Attributes:
+        order_key: the key itself, over what the task's own `order_key` makes of the arguments.
         eta: not to run before this instant (with a time zone); instead of `delay`.
         expires: how long after sending, or the instant (with a time zone), from which on it does not start.
         job_id: default: a new time-ordered UUID.
@@ -69,6 +75,7 @@ class CallOptions(TypedDict, total=False):
 
     queue: str
     priority: int
+    order_key: str
     delay: Duration
     eta: datetime
     expires: Duration | datetime
@@ -84,6 +91,7 @@ class CallPlan:
 
     queue: str = DEFAULT_QUEUE
     priority: int | None = None
+    order_key: str | None = None
     delay: int | None = None
     eta: int | None = None
     expires: int | None = None
@@ -96,7 +104,10 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A task's options, checked. `timeout` is in seconds; `names_queue` tells whether they name a queue."""
+    """A task's options, checked. `timeout` is in seconds; `names_queue` tells whether they name a queue.
+
+    `order_key` is the name of a parameter, or what makes the key of the arguments.
+    """
 
     name: str
     names_queue: bool
@@ -106,6 +117,7 @@ class TaskPlan:
     ack: Ack
     executor: ExecutorKind
     result: bool | None
+    order_key: str | Callable[..., str] | None = None
 
 
 def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, is_async: bool) -> TaskPlan:
@@ -128,7 +140,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             raise InvalidOption(f"retry={retry!r}: a RetryPolicy, or None for no retries")
         if retry is not None and ack == "early":
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
-        call = {key: options[key] for key in options if key in CallOptions.__annotations__}
+        call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key != "order_key"}
         return TaskPlan(
             name=check_task_name(_text("name", options.get("name", default_name))),
             names_queue="queue" in options,
@@ -138,6 +150,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             ack="early" if ack == "early" else "late",
             executor=_resolved(executor, is_async=is_async),
             result=_flag("result", options["result"]) if "result" in options else None,
+            order_key=_key_maker(options["order_key"]) if "order_key" in options else None,
         )
     except InvalidOption as error:
         raise InvalidOption(f"task {function}: {error}") from None
@@ -204,6 +217,7 @@ def _headers(value: Any, base: CallPlan) -> dict[str, Any]:
 _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
     "queue": lambda value, _: {"queue": check_queue_name(_text("queue", value))},
     "priority": _priority,
+    "order_key": lambda value, _: {"order_key": check_order_key(value)},
     "delay": _delay,
     "eta": _eta,
     "expires": _expires,
@@ -261,6 +275,12 @@ def _flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidOption(f"{option}={value!r}: True or False")
     return value
+
+
+def _key_maker(value: object) -> str | Callable[..., str]:
+    if isinstance(value, str) or callable(value):
+        return cast("str | Callable[..., str]", value)
+    raise InvalidOption(f"order_key={value!r}: the name of a parameter, or a function of the arguments")
 
 
 def _text(option: str, value: object) -> str:

@@ -4,20 +4,37 @@ import asyncio
 from collections.abc import Sequence
 
 from taskmq.broker import Broker, Outgoing
-from taskmq.errors import BrokerUnavailable, SendError
-from taskmq.stores import State
+from taskmq.clock import Clock, SystemClock
+from taskmq.errors import BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, TooLarge
+from taskmq.stores import DelayStore, State
 from taskmq.topology import WorkQueue
+from taskmq.waiting import to_waiting
 
 __all__ = ["Session"]
 
 
 class Session:
-    """Owned by one loop. Nothing connects before it is used."""
+    """Owned by one loop. Nothing connects before it is used.
 
-    def __init__(self, broker: Broker, state: State | None, *, send_timeout: float) -> None:
+    Attributes:
+        send_timeout: seconds.
+        delays: where messages wait for their time, instead of at the broker.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        state: State | None,
+        *,
+        send_timeout: float,
+        delays: DelayStore | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.broker = broker
         self.state = state
-        self._send_timeout = send_timeout
+        self.send_timeout = send_timeout
+        self.delays = delays
+        self._clock: Clock = clock or SystemClock()
         self._declared: set[str] = set()
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
@@ -30,15 +47,15 @@ class Session:
         missing = [queue for queue in queues if queue.name not in self._declared]
         if not missing:
             return
-        end = asyncio.get_running_loop().time() + self._send_timeout
+        end = asyncio.get_running_loop().time() + self.send_timeout
         # On its own, so that a broker which is not there says what it is that fails.
-        await self.broker.connect(timeout=self._send_timeout)
+        await self.broker.connect(timeout=self.send_timeout)
         try:
             async with asyncio.timeout_at(end):
                 await self.broker.declare(missing)
         except TimeoutError:
             raise BrokerUnavailable(
-                f"{self.broker.address} did not declare its queues within {self._send_timeout:g} s"
+                f"{self.broker.address} did not declare its queues within {self.send_timeout:g} s"
             ) from None
         self._declared.update(queue.name for queue in missing)
 
@@ -47,7 +64,7 @@ class Session:
 
     def publish(self, message: Outgoing) -> "asyncio.Future[None]":
         """Publish to a queue that was declared; the future ends as the broker's does."""
-        return self.broker.publish(message, timeout=self._send_timeout)
+        return self._publish(message, timeout=self.send_timeout)
 
     async def declare_and_publish(self, queue: WorkQueue, message: Outgoing) -> None:
         """Publish one message.
@@ -56,29 +73,48 @@ class Session:
             SendError: one of its kinds.
         """
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._send_timeout
+        end = loop.time() + self.send_timeout
         await self.declare([queue])
         # One deadline for both.
-        await self.broker.publish(message, timeout=max(end - loop.time(), 0))
+        await self._publish(message, timeout=max(end - loop.time(), 0))
 
     async def publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
         """Publish many, pipelined; what happened to each."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._send_timeout
+        end = loop.time() + self.send_timeout
         try:
             await self.declare(queues)
         except SendError as error:
             return [error] * len(messages)
         left = max(end - loop.time(), 0)
-        futures = [self.broker.publish(message, timeout=left) for message in messages]
-        await asyncio.wait(futures)
-        outcomes: list[SendError | None] = []
-        for future in futures:
-            failure = future.exception()
-            if failure is not None and not isinstance(failure, SendError):
-                raise failure
-            outcomes.append(failure)
-        return outcomes
+        return await _outcomes([self._publish(message, timeout=left) for message in messages])
+
+    async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
+        """Publish many to the broker, whatever they were to wait for; what happened to each."""
+        return await _outcomes([self.broker.publish(message, timeout=self.send_timeout) for message in messages])
+
+    def _publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
+        # By its id a message is told from others in the state: one without goes to the broker.
+        if self.delays is None or not message.job_id or message.due is None or message.due <= self._clock.now_ms():
+            return self.broker.publish(message, timeout=timeout)
+        return asyncio.ensure_future(self._set_aside(self.delays, message, message.due, timeout))
+
+    async def _set_aside(self, delays: DelayStore, message: Outgoing, due: int, timeout: float) -> None:
+        """Have the message wait in the state. It never goes to the broker instead: there nobody would find it."""
+        limit = self.broker.max_message_bytes
+        if len(message.body) > limit:
+            raise TooLarge(len(message.body), limit, f"the message of job {message.job_id}")
+        try:
+            async with asyncio.timeout(timeout):
+                await delays.put(to_waiting(message, due=due))
+        except StateUnavailable as error:
+            if error.is_certain:
+                raise BrokerUnavailable(f"the state keeps delayed jobs (delay='state'): {error}") from error
+            raise PublishUnknown(f"job {message.job_id} may or may not wait in the state: {error}") from error
+        except TimeoutError:
+            raise PublishUnknown(
+                f"job {message.job_id} may or may not wait in the state: no answer within {timeout:g} s"
+            ) from None
 
     async def aclose(self) -> None:
         """Close both; what was published is with the broker before this returns."""
@@ -87,3 +123,15 @@ class Session:
         finally:
             if self.state is not None:
                 await self.state.aclose()
+
+
+async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:
+    if futures:
+        await asyncio.wait(futures)
+    outcomes: list[SendError | None] = []
+    for future in futures:
+        failure = future.exception()
+        if failure is not None and not isinstance(failure, SendError):
+            raise failure
+        outcomes.append(failure)
+    return outcomes

@@ -22,6 +22,7 @@ from taskmq.errors import InvalidOption
 from taskmq.job import Job, JobBackend
 from taskmq.middleware import Sending
 from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+from taskmq.order_key import OrderKey
 
 __all__ = ["AsyncTask", "Call", "Sender", "SyncTask", "Task", "TaskDecorator", "define", "task"]
 
@@ -130,6 +131,9 @@ class Call(Generic[P, R_co]):
         plan = self._plan
         sender = self._task.sender
         raw_args, raw_kwargs = self._task.signature.encode(args, kwargs, sender.content_type)
+        order_key = plan.order_key
+        if order_key is None and self._task.order_key is not None:
+            order_key = self._task.order_key.of(args, kwargs)
         now = sender.clock.now_ms()
         parent = current_context.get()
         envelope = Envelope(
@@ -143,6 +147,7 @@ class Call(Generic[P, R_co]):
             expires=plan.expires_at if plan.expires is None else now + plan.expires,
             root=parent.root if parent else None,
             parent=parent.job_id if parent else None,
+            order_key=order_key,
             tenant=plan.tenant,
             priority=plan.priority,
             meta=plan.meta,
@@ -161,6 +166,7 @@ class Task(Call[P, R_co]):
         plan: its options, checked.
         function: the function itself.
         signature: how its arguments travel.
+        order_key: what makes the keys of its jobs; None when they have no order.
     """
 
     def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
@@ -169,6 +175,9 @@ class Task(Call[P, R_co]):
         self.plan = plan
         self.function = function
         self.signature: Signature = Signature(function, owner=plan.name, injected=Context)
+        self.order_key: OrderKey | None = (
+            None if plan.order_key is None else OrderKey(plan.order_key, function, self.signature, owner=plan.name)
+        )
         self._sender: Sender | None = None
         self._returns: ReturnType | None = None
         self.__doc__ = function.__doc__

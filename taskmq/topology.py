@@ -1,12 +1,16 @@
 """Names and values of what taskmq keeps at a broker. Pure.
 
-A queue `Q` that people name stands for four physical ones: the three priority classes `Q.p.high`, `Q` and
-`Q.p.low`, and `Q.dlq`, where dead jobs go. Two queues are shared by all: `taskmq.parking` for messages that no
-worker can run, and `taskmq.unroutable` for those whose queue has gone while they waited.
+A queue `Q` that people name stands for several physical ones: those that a worker consumes, and `Q.dlq`, where dead
+jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three priority classes `Q.p.high`, `Q` and
+`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue. Two
+queues are shared by all: `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for those
+whose queue has gone while they waited.
 """
 
-from dataclasses import dataclass
-from typing import Final, Literal
+import hashlib
+import re
+from dataclasses import KW_ONLY, dataclass
+from typing import Final, Literal, NoReturn
 
 from taskmq.errors import InvalidOption
 
@@ -16,13 +20,18 @@ __all__ = [
     "PARKING",
     "UNROUTABLE",
     "PriorityClass",
+    "PriorityMode",
     "QueueKind",
     "WorkQueue",
+    "check_order_key",
     "check_queue_name",
     "class_of",
     "class_queue",
     "dead_letter_queue",
+    "is_shard",
     "logical_queue",
+    "shard_of",
+    "shard_queue",
 ]
 
 DEFAULT_QUEUE: Final = "default"
@@ -32,31 +41,119 @@ UNROUTABLE: Final = "taskmq.unroutable"
 PriorityClass = Literal["high", "default", "low"]
 CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "default", "low")
 QueueKind = Literal["quorum", "classic"]
+PriorityMode = Literal["classes", "native"]
 
 _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
+_SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
 # the longest suffix 7.
 _NAME_LIMIT: Final = 192
+_KEY_LIMIT: Final = 255
+_MOST_SHARDS: Final = 100
+_MOST: Final = 2**31 - 1
+# Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
+_MIDDLE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class WorkQueue:
-    """A queue as people name it.
+    """A queue as people name it, and what it is to be at the broker.
+
+    All apps that use a queue have to describe it alike; one that nobody describes has the values given here. What
+    exists at RabbitMQ is never changed: a queue that is described otherwise than it was made is refused.
 
     Args:
         name: up to 192 bytes.
-        kind: `quorum` survives the loss of a minority of nodes; `classic` is faster to enter and weaker.
-            Brokers that are no RabbitMQ keep no difference.
+        kind: `quorum` survives the loss of a minority of nodes; `classic` is faster to enter and weaker: it is
+            on one node. Brokers that are no RabbitMQ keep no difference.
+        priorities: `classes` keeps a queue for each of three classes, which workers serve by weight; `native`
+            keeps one queue and leaves the order to RabbitMQ: a classic queue with five levels (0-1, 2-3, 4-5, 6-7,
+            8-9), or a quorum queue of RabbitMQ 4.3 and later with all ten. It is strict: low ones may starve.
+            Delayed jobs and retries come back from their wait without a priority, which is 4 in a quorum queue and
+            the lowest in a classic one. Brokers that are no RabbitMQ keep the order of sending.
+        ordered: into how many shards (1 to 100) the queue is split by the jobs' `order_key`. Jobs of one key run
+            one at a time, in the order of sending. The number cannot be changed while jobs wait. No priorities.
+        max_length: from so many waiting messages on, in each physical queue, `send` fails with `PublishRejected`.
+            RabbitMQ lets a few more in. Delayed jobs and retries always find a place.
+        max_bytes: the same for the sum of their bodies.
+        delivery_limit: after so many returns a quorum queue gives a message up to the dead letters; default 100.
+
+    Raises:
+        InvalidOption: a value that cannot be; names the queue.
     """
 
     name: str
     kind: QueueKind = "quorum"
+    _: KW_ONLY
+    priorities: PriorityMode = "classes"
+    ordered: int | None = None
+    max_length: int | None = None
+    max_bytes: int | None = None
+    delivery_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_queue_name(self.name)
+        if self.kind not in ("quorum", "classic"):
+            self._refuse(f"kind={self.kind!r}: 'quorum' or 'classic'")
+        if self.priorities not in ("classes", "native"):
+            self._refuse(f"priorities={self.priorities!r}: 'classes' or 'native'")
+        for option, most in (
+            ("ordered", _MOST_SHARDS),
+            ("max_length", _MOST),
+            ("max_bytes", 2**63 - 1),
+            ("delivery_limit", _MOST),
+        ):
+            value: object = getattr(self, option)
+            if value is not None and (type(value) is not int or not 1 <= value <= most):
+                self._refuse(f"{option}={value!r}: a whole number from 1 to {most:,}, or None")
+        if self.ordered is not None and self.priorities == "native":
+            self._refuse("ordered and priorities='native' exclude each other: priorities would change the order")
+        if self.delivery_limit is not None and self.kind == "classic":
+            self._refuse("delivery_limit: a classic queue has none; leave it out, or say kind='quorum'")
 
     @property
     def physical(self) -> tuple[str, ...]:
         """The queues that a worker consumes, the highest class first."""
+        if self.ordered is not None:
+            return tuple(shard_queue(self.name, number) for number in range(self.ordered))
+        if self.priorities == "native":
+            return (self.name,)
         return tuple(self.name + _SUFFIX[name] for name in CLASSES)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it may refuse messages because it is full."""
+        return self.max_length is not None or self.max_bytes is not None
+
+    def place(self, *, priority: int | None, order_key: str | None) -> str:
+        """The physical queue of a message.
+
+        Raises:
+            InvalidOption: an ordered queue gets no `order_key`, or a priority; another one gets an `order_key`.
+        """
+        if self.ordered is not None:
+            if order_key is None:
+                self._refuse("it is ordered, so each job needs an order_key")
+            if priority is not None:
+                self._refuse(f"it is ordered, so priority={priority!r} cannot be kept: leave priority out")
+            return shard_queue(self.name, shard_of(order_key, self.ordered))
+        if order_key is not None:
+            self._refuse("order_key needs an ordered queue, and this one is not: WorkQueue(..., ordered=N)")
+        if self.priorities == "native":
+            class_of(priority)
+            return self.name
+        return class_queue(self.name, priority)
+
+    def native_priority(self, priority: int | None) -> int | None:
+        """What the broker is told for a numeric priority; None where the queue leaves no order to the broker."""
+        if self.priorities != "native":
+            return None
+        level = _MIDDLE if priority is None else priority
+        return level // 2 if self.kind == "classic" else level
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise InvalidOption(f"queue {self.name!r}: {reason}")
 
 
 def check_queue_name(name: str) -> str:
@@ -66,13 +163,14 @@ def check_queue_name(name: str) -> str:
         InvalidOption: a queue cannot be called that.
     """
     reserved = name.startswith(("amq.", "taskmq.")) or name.endswith((*filter(None, _SUFFIX.values()), ".dlq"))
+    reserved = reserved or is_shard(name)
     # As a word of a binding key these two stand for other queues' names: their delayed messages would come here.
     reserved = reserved or not {"*", "#"}.isdisjoint(name.split("."))
     # Printable comes before the length: a lone surrogate has no bytes.
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.' or 'taskmq.', "
-            "not ending with '.dlq', '.p.high' or '.p.low', and without '*' or '#' between dots"
+            "not ending with '.dlq', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' between dots"
         )
     return name
 
@@ -93,8 +191,40 @@ def class_of(priority: int | None) -> PriorityClass:
 
 
 def class_queue(queue: str, priority: int | None) -> str:
-    """The physical queue of `queue` for a numeric priority."""
+    """The physical queue of `queue`, one with priority classes, for a numeric priority."""
     return queue + _SUFFIX[class_of(priority)]
+
+
+def check_order_key(key: object) -> str:
+    """`key` itself.
+
+    Raises:
+        InvalidOption: it is no text of 1 to 255 bytes.
+    """
+    if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= _KEY_LIMIT:
+        raise InvalidOption(f"order_key: {key!r} is to be a string of 1 to {_KEY_LIMIT} bytes")
+    return key
+
+
+def shard_of(key: str, count: int) -> int:
+    """Which of `count` shards keeps the jobs of `key`; the same in every version and language.
+
+    The first four bytes of the SHA-256 of the key in UTF-8, as an unsigned number with the highest byte first, modulo
+    `count`.
+    """
+    # What has no form in UTF-8 cannot be sent either; it just must not fail here.
+    digest = hashlib.sha256(key.encode(errors="replace"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4]) % count
+
+
+def shard_queue(queue: str, number: int) -> str:
+    """The physical queue of a shard, from 0."""
+    return f"{queue}.s{number:02d}"
+
+
+def is_shard(physical: str) -> bool:
+    """Whether a physical queue is a shard of an ordered one: brokers give it to one consumer at a time."""
+    return _SHARD_SUFFIX.search(physical) is not None
 
 
 def logical_queue(physical: str) -> str:
@@ -102,7 +232,7 @@ def logical_queue(physical: str) -> str:
     for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX):
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
-    return physical
+    return _SHARD_SUFFIX.sub("", physical)
 
 
 def dead_letter_queue(queue: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 import taskmq
 import taskmq_local
 import taskmq_rabbitmq
+import taskmq_redis
 
 _INIT = Path(inspect.getfile(taskmq))
 
@@ -29,7 +30,7 @@ def _modules(*packages: ModuleType) -> list[str]:
     ]
 
 
-_ALL_MODULES = _modules(taskmq, taskmq_local, taskmq_rabbitmq)
+_ALL_MODULES = _modules(taskmq, taskmq_local, taskmq_rabbitmq, taskmq_redis)
 _CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
 
 

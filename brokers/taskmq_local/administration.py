@@ -72,7 +72,8 @@ def delete_queue(connection: sqlite3.Connection, name: str) -> int | None:
     count = _delete_ready(connection, queue, -1)
     connection.execute("DELETE FROM messages WHERE id IN (SELECT id FROM leases WHERE queue = ?)", (queue,))
     connection.execute("DELETE FROM leases WHERE queue = ?", (queue,))
-    connection.execute("DELETE FROM consumers WHERE queue = ?", (queue,))
+    for table in ("consumers", "capacities", "turns"):
+        connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue,))  # noqa: S608 - names of our own
     connection.execute("DELETE FROM queues WHERE id = ?", (queue,))
     return count
 

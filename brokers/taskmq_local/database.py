@@ -83,7 +83,8 @@ class Database:
             async with asyncio.timeout(timeout):
                 return await work.future
         except TimeoutError:
-            raise DatabaseFailure(f"not done within {timeout:g} s: {self.trouble}") from None
+            # It may be under way in the thread.
+            raise DatabaseFailure(f"not done within {timeout:g} s: {self.trouble}", is_certain=False) from None
 
     def post(
         self, function: Callable[[sqlite3.Connection], T], *, care: Care, bells: tuple[Kind, ...] = ()

@@ -1,45 +1,55 @@
-"""Holding messages for inspection or replay."""
+"""Looking at the front of a queue, for inspection or replay."""
 
 import asyncio
 
-from taskmq.errors import QueueMissing
+from taskmq.broker import Delivery
+from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq.topology import is_shard
 from taskmq_local.database import Database
 from taskmq_local.leasing import Lease, LeasedRow
 from taskmq_local.ledger import Ledger
 from taskmq_local.local_delivery import LocalDelivery
-from taskmq_local.work import DatabaseFailure
+from taskmq_local.turns import leave
+from taskmq_local.work import Care, DatabaseFailure
 
-__all__ = ["Hold"]
+__all__ = ["LocalLook"]
 
 
-class Hold:
-    """Messages that were taken together, and of which the rest goes back together."""
+class LocalLook:
+    """A `taskmq.broker.Look`: messages that are taken piece by piece, and of which the rest goes back together.
 
-    def __init__(self, database: Database, ledger: Ledger) -> None:
+    Args:
+        number: new with each look of the broker.
+        patience: seconds that taking a piece may last.
+    """
+
+    def __init__(self, database: Database, ledger: Ledger, queue: str, *, number: int, patience: float) -> None:
         self._database = database
         self._ledger = ledger
+        self._queue = queue
+        self._number = number
+        self._patience = patience
         self._unsettled: set[int] = set()
-        self._rows: asyncio.Future[list[LeasedRow]] = asyncio.get_running_loop().create_future()
 
-    async def take(self, queue: str, limit: int, *, timeout: float) -> list[LocalDelivery]:
-        """Up to `limit` messages from the front of `queue`.
-
-        Raises:
-            QueueMissing: the queue does not exist.
-            DatabaseFailure: they could not be taken within `timeout` seconds.
-        """
-        self._database.submit(Lease(queue, self._ledger.owner, limit=lambda: limit, done=self._taken))
+    async def take(self, count: int) -> list[Delivery]:
+        """See `taskmq.broker.Look`."""
+        piece = _Piece(self._ledger)
+        self._database.submit(
+            Lease(self._queue, self._ledger.owner, taker=self._number, limit=lambda: count, done=piece.taken)
+        )
         try:
-            async with asyncio.timeout(timeout):
-                rows = await self._rows
+            async with asyncio.timeout(self._patience):
+                rows = await piece.rows
         except TimeoutError:
-            self._abandon()
-            raise DatabaseFailure(f"not done within {timeout:g} s: {self._database.trouble}") from None
+            piece.abandon()
+            raise BrokerUnavailable(f"not done within {self._patience:g} s: {self._database.trouble}") from None
+        except DatabaseFailure as error:
+            raise BrokerUnavailable(str(error)) from error
         except asyncio.CancelledError:
-            self._abandon()
+            piece.abandon()
             raise
-        self._unsettled = {row[0] for row in rows}
-        return [LocalDelivery(row, queue, self) for row in rows]
+        self._unsettled.update(row[0] for row in rows)
+        return [LocalDelivery(row, self._queue, self) for row in rows]
 
     def ack(self, id_: int) -> None:
         self._unsettled.discard(id_)
@@ -53,20 +63,34 @@ class Hold:
         """Give back what is not settled; settling it later is void."""
         for id_ in self._unsettled:
             self._ledger.requeue(id_)
+        if is_shard(self._queue):
+            self._database.post(
+                lambda connection: leave(connection, self._ledger.owner, self._number),
+                care=Care.LOOSE,
+                bells=("messages",),
+            )
 
-    def _abandon(self) -> None:
+
+class _Piece:
+    """Rows that are on their way."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.rows: asyncio.Future[list[LeasedRow]] = asyncio.get_running_loop().create_future()
+        self._ledger = ledger
+
+    def abandon(self) -> None:
         """Nobody will ever see the rows, be they here already or still to come."""
-        if self._rows.done() and not self._rows.cancelled() and self._rows.exception() is None:
-            self._ledger.put_back([row[0] for row in self._rows.result()])
-        self._rows.cancel()
+        if self.rows.done() and not self.rows.cancelled() and self.rows.exception() is None:
+            self._ledger.put_back([row[0] for row in self.rows.result()])
+        self.rows.cancel()
 
-    def _taken(self, lease: Lease, error: Exception | None) -> None:
-        if self._rows.done():
+    def taken(self, lease: Lease, error: Exception | None) -> None:
+        if self.rows.done():
             # Abandoned before they came.
             self._ledger.put_back([row[0] for row in lease.rows])
         elif error is not None:
-            self._rows.set_exception(error)
+            self.rows.set_exception(error)
         elif lease.is_missing:
-            self._rows.set_exception(QueueMissing(lease.queue))
+            self.rows.set_exception(QueueMissing(lease.queue))
         else:
-            self._rows.set_result(lease.rows)
+            self.rows.set_result(lease.rows)

@@ -3,18 +3,24 @@
 The hub knows no event loop. Whoever has to act on a change leaves a `Nudge`, which the hub fires after the lock
 is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
 comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
+
+A shard of an ordered queue belongs to the first who takes from it, until that one has left and all that it took is
+settled.
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 
 from taskmq.broker import Outgoing, QueueStats
 from taskmq.errors import QueueMissing, Unroutable
-from taskmq.topology import UNROUTABLE
+from taskmq.topology import UNROUTABLE, is_shard
+from taskmq_local.delay_shelf import DelayShelf
+from taskmq_local.limits import Capacity
 from taskmq_local.nudge import Nudge
-from taskmq_local.shelves import OccurrenceShelf, ResultShelf
+from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
 
 __all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
 
@@ -34,11 +40,31 @@ class HubMessage:
 
 @dataclass(slots=True, eq=False)
 class HubQueue:
-    """A physical queue."""
+    """A physical queue.
+
+    Attributes:
+        taker: to whom a shard belongs at the moment.
+        is_left: that one takes no more.
+    """
 
     name: str
+    capacity: Capacity
     ready: list[HubMessage] = field(default_factory=list["HubMessage"])
     unsettled: int = 0
+    is_shard: bool = False
+    taker: object = None
+    is_left: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_shard = is_shard(self.name)
+
+    def check_room(self, message: Outgoing) -> None:
+        """Raise `PublishRejected` when the queue is full."""
+        if self.capacity.is_limited:
+            held = sum(len(each.outgoing.body) for each in self.ready)
+            refusal = self.capacity.refusal(self.name, ready=len(self.ready), held=held, size=len(message.body))
+            if refusal is not None:
+                raise refusal
 
 
 class Hub:
@@ -48,6 +74,8 @@ class Hub:
         self.name = name
         self.results = ResultShelf()
         self.occurrences = OccurrenceShelf()
+        self.starts = StartShelf()
+        self.delays = DelayShelf()
         self._lock = threading.Lock()
         self._queues: dict[str, HubQueue] = {}
         # By name, not in the queue: a consumer outlives the loss of its queue.
@@ -56,11 +84,14 @@ class Hub:
         self._places = count(1)
         self._timekeepers: list[Nudge] = []
 
-    def declare(self, names: list[str]) -> None:
+    def declare(self, queues: Mapping[str, Capacity]) -> None:
+        """Make the queues that do not exist; of those that do, the capacity is the last that was declared."""
         with self._lock:
-            for name in names:
-                if name not in self._queues:
-                    self._queues[name] = HubQueue(name)
+            for name, capacity in queues.items():
+                if name in self._queues:
+                    self._queues[name].capacity = capacity
+                else:
+                    self._queues[name] = HubQueue(name, capacity)
 
     def delete(self, name: str) -> int:
         """Remove the queue with its ready messages; how many there were. What is in hands is void."""
@@ -74,6 +105,7 @@ class Hub:
 
         Raises:
             Unroutable: the queue does not exist.
+            PublishRejected: it is full.
         """
         with self._lock:
             queue = self._queues.get(message.queue)
@@ -83,6 +115,7 @@ class Hub:
                 heappush(self._delayed, (message.due, next(self._places), message))
                 nudges = list(self._timekeepers) if self._delayed[0][2] is message else []
             else:
+                queue.check_room(message)
                 heappush(queue.ready, HubMessage(next(self._places), queue, message))
                 nudges = list(self._consumers.get(queue.name, ()))
         _fire(nudges)
@@ -95,7 +128,7 @@ class Hub:
                 message = heappop(self._delayed)[2]
                 queue = self._queues.get(message.queue)
                 if queue is None:
-                    queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE))
+                    queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE, Capacity()))
                     message = replace(message, headers={**message.headers, "x-taskmq-queue": message.queue})
                 heappush(queue.ready, HubMessage(next(self._places), queue, message))
                 nudges += self._consumers.get(queue.name, ())
@@ -103,21 +136,33 @@ class Hub:
         _fire(nudges)
         return due
 
-    def take(self, name: str, limit: int) -> list[HubMessage]:
-        """Up to `limit` ready messages from the front.
+    def take(self, name: str, limit: int, taker: object) -> list[HubMessage]:
+        """Up to `limit` ready messages from the front; none of a shard that belongs to another taker.
 
         Raises:
             QueueMissing: the queue does not exist.
         """
         with self._lock:
-            return _take(self._find(name), limit)
+            return _take(self._find(name), limit, taker)
 
-    def take_share(self, name: str, limit: int) -> tuple[list[HubMessage], bool]:
+    def take_share(self, name: str, limit: int, taker: object) -> tuple[list[HubMessage], bool]:
         """As `take`, but only a fair share among the queue's consumers; and whether something is left."""
         with self._lock:
             queue = self._find(name)
+            if queue.is_shard:
+                return _take(queue, limit, taker), False
             share = -(-len(queue.ready) // max(1, len(self._consumers.get(queue.name, ()))))
-            return _take(queue, min(limit, share)), bool(queue.ready)
+            return _take(queue, min(limit, share), taker), bool(queue.ready)
+
+    def let_go(self, name: str, taker: object) -> None:
+        """Have a shard belong to nobody, once what `taker` has of it is settled."""
+        with self._lock:
+            queue = self._queues.get(name)
+            if queue is None or queue.taker is not taker:
+                return
+            queue.is_left = True
+            nudges = self._free(queue)
+        _fire(nudges)
 
     def remove(self, message: HubMessage) -> bool:
         """Take a message that is in hands off the hub; False when its queue has gone meanwhile."""
@@ -125,7 +170,9 @@ class Hub:
             if self._queues.get(message.queue.name) is not message.queue:
                 return False
             message.queue.unsettled -= 1
-            return True
+            nudges = self._free(message.queue)
+        _fire(nudges)
+        return True
 
     def give_back(self, messages: list[HubMessage]) -> None:
         """Put messages that are in hands back to where they were in their queues."""
@@ -138,6 +185,7 @@ class Hub:
                 queue.unsettled -= 1
                 message.deliveries += 1
                 heappush(queue.ready, message)
+                self._free(queue)
                 nudges += self._consumers.get(queue.name, ())
         _fire(nudges)
 
@@ -194,12 +242,21 @@ class Hub:
                 self._timekeepers.remove(nudge)
 
     def clear(self) -> None:
-        """Drop everything: queues, delayed messages, results and occurrences."""
+        """Drop everything: queues, delayed messages, and what the state keeps."""
         with self._lock:
             self._queues.clear()
             self._delayed.clear()
         self.results.clear()
         self.occurrences.clear()
+        self.starts.clear()
+        self.delays.clear()
+
+    def _free(self, queue: HubQueue) -> list[Nudge]:
+        """Take a shard from one who has left and holds nothing; whom to tell."""
+        if not queue.is_left or queue.unsettled:
+            return []
+        queue.taker, queue.is_left = None, False
+        return list(self._consumers.get(queue.name, ()))
 
     def _find(self, name: str) -> HubQueue:
         queue = self._queues.get(name)
@@ -208,7 +265,11 @@ class Hub:
         return queue
 
 
-def _take(queue: HubQueue, limit: int) -> list[HubMessage]:
+def _take(queue: HubQueue, limit: int, taker: object) -> list[HubMessage]:
+    if queue.is_shard:
+        if queue.taker is not None and queue.taker is not taker:
+            return []
+        queue.taker = taker
     if limit >= len(queue.ready):
         taken = sorted(queue.ready)
         queue.ready.clear()

@@ -4,7 +4,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
+from taskmq.topology import is_shard
 from taskmq_local.tables import as_ranges, find_queue, give_back
+from taskmq_local.turns import has_turn, release
 from taskmq_local.wakeups import Kind
 from taskmq_local.work import Care
 
@@ -21,9 +23,10 @@ _FIRST_READY: Final = (
 
 
 class Lease:
-    """Takes up to a number of messages from the front of a queue.
+    """Takes up to a number of messages from the front of a queue; none of a shard that is another taker's.
 
     Args:
+        taker: the owner's number for who takes.
         limit: asked when the work is handed over, so that what was settled until then counts.
         done: called with what was taken, and whether the queue exists; or with an error.
 
@@ -38,13 +41,20 @@ class Lease:
     is_heavy = False
 
     def __init__(
-        self, queue: str, owner: str, *, limit: Callable[[], int], done: Callable[["Lease", Exception | None], None]
+        self,
+        queue: str,
+        owner: str,
+        *,
+        taker: int,
+        limit: Callable[[], int],
+        done: Callable[["Lease", Exception | None], None],
     ) -> None:
         self.limit = 0
         self.rows: list[LeasedRow] = []
         self.is_missing = False
         self.queue = queue
         self._owner = owner
+        self._taker = taker
         self._ask_limit = limit
         self._done = done
 
@@ -56,6 +66,8 @@ class Lease:
         self.is_missing = queue is None
         self.rows = []
         if queue is None or self.limit <= 0:
+            return
+        if is_shard(self.queue) and not has_turn(connection, queue, self._owner, self._taker):
             return
         self.rows = connection.execute(_FIRST_READY, (queue, self.limit)).fetchall()
         if self.rows:
@@ -88,6 +100,7 @@ class Settlement:
         self.requeues: list[int] = []
         self.untouched: list[int] = []
         self.void = 0
+        self._is_released = False
         self._owner = owner
         self._done = done
 
@@ -97,7 +110,7 @@ class Settlement:
 
     @property
     def bells(self) -> tuple[Kind, ...]:
-        return ("messages",) if self.requeues or self.untouched else ()
+        return ("messages",) if self.requeues or self.untouched or self._is_released else ()
 
     def seal(self) -> None:
         self.is_open = False
@@ -116,6 +129,7 @@ class Settlement:
         for first, last in as_ranges(self.untouched):
             settled += give_back(connection, self._owner, first, last, deliveries=0)
         self.void = len(self.acks) + len(self.requeues) + len(self.untouched) - settled
+        self._is_released = release(connection)
 
     def end(self, error: Exception | None) -> None:
         self._done(self, error)

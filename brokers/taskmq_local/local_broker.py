@@ -8,14 +8,14 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from taskmq.broker import BrokerOptions, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.topology import WorkQueue
 from taskmq_local.administration import delete_queue, purge_some, queue_stats, register_consumer, register_owner
 from taskmq_local.database import Database
-from taskmq_local.holding import Hold
+from taskmq_local.holding import LocalLook
 from taskmq_local.ledger import Ledger
-from taskmq_local.limits import MAX_MESSAGE_BYTES, queues_of
+from taskmq_local.limits import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.local_consumer import LocalConsumer
 from taskmq_local.owners import Owner, sweep
 from taskmq_local.publishing import PublishBatch
@@ -38,7 +38,7 @@ class LocalBroker:
         self._address = address
         self._clock = options.clock
         self._database = Database(path, name=options.name)
-        self._declared: set[str] = set()
+        self._declared: dict[str, Capacity] = {}
         self._batch: PublishBatch | None = None
         self._owner: Owner | None = None
         self._ledger: Ledger | None = None
@@ -69,9 +69,9 @@ class LocalBroker:
         await self._call(lambda _: None, care=Care.READ, timeout=timeout)
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
-        names = queues_of(queues)
-        await self._call(lambda connection: create_queues(connection, names), care=Care.DURABLE)
-        self._declared.update(names)
+        found = queues_of(queues)
+        await self._call(lambda connection: create_queues(connection, found), care=Care.DURABLE)
+        self._declared.update(found)
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
@@ -125,20 +125,24 @@ class LocalBroker:
 
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
+        async with self.look(queue) as look:
+            yield await look.take(limit)
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        return self._take_out(queue)
+
+    @asynccontextmanager
+    async def _take_out(self, queue: str) -> AsyncGenerator[Look, None]:
         await self._call(lambda _: None, care=Care.READ)
         ledger = self._enlist()
-        hold = Hold(self._database, ledger)
+        look = LocalLook(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
         self._submit_chores()
         self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Care.LOOSE)
         try:
-            deliveries = await hold.take(queue, limit, timeout=_PATIENCE)
-        except DatabaseFailure as error:
-            raise BrokerUnavailable(str(error)) from error
-        try:
-            yield list(deliveries)
+            yield look
         finally:
             if not self._is_closed:
-                hold.give_back()
+                look.give_back()
                 await self._call(lambda _: None, care=Care.READ)
 
     async def purge(self, queue: str) -> int:
@@ -159,7 +163,7 @@ class LocalBroker:
         Raises:
             QueueMissing: the queue does not exist.
         """
-        self._declared.discard(queue)
+        self._declared.pop(queue, None)
         deleted = await self._call(lambda connection: delete_queue(connection, queue), care=Care.DURABLE)
         if deleted is None:
             raise QueueMissing(queue)

@@ -12,6 +12,7 @@ from taskmq_local.handing import hand_out
 from taskmq_local.leasing import Lease
 from taskmq_local.ledger import Ledger
 from taskmq_local.local_delivery import LocalDelivery
+from taskmq_local.turns import leave
 from taskmq_local.work import Care
 
 __all__ = ["Line", "LocalConsumer"]
@@ -29,7 +30,13 @@ class Line:
     """
 
     def __init__(
-        self, database: Database, ledger: Ledger, subscription: Subscription, deliver: Callable[[Delivery], None]
+        self,
+        database: Database,
+        ledger: Ledger,
+        subscription: Subscription,
+        deliver: Callable[[Delivery], None],
+        *,
+        taker: int,
     ) -> None:
         self.is_live = True
         self._database = database
@@ -37,6 +44,7 @@ class Line:
         self._queue = subscription.queue
         self._prefetch = subscription.prefetch
         self._deliver = deliver
+        self._taker = taker
         self._in_hand = 0
         self._is_running = True
         self._is_leasing = False
@@ -63,7 +71,9 @@ class Line:
     def _lease(self) -> None:
         if self._may_be_more and not self._is_leasing and self._is_running and self._in_hand < self._prefetch:
             self._is_leasing = True
-            self._database.submit(Lease(self._queue, self._ledger.owner, limit=self._limit, done=self._leased))
+            self._database.submit(
+                Lease(self._queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased)
+            )
 
     def _limit(self) -> int:
         # Set again by whoever rings from here on; that may be for what this lease already sees.
@@ -109,7 +119,7 @@ class LocalConsumer:
         self.number = number
         self._database = database
         self._ledger = ledger
-        self._lines = [Line(database, ledger, subscription, deliver) for subscription in subscriptions]
+        self._lines = [Line(database, ledger, each, deliver, taker=number) for each in subscriptions]
         self._is_running = True
         self._left: asyncio.Future[None] | None = None
 
@@ -139,7 +149,7 @@ class LocalConsumer:
         """Hand out nothing from here on, and be no consumer any more soon."""
         if self._is_running:
             self.halt()
-            self._left = self._database.post(self._remove, care=Care.LOOSE)
+            self._left = self._database.post(self._remove, care=Care.LOOSE, bells=("messages",))
 
     async def stop(self) -> None:
         self.leave()
@@ -149,3 +159,4 @@ class LocalConsumer:
 
     def _remove(self, connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM consumers WHERE owner = ? AND number = ?", (self._ledger.owner, self.number))
+        leave(connection, self._ledger.owner, self.number)

@@ -1,17 +1,12 @@
 """Claims of occurrences in the file of `local://`."""
 
 import sqlite3
-from collections.abc import Callable
-from typing import TypeVar
 
 from taskmq.clock import Clock
-from taskmq.errors import StateUnavailable
-from taskmq_local.database import Database
-from taskmq_local.work import Care, DatabaseFailure
+from taskmq_local.asking import Asking
+from taskmq_local.work import Care
 
 __all__ = ["LocalOccurrences"]
-
-T = TypeVar("T")
 
 _CLAIM = """
     INSERT INTO occurrences (id, owner, until, expires) VALUES (:id, :owner, :until, :expires)
@@ -31,10 +26,9 @@ _DELETE_EXPIRED = """
 class LocalOccurrences:
     """Which occurrences were emitted; `until` is NULL once one is completed."""
 
-    def __init__(self, database: Database, clock: Clock, *, check_open: Callable[[], None]) -> None:
+    def __init__(self, database: Asking, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._check_open = check_open
 
     async def claim(self, occurrence: str, *, owner: str, lease: float, ttl: float) -> bool:
         now = self._clock.now_ms()
@@ -50,15 +44,12 @@ class LocalOccurrences:
             connection.execute(_DELETE_EXPIRED, facts)
             return connection.execute(_CLAIM, facts).rowcount == 1
 
-        return await self._call(claim)
+        return await self._database.ask(claim, care=Care.DURABLE)
 
     async def complete(self, occurrence: str, *, ttl: float) -> None:
         facts = {"id": occurrence, "expires": self._clock.now_ms() + round(ttl * 1000)}
-        await self._call(lambda connection: connection.execute(_COMPLETE, facts).rowcount)
 
-    async def _call(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        self._check_open()
-        try:
-            return await self._database.call(function, care=Care.DURABLE)
-        except DatabaseFailure as error:
-            raise StateUnavailable(str(error)) from error
+        def complete(connection: sqlite3.Connection) -> None:
+            connection.execute(_COMPLETE, facts)
+
+        await self._database.ask(complete, care=Care.DURABLE)

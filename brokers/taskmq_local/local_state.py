@@ -1,16 +1,21 @@
-"""`local://PATH` as a state: results and occurrences beside the broker's messages, in the same file."""
+"""`local://PATH` as a state: what it keeps stands beside the broker's messages, in the same file."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from taskmq.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
+from taskmq_local.asking import Asking
 from taskmq_local.database import Database
+from taskmq_local.local_delays import LocalDelays
 from taskmq_local.local_occurrences import LocalOccurrences
 from taskmq_local.local_results import LocalResults
+from taskmq_local.local_starts import LocalStarts
 from taskmq_local.owners import Owner, sweep
-from taskmq_local.wakeups import Bell
+from taskmq_local.wakeups import Bell, Kind
 
 __all__ = ["LocalState"]
 
@@ -24,9 +29,12 @@ class LocalState:
         self.address = address
         self._database = Database(path, name=f"{options.name} state")
         self._results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
-        self._occurrences = LocalOccurrences(self._database, options.clock, check_open=self._check_open)
+        asking = Asking(self._database, check_open=self._check_open)
+        self._occurrences = LocalOccurrences(asking, options.clock)
+        self._starts = LocalStarts(asking, options.clock)
+        self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
         self._owner: Owner | None = None
-        self._bell: Bell | None = None
+        self._bells: dict[Kind, Bell] = {}
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -38,6 +46,14 @@ class LocalState:
     def occurrences(self) -> LocalOccurrences:
         return self._occurrences
 
+    @property
+    def starts(self) -> LocalStarts:
+        return self._starts
+
+    @property
+    def delays(self) -> LocalDelays:
+        return self._delays
+
     async def aclose(self) -> None:
         if self._closing is None:
             self._is_closed = True
@@ -48,19 +64,28 @@ class LocalState:
     async def _close(self) -> None:
         self._results.close()
         await self._database.aclose(within=_CLOSING)
-        if self._bell is not None:
-            self._bell.close()
+        for bell in self._bells.values():
+            bell.close()
         if self._owner is not None:
             self._owner.release()
 
     def _listen(self) -> None:
-        if self._bell is not None:
+        self._hang_up("results", self._results.look)
+
+    def _hang_up_for_delays(self, heard: Callable[[], None]) -> None:
+        # Without a bell there is the look that is taken once a second.
+        with suppress(StateUnavailable):
+            self._hang_up("waiting", heard)
+
+    def _hang_up(self, kind: Kind, heard: Callable[[], None]) -> None:
+        if kind in self._bells:
             return
+        self._check_open()
         root = self._database.root
         try:
             root.mkdir(parents=True, exist_ok=True)
             self._owner = self._owner or Owner(root)
-            self._bell = Bell(root, self._owner, "results", self._results.look)
+            self._bells[kind] = Bell(root, self._owner, kind, heard)
         except OSError as error:
             raise StateUnavailable(f"{root}: {error}") from error
         sweep(root)

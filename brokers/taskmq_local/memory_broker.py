@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from taskmq.broker import BrokerOptions, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
 from taskmq.topology import WorkQueue
 from taskmq_local.hub import Hub, open_hub
-from taskmq_local.limits import MAX_MESSAGE_BYTES, queues_of
-from taskmq_local.memory_consumer import MemoryConsumer, MemoryDelivery, MemoryHand
+from taskmq_local.limits import MAX_MESSAGE_BYTES, Capacity, queues_of
+from taskmq_local.memory_consumer import MemoryConsumer, MemoryHand, MemoryLook
 from taskmq_local.nudge import Nudge
 
 __all__ = ["MemoryBroker", "open_memory_broker"]
@@ -30,7 +30,7 @@ class MemoryBroker:
     def __init__(self, hub: Hub, options: BrokerOptions) -> None:
         self._hub = hub
         self._clock = options.clock
-        self._declared: set[str] = set()
+        self._declared: dict[str, Capacity] = {}
         self._consumers: list[MemoryConsumer] = []
         self._holds: list[MemoryHand] = []
         self._timekeeper: Nudge | None = None
@@ -55,9 +55,9 @@ class MemoryBroker:
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         self._check_open()
-        names = queues_of(queues)
-        self._declared.update(names)
-        self._hub.declare(names)
+        found = queues_of(queues)
+        self._declared.update(found)
+        self._hub.declare(found)
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:  # noqa: ARG002
         future = asyncio.get_running_loop().create_future()
@@ -88,17 +88,24 @@ class MemoryBroker:
 
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
+        async with self.look(queue) as look:
+            yield await look.take(limit)
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        return self._look(queue)
+
+    @asynccontextmanager
+    async def _look(self, queue: str) -> AsyncGenerator[Look, None]:
         self._check_open()
         self._hub.promote(self._clock.now_ms())
         hand = MemoryHand(self._hub, self._count_void)
-        messages = self._hub.take(queue, limit)
-        hand.pick_up(messages)
         self._holds.append(hand)
         try:
-            yield [MemoryDelivery(hand, message) for message in messages]
+            yield MemoryLook(self._hub, hand, queue)
         finally:
             self._holds.remove(hand)
             hand.give_back_all()
+            self._hub.let_go(queue, hand)
 
     async def purge(self, queue: str) -> int:
         """Delete the ready messages, but not those that wait for their time."""
@@ -109,7 +116,7 @@ class MemoryBroker:
     async def delete(self, queue: str) -> int:
         """Delete a physical queue with its ready messages; how many there were."""
         self._check_open()
-        self._declared.discard(queue)
+        self._declared.pop(queue, None)
         return self._hub.delete(queue)
 
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
@@ -143,7 +150,7 @@ class MemoryBroker:
         except Unroutable:
             if message.queue not in self._declared:
                 raise
-            self._hub.declare([message.queue])
+            self._hub.declare({message.queue: self._declared[message.queue]})
             self._hub.publish(message, now=now)
 
     def _keep_time(self) -> None:

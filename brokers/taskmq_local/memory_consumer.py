@@ -9,7 +9,7 @@ from taskmq_local.handing import hand_out
 from taskmq_local.hub import Hub, HubMessage
 from taskmq_local.nudge import Nudge
 
-__all__ = ["MemoryConsumer", "MemoryDelivery", "MemoryHand"]
+__all__ = ["MemoryConsumer", "MemoryDelivery", "MemoryHand", "MemoryLook"]
 
 
 class MemoryHand:
@@ -39,6 +39,21 @@ class MemoryHand:
     def give_back_all(self) -> None:
         held, self._held = self._held, {}
         self._hub.give_back(list(held.values()))
+
+
+class MemoryLook:
+    """A `taskmq.broker.Look`."""
+
+    def __init__(self, hub: Hub, hand: MemoryHand, queue: str) -> None:
+        self._hub = hub
+        self._hand = hand
+        self._queue = queue
+
+    async def take(self, count: int) -> list[Delivery]:
+        """See `taskmq.broker.Look`."""
+        messages = self._hub.take(self._queue, count, self._hand)
+        self._hand.pick_up(messages)
+        return [MemoryDelivery(self._hand, message) for message in messages]
 
 
 class MemoryDelivery:
@@ -160,13 +175,14 @@ class _Line:
     def stop(self) -> None:
         self._running = False
         self._hub.leave(self._subscription.queue, self._nudge)
+        self._hub.let_go(self._subscription.queue, self.hand)
 
     def _fill(self) -> None:
         free = self._subscription.prefetch - len(self.hand)
         if not self._running or free <= 0:
             return
         try:
-            messages, is_more = self._hub.take_share(self._subscription.queue, free)
+            messages, is_more = self._hub.take_share(self._subscription.queue, free, self.hand)
         except QueueMissing:
             return
         self.hand.pick_up(messages)

@@ -1,4 +1,4 @@
-"""`memory://NAME` as a state: results and occurrences in this process."""
+"""`memory://NAME` as a state in this process."""
 
 import asyncio
 import threading
@@ -8,10 +8,11 @@ from taskmq.clock import Clock
 from taskmq.errors import StateUnavailable
 from taskmq.stores import ResultRecord
 from taskmq_local.hub import Hub, open_hub
+from taskmq_local.memory_delays import MemoryDelays
 from taskmq_local.nudge import call_on
-from taskmq_local.shelves import OccurrenceShelf, ResultShelf
+from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
 
-__all__ = ["MemoryOccurrences", "MemoryResults", "MemoryState", "open_memory_state"]
+__all__ = ["MemoryOccurrences", "MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
 
 
 def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
@@ -20,13 +21,15 @@ def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
 
 
 class MemoryState:
-    """The results and occurrences of one hub."""
+    """What one hub keeps as a state."""
 
     def __init__(self, hub: Hub, options: BrokerOptions) -> None:
         self.address = f"memory://{hub.name}"
         self._door = _Door(self.address)
         self._results = MemoryResults(hub.results, options.clock, self._door)
         self._occurrences = MemoryOccurrences(hub.occurrences, options.clock, self._door)
+        self._starts = MemoryStarts(hub.starts, options.clock, self._door)
+        self._delays = MemoryDelays(hub.delays, options.clock, check_open=self._door.check)
 
     @property
     def results(self) -> "MemoryResults":
@@ -35,6 +38,14 @@ class MemoryState:
     @property
     def occurrences(self) -> "MemoryOccurrences":
         return self._occurrences
+
+    @property
+    def starts(self) -> "MemoryStarts":
+        return self._starts
+
+    @property
+    def delays(self) -> MemoryDelays:
+        return self._delays
 
     async def aclose(self) -> None:
         self._door.close()
@@ -131,3 +142,21 @@ class MemoryOccurrences:
         self._door.check()
         now = self._clock.now_ms()
         self._shelf.complete(occurrence, expires=now + round(ttl * 1000), now=now)
+
+
+class MemoryStarts:
+    """Runs that have begun and not ended, kept by the hub."""
+
+    def __init__(self, shelf: StartShelf, clock: Clock, door: _Door) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._door = door
+
+    async def begin(self, job_id: str, *, ttl: float) -> int:
+        self._door.check()
+        now = self._clock.now_ms()
+        return self._shelf.begin(job_id, expires=now + round(ttl * 1000), now=now)
+
+    async def end(self, job_id: str) -> None:
+        self._door.check()
+        self._shelf.end(job_id)

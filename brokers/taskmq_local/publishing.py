@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -13,7 +13,8 @@ import msgspec
 from taskmq.broker import Outgoing
 from taskmq.clock import Clock
 from taskmq.errors import PublishRejected, PublishUnknown, Unroutable
-from taskmq_local.tables import create_queues, find_queue, take_ids
+from taskmq_local.limits import Capacity
+from taskmq_local.tables import capacity_of, create_queues, find_queue, take_ids
 from taskmq_local.wakeups import Kind
 from taskmq_local.work import Care, DatabaseFailure
 
@@ -59,7 +60,7 @@ class PublishBatch:
         self,
         clock: Clock,
         *,
-        declared: Collection[str],
+        declared: Mapping[str, Capacity],
         trouble: Callable[[], str],
         unavailable: Callable[[str], Exception],
     ) -> None:
@@ -125,17 +126,22 @@ class PublishBatch:
         now = self._clock.now_ms()
         by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
         ids: dict[str, int | None] = {}
+        rooms: dict[str, _Room | None] = {}
         for entry in entries:
             message = entry.message
             name = message.queue
             if name not in ids:
                 ids[name] = self._find(connection, name)
+                rooms[name] = _room(connection, name, ids[name])
                 by_queue[name] = ([], [])
             if ids[name] is None:
                 entry.error = Unroutable(name)
                 continue
-            entry.error = None
             is_delayed = message.due is not None and message.due > now
+            room = rooms[name]
+            entry.error = None if room is None or is_delayed else room.refusal(message)
+            if entry.error is not None:
+                continue
             by_queue[name][is_delayed].append(message)
         kinds: set[Kind] = set()
         for name, (ready, delayed) in by_queue.items():
@@ -170,7 +176,7 @@ class PublishBatch:
     def _find(self, connection: sqlite3.Connection, name: str) -> int | None:
         queue = find_queue(connection, name)
         if queue is None and name in self._declared:
-            create_queues(connection, [name])
+            create_queues(connection, {name: self._declared[name]})
             queue = find_queue(connection, name)
         return queue
 
@@ -205,6 +211,36 @@ class PublishBatch:
         waiting = [entry.deadline for entry in self._entries if not entry.future.done()]
         if waiting:
             self._set_timer(min(waiting))
+
+
+class _Room:
+    """What is left of a queue's capacity during one transaction."""
+
+    def __init__(self, queue: str, capacity: Capacity, *, ready: int, held: int) -> None:
+        self._queue = queue
+        self._capacity = capacity
+        self._ready = ready
+        self._held = held
+
+    def refusal(self, message: Outgoing) -> PublishRejected | None:
+        """Why the message finds no room; None if it does, and then it takes it."""
+        size = len(message.body)
+        refusal = self._capacity.refusal(self._queue, ready=self._ready, held=self._held, size=size)
+        if refusal is None:
+            self._ready += 1
+            self._held += size
+        return refusal
+
+
+def _room(connection: sqlite3.Connection, name: str, queue: int | None) -> _Room | None:
+    if queue is None or (capacity := capacity_of(connection, queue)) is None:
+        return None
+    # About as many as the capacity are counted, not more.
+    ready, held = connection.execute(
+        "SELECT count(*), coalesce(sum(length(body)), 0) FROM ready JOIN messages USING (id) WHERE queue = ?",
+        (queue,),
+    ).fetchone()
+    return _Room(name, capacity, ready=ready, held=held)
 
 
 def _row(id_: int, message: Outgoing) -> tuple[object, ...]:

@@ -10,8 +10,14 @@ back a large message moves a few bytes. Its id is its place in the queue:
     delayed    waits for its time; moves to `messages` and `ready`, under a new id, when that has come
     owners     who may hold leases; whether they are alive is told by the lock on their file, see `owners`
     consumers  which owner consumes which queue
+    capacities how much may be ready in a queue that has a limit
+    turns      to whom a shard of an ordered queue belongs, see `turns`
     counters   the last id given; ids are never given twice
-    results, occurrences   what the state keeps; a result's `seq` grows with every put
+    results, occurrences, starts   what the state keeps; a result's `seq` grows with every put
+    waiting    messages that wait in the state; `version` is new with every put and swap, `taken` is until
+               when somebody is about to publish it
+
+A file of an older version is upgraded by whoever opens it first; one of a newer version is refused.
 """
 
 import os
@@ -23,9 +29,9 @@ from typing import Final
 
 __all__ = ["SCHEMA_VERSION", "SchemaTooNew", "open_connection"]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 3
 
-_TABLES: Final = """
+_VERSION_1: Final = """
     CREATE TABLE queues (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
     INSERT INTO queues (name) VALUES ('taskmq.unroutable');
     CREATE TABLE messages (
@@ -83,6 +89,30 @@ _TABLES: Final = """
     ) WITHOUT ROWID;
     CREATE INDEX occurrences_expires ON occurrences (expires);
 """
+_VERSION_2: Final = """
+    CREATE TABLE starts (job_id TEXT PRIMARY KEY, begun INTEGER NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX starts_expires ON starts (expires);
+    CREATE TABLE waiting (
+        version INTEGER PRIMARY KEY AUTOINCREMENT,
+        job_id TEXT NOT NULL UNIQUE,
+        task TEXT NOT NULL,
+        queue TEXT NOT NULL,
+        due INTEGER NOT NULL,
+        taken INTEGER NOT NULL DEFAULT 0,
+        message BLOB NOT NULL
+    );
+    CREATE INDEX waiting_due ON waiting (due, version);
+"""
+_VERSION_3: Final = """
+    CREATE TABLE capacities (queue INTEGER PRIMARY KEY, length INTEGER, bytes INTEGER);
+    CREATE TABLE turns (
+        queue INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        taker INTEGER NOT NULL,
+        is_leaving INTEGER NOT NULL DEFAULT 0
+    );
+"""
+_STEPS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
 _PRAGMAS: Final = (
     "journal_mode = WAL",
     # A commit is on the disk when it returns: confirmed means durable, also at power loss.
@@ -151,9 +181,10 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have been faster, or another version: look again under the lock.
     version = _version(connection)
-    if version == 0:
-        for statement in _TABLES.split(";"):
-            connection.execute(statement)
+    if version < SCHEMA_VERSION:
+        for step in _STEPS[version:]:
+            for statement in step.split(";"):
+                connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
     if version > SCHEMA_VERSION:

@@ -1,4 +1,4 @@
-"""Results and occurrences of `memory://NAME`, as plain data behind a lock."""
+"""Results, occurrences and starts of `memory://NAME`, as plain data behind locks."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from taskmq.states import JobState
 from taskmq.stores import ResultRecord
 
-__all__ = ["OccurrenceShelf", "ResultShelf"]
+__all__ = ["OccurrenceShelf", "ResultShelf", "StartShelf"]
 
 Told = Callable[[ResultRecord], None]
 
@@ -111,3 +111,35 @@ class OccurrenceShelf:
             held = self._claims.get(occurrence)
             if held is not None and held.expires <= now:
                 del self._claims[occurrence]
+
+
+class StartShelf:
+    """Runs that have begun and not ended, by job. Instants are milliseconds of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: dict[str, tuple[int, int]] = {}
+        self._expiries: list[tuple[int, str]] = []
+
+    def begin(self, job_id: str, *, expires: int, now: int) -> int:
+        with self._lock:
+            self._drop_expired(now)
+            count = self._begun.get(job_id, (0, 0))[0] + 1
+            self._begun[job_id] = (count, expires)
+            heappush(self._expiries, (expires, job_id))
+            return count
+
+    def end(self, job_id: str) -> None:
+        with self._lock:
+            self._begun.pop(job_id, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._begun.clear()
+            self._expiries.clear()
+
+    def _drop_expired(self, now: int) -> None:
+        while self._expiries and self._expiries[0][0] <= now:
+            _, job_id = heappop(self._expiries)
+            if self._begun.get(job_id, (0, now + 1))[1] <= now:
+                del self._begun[job_id]

@@ -1,14 +1,17 @@
 """Small pieces of SQL that several works share."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from taskmq.topology import UNROUTABLE
+from taskmq_local.limits import Capacity
 from taskmq_local.owners import bury, is_alive
+from taskmq_local.turns import drop_turns
 
 __all__ = [
     "as_ranges",
+    "capacity_of",
     "create_queues",
     "find_queue",
     "give_back",
@@ -49,8 +52,21 @@ def find_queue(connection: sqlite3.Connection, name: str) -> int | None:
     return row[0] if row is not None else None
 
 
-def create_queues(connection: sqlite3.Connection, names: Iterable[str]) -> None:
-    connection.executemany("INSERT OR IGNORE INTO queues (name) VALUES (?)", [(name,) for name in names])
+def create_queues(connection: sqlite3.Connection, queues: Mapping[str, Capacity]) -> None:
+    """Make the queues that do not exist; of those that do, the capacity is the last that was declared."""
+    names = [(name,) for name in queues]
+    connection.executemany("INSERT OR IGNORE INTO queues (name) VALUES (?)", names)
+    connection.executemany("DELETE FROM capacities WHERE queue = (SELECT id FROM queues WHERE name = ?)", names)
+    connection.executemany(
+        "INSERT INTO capacities SELECT id, ?, ? FROM queues WHERE name = ?",
+        [(capacity.length, capacity.bytes, name) for name, capacity in queues.items() if capacity.is_limited],
+    )
+
+
+def capacity_of(connection: sqlite3.Connection, queue: int) -> Capacity | None:
+    """How much may be ready in the queue; None where there is no limit."""
+    row = connection.execute("SELECT length, bytes FROM capacities WHERE queue = ?", (queue,)).fetchone()
+    return None if row is None else Capacity(*row)
 
 
 def take_ids(connection: sqlite3.Connection, count: int) -> int:
@@ -90,6 +106,7 @@ def give_back_all(connection: sqlite3.Connection, owner: str) -> int:
     connection.execute("INSERT INTO ready SELECT queue, id, deliveries + 1 FROM leases WHERE owner = ?", (owner,))
     count = connection.execute("DELETE FROM leases WHERE owner = ?", (owner,)).rowcount
     connection.execute("DELETE FROM consumers WHERE owner = ?", (owner,))
+    drop_turns(connection, owner)
     connection.execute("DELETE FROM owners WHERE name = ?", (owner,))
     return count
 
@@ -111,7 +128,7 @@ def promote(connection: sqlite3.Connection, now: int) -> int:
     if due is None or due > now:
         return 0
     count: int = connection.execute(_COUNT_DUE, (now, _PROMOTED_AT_ONCE)).fetchone()[0]
-    create_queues(connection, [UNROUTABLE])
+    create_queues(connection, {UNROUTABLE: Capacity()})
     facts = {"now": now, "count": count, "first": take_ids(connection, count)}
     for statement in (_MOVE_MESSAGES, _MOVE_READY, _DELETE_DUE):
         connection.execute(statement, facts)

@@ -18,7 +18,7 @@ from taskmq_local.owners import Owner, bury, is_alive
 
 __all__ = ["Bell", "Kind", "ring"]
 
-Kind = Literal["messages", "delays", "results"]
+Kind = Literal["messages", "delays", "results", "waiting"]
 
 _ENOUGH: Final = 65_536
 

@@ -26,8 +26,10 @@ and settlings written as ready bytes (`wire`), beside pika on its own connection
 the loop leave in one write. `?wire=plain` in the URL leaves all frames to pika. Messages are written in
 `outgoing.transmit` and come in through `Feed.receive`, and nowhere else.
 
-Modules, pure first: url, delay, topology, wire, diagnosis; amqp (the border with pika), lane, channels, connection;
-declarations; outgoing, publisher; delivery, consumer, hold; broker.
+Modules, pure first: url, delay, levels, topology, deaths, wire, diagnosis, queue_diagnosis; amqp (the border with
+pika), lane, channels, connection; declarations; outgoing, publisher; delivery, consumer, hold, reentry; examination
+(what the doctor asks); broker. Topology as code, loaded on demand: plan, definitions, policies, copying; management,
+inspection; mover, seclusion, migration; blueprint.
 """
 
 from taskmq.broker import Broker, BrokerOptions

@@ -7,8 +7,8 @@ it stands in `lane`.
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         multiple: bool
         redelivered: bool
         consumer_tag: str
+        routing_key: str
         message_count: int
         consumer_count: int
         reply_code: int
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
             content_encoding: str | None = None,
             headers: Mapping[str, str | int] | None = None,
             delivery_mode: int | None = None,
+            priority: int | None = None,
             correlation_id: str | None = None,
             message_id: str | None = None,
             timestamp: int | None = None,
@@ -88,7 +90,13 @@ if TYPE_CHECKING:
         def basic_qos(self, *, prefetch_count: int, callback: Done) -> None: ...
         def basic_cancel(self, consumer_tag: str, callback: Done) -> None: ...
         def basic_consume(
-            self, queue: str, on_message_callback: OnMessage, *, consumer_tag: str, callback: Done
+            self,
+            queue: str,
+            on_message_callback: OnMessage,
+            *,
+            consumer_tag: str,
+            arguments: Arguments,
+            callback: Done,
         ) -> str: ...
         def basic_publish(
             self, exchange: str, routing_key: str, body: bytes, properties: BasicProperties, *, mandatory: bool
@@ -119,14 +127,28 @@ if TYPE_CHECKING:
         def queue_bind(
             self, queue: str, exchange: str, routing_key: str, *, callback: Done | None = None
         ) -> None: ...
+        def queue_delete(self, queue: str, *, callback: Done) -> None: ...
         def queue_purge(self, queue: str, callback: Done) -> None: ...
-        def close(self) -> None: ...
+        def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None: ...
         def _on_deliver(self, method_frame: MethodFrame, header_frame: "HeaderFrame", body: bytes) -> None: ...
 
     class HeaderFrame(Protocol):
         """A content header."""
 
         properties: BasicProperties
+
+    class IOReference(Protocol):
+        """Something that was asked for."""
+
+        def cancel(self) -> bool: ...
+
+    class IOServices:
+        """What pika asks of an asyncio loop."""
+
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
+        def _schedule_and_wrap_in_io_ref(
+            self, coro: Coroutine[Any, Any, object], on_done: Callable[..., None]
+        ) -> IOReference: ...
 
     class PikaConnection:
         """pika's connection on asyncio."""
@@ -139,6 +161,7 @@ if TYPE_CHECKING:
         bytes_received: int
         frames_sent: int
         params: "ConnectionParameters"
+        _error: Exception | None
         _frame_buffer: bytes
         _transport: Transport | None
 
@@ -148,7 +171,7 @@ if TYPE_CHECKING:
             on_open_callback: Callable[["PikaConnection"], None],
             on_open_error_callback: Callable[["PikaConnection", BaseException], None],
             on_close_callback: Callable[["PikaConnection", BaseException], None],
-            custom_ioloop: asyncio.AbstractEventLoop,
+            custom_ioloop: IOServices,
         ) -> None: ...
         def add_on_connection_blocked_callback(
             self, callback: Callable[["PikaConnection", MethodFrame], None]
@@ -157,6 +180,7 @@ if TYPE_CHECKING:
             self, callback: Callable[["PikaConnection", MethodFrame], None]
         ) -> None: ...
         def channel(self, *, on_open_callback: Callable[[PikaChannel], None]) -> PikaChannel: ...
+        def update_secret(self, new_secret: str, reason: str) -> None: ...
         def close(self) -> None: ...
         def _create_channel(
             self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
@@ -164,9 +188,13 @@ if TYPE_CHECKING:
         def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None: ...
         def _on_data_available(self, data_in: bytes) -> None: ...
         def _on_connection_workflow_done(self, conn_or_exc: object) -> None: ...
+        def _terminate_stream(self, error: Exception | None) -> None: ...
 
     class AMQPError(Exception):
         """pika's root error."""
+
+    class StreamLostError(AMQPError):
+        """The socket is gone."""
 
     class ChannelClosedByBroker(AMQPError):
         """The broker refused something."""
@@ -190,10 +218,24 @@ if TYPE_CHECKING:
         """The AMQP table at `offset`, and where it ends."""
         ...
 
+    class Start(Protocol):
+        """connection.start: what the broker offers."""
+
+        mechanisms: str | bytes
+        server_properties: Mapping[str, object] | None
+
     class PlainCredentials:
         """User and password."""
 
+        username: str
+        password: str
+
         def __init__(self, username: str, password: str) -> None: ...
+
+    class ExternalCredentials:
+        """Whoever TLS says."""
+
+        def __init__(self) -> None: ...
 
     class SSLOptions:
         """TLS for one host."""
@@ -211,7 +253,7 @@ if TYPE_CHECKING:
             host: str,
             port: int,
             virtual_host: str,
-            credentials: PlainCredentials,
+            credentials: PlainCredentials | ExternalCredentials,
             heartbeat: int,
             ssl_options: SSLOptions | None,
             client_properties: Mapping[str, object],
@@ -223,7 +265,9 @@ if TYPE_CHECKING:
 else:
     from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
     from pika.adapters.asyncio_connection import AsyncioConnection as PikaConnection
+    from pika.adapters.asyncio_connection import _AsyncioIOServicesAdapter as IOServices
     from pika.channel import Channel as PikaChannel
+    from pika.credentials import ExternalCredentials
     from pika.data import decode_table
     from pika.exceptions import (
         AMQPError,
@@ -231,6 +275,7 @@ else:
         ChannelClosedByBroker,
         ProbableAccessDeniedError,
         ProbableAuthenticationError,
+        StreamLostError,
     )
     from pika.spec import Basic
 
@@ -242,6 +287,8 @@ __all__ = [
     "BasicProperties",
     "ChannelClosedByBroker",
     "ConnectionParameters",
+    "ExternalCredentials",
+    "IOServices",
     "Nack",
     "PikaChannel",
     "PikaConnection",
@@ -249,6 +296,7 @@ __all__ = [
     "ProbableAccessDeniedError",
     "ProbableAuthenticationError",
     "SSLOptions",
+    "StreamLostError",
     "decode_table",
     "hush_pika",
     "text_of",

@@ -6,11 +6,13 @@ from typing import Final
 __all__ = ["Backoff"]
 
 _FIRST: Final = 0.2
-_MOST: Final = 30.0
+# Not longer: a node that is back should have its workers back within five seconds, and a thousand clients that
+# try every two seconds on the average are no load that a node could not bear.
+_MOST: Final = 4.0
 
 
 class Backoff:
-    """Full jitter: each pause is drawn from 0 to a bound that doubles from 0.2 s to 30 s."""
+    """Full jitter: each pause is drawn from 0 to a bound that doubles from 0.2 s to 4 s."""
 
     def __init__(self) -> None:
         self._attempts = 0

@@ -2,22 +2,34 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from taskmq.broker import BrokerOptions, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing
-from taskmq.topology import WorkQueue
+from taskmq.planning import Topology
+from taskmq.topology import WorkQueue, dead_letter_queue
+from taskmq_rabbitmq import delay, levels
+from taskmq_rabbitmq.archive import keep_copy, read_archive
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection, State
-from taskmq_rabbitmq.consumer import RabbitMQConsumer, consumer_tag
+from taskmq_rabbitmq.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.credentials import Login
 from taskmq_rabbitmq.declarations import Declarations, queue_depth, refusal
 from taskmq_rabbitmq.delivery import Tally
-from taskmq_rabbitmq.diagnosis import Finding, version_findings
-from taskmq_rabbitmq.hold import hold
+from taskmq_rabbitmq.hold import hold, look
+from taskmq_rabbitmq.management import Management
 from taskmq_rabbitmq.publisher import Publisher
+from taskmq_rabbitmq.queue_consumer import consumer_tag
+from taskmq_rabbitmq.reentry import Reentry
+from taskmq_rabbitmq.topology import ARCHIVE, archive
 from taskmq_rabbitmq.url import Endpoint
+from taskmq_rabbitmq.watchdog import WATCH_SECONDS
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.diagnosis import Finding
 
 __all__ = ["RabbitMQBroker"]
 
@@ -25,12 +37,18 @@ _LARGE: Final = 128 * 2**20
 _SMALL: Final = 16 * 2**20
 _DRAIN_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
+_REENTRY_SECONDS: Final = 30.0
 
 
 class RabbitMQBroker:
-    """A `taskmq.broker.Broker`."""
+    """A `taskmq.broker.Broker`.
 
-    def __init__(self, endpoint: Endpoint, options: BrokerOptions) -> None:
+    Args:
+        watch_seconds: how often consumers are compared with what the broker says about them.
+    """
+
+    def __init__(self, endpoint: Endpoint, options: BrokerOptions, *, watch_seconds: float = WATCH_SECONDS) -> None:
+        self._watch_seconds = watch_seconds
         self._endpoint = endpoint
         self._options = options
         self._tally = Tally()
@@ -72,12 +90,22 @@ class RabbitMQBroker:
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         parts = self._parts or self._open()
-        return parts.publisher.publish(message, timeout=timeout, limit=self.max_message_bytes)
+        limit = self.max_message_bytes
+        if self._endpoint.archive is not None and message.queue == dead_letter_queue(message.queue):
+            keep_copy(parts.publisher, message, timeout=timeout, limit=limit)
+        return parts.publisher.publish(message, timeout=timeout, limit=limit)
+
+    async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
+        """See `taskmq.broker.Archiving`."""
+        tag = consumer_tag(ARCHIVE, next(self._numbers))
+        return await read_archive(self._open().receiving, offset=offset, limit=limit, tag=tag, tally=self._tally)
 
     async def consume(
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
     ) -> RabbitMQConsumer:
         parts = self._open()
+        if self._endpoint.delay == "levels":
+            deliver = self._reentry(deliver, parts.publisher)
         consumer = await RabbitMQConsumer.start(
             list(subscriptions),
             deliver,
@@ -85,6 +113,7 @@ class RabbitMQBroker:
             declarations=parts.declarations,
             tally=self._tally,
             numbers=self._numbers,
+            watch_seconds=self._watch_seconds,
         )
         self._consumers = [other for other in self._consumers if not other.stopped]
         self._consumers.append(consumer)
@@ -93,6 +122,10 @@ class RabbitMQBroker:
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         tag = consumer_tag(queue, next(self._numbers))
         return hold(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally, endings=self._endings)
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        tag = consumer_tag(queue, next(self._numbers))
+        return look(self._open().receiving, queue, tag=tag, tally=self._tally, endings=self._endings)
 
     async def purge(self, queue: str) -> int:
         async def empty(channel: OpenChannel) -> int:
@@ -114,10 +147,37 @@ class RabbitMQBroker:
             found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
         return found
 
-    async def diagnose(self) -> list[Finding]:
+    async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> "list[Finding]":
         """See `taskmq.broker.Diagnosable`."""
-        await self._open().asking().opened(OPEN_SECONDS)
-        return version_findings(self.server_version)
+        from taskmq_rabbitmq.examination import examine
+
+        parts = self._open()
+        connection = parts.asking()
+        await connection.opened(OPEN_SECONDS)
+        return await examine(
+            self,
+            endpoint=self._endpoint,
+            connection=connection,
+            separate=parts.separate,
+            management=parts.management,
+            topology=self.topology(loads),
+            loads=loads,
+            watch=watch,
+            clock=self._options.clock,
+        )
+
+    def topology(self, queues: Iterable[WorkQueue]) -> Topology:
+        """See `taskmq.planning.Plannable`."""
+        from taskmq_rabbitmq.blueprint import Blueprint
+
+        parts = self._open()
+        return Blueprint(
+            self._endpoint,
+            queues,
+            connection=parts.asking(),
+            separate=parts.separate,
+            management=parts.management,
+        )
 
     async def aclose(self) -> None:
         if self._closing is None:
@@ -131,6 +191,13 @@ class RabbitMQBroker:
         await asyncio.gather(*(consumer.stop() for consumer in self._consumers), *self._endings)
         await parts.publisher.close(_DRAIN_SECONDS)
         await asyncio.gather(parts.sending.close(_CLOSE_SECONDS), parts.receiving.close(_CLOSE_SECONDS))
+        parts.login.close()
+
+    def _reentry(self, deliver: Callable[[Delivery], None], publisher: Publisher) -> Reentry:
+        def publish(message: Outgoing) -> asyncio.Future[None]:
+            return publisher.publish(message, timeout=_REENTRY_SECONDS, limit=self.max_message_bytes)
+
+        return Reentry(deliver, publish, clock=self._options.clock, loop=asyncio.get_running_loop())
 
     def _open(self) -> "_Parts":
         if self._closing is not None:
@@ -144,10 +211,25 @@ class _Parts:
     """What belongs to one event loop. Connections open on first use."""
 
     def __init__(self, endpoint: Endpoint, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
-        self.sending = Connection(endpoint, name=options.name, role="publish", loop=loop)
-        self.receiving = Connection(endpoint, name=options.name, role="consume", loop=loop)
-        self.declarations = Declarations(self.asking)
-        self.publisher = Publisher(self.sending, self.declarations, clock=options.clock, loop=loop)
+        self.login = Login(endpoint, loop=loop)
+        self.sending = Connection(endpoint, self.login, name=options.name, role="publish", loop=loop)
+        self.receiving = Connection(endpoint, self.login, name=options.name, role="consume", loop=loop)
+        self.declarations = Declarations(
+            self.asking,
+            passive=endpoint.declare == "off",
+            with_levels=endpoint.delay == "levels",
+            keeps=None if endpoint.archive is None else archive(endpoint.archive.age, endpoint.archive.bytes),
+        )
+        self.publisher = Publisher(
+            self.sending,
+            self.declarations,
+            clock=options.clock,
+            loop=loop,
+            route=levels.route if endpoint.delay == "levels" else delay.route,
+        )
+        self.management = Management(endpoint, token=self.login.secret if endpoint.token is not None else None)
+        self._endpoint = endpoint
+        self._loop = loop
 
     def __repr__(self) -> str:
         return f"{self.sending!r} {self.receiving!r} {self.publisher!r}"
@@ -157,3 +239,8 @@ class _Parts:
         if self.receiving.state is not State.IDLE or self.sending.blocked is not None:
             return self.receiving
         return self.sending
+
+    def separate(self, name: str) -> Connection:
+        """A connection for a purpose of its own, whatever the wire is; closed by whoever asked for it."""
+        endpoint = replace(self._endpoint, wire="fast")
+        return Connection(endpoint, self.login, name=name, role="publish", loop=self._loop)

@@ -2,36 +2,38 @@
 
     idle -> connecting -> open -> (lost) -> waiting -> connecting ...        any -> closed
 
-No task is behind it: pika's callbacks and one timer drive it. Each connection that opens is a new generation;
-whoever needs one again asks `opened` or `channel` again.
+No task is behind it: pika's callbacks and two timers drive it. Each connection that opens is a new generation;
+whoever needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there is a
+pause, so that a dead one costs its own attempt and nothing else.
 """
 
 import asyncio
 import enum
+import functools
 import logging
 import math
-import os
-import platform
 import random
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from taskmq.errors import BrokerUnavailable
+from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp import (
     AMQPError,
     AuthenticationError,
     ConnectionParameters,
     PikaConnection,
-    PlainCredentials,
-    ProbableAccessDeniedError,
-    ProbableAuthenticationError,
     SSLOptions,
     hush_pika,
 )
 from taskmq_rabbitmq.backoff import Backoff
 from taskmq_rabbitmq.channels import OpenChannel
+from taskmq_rabbitmq.credentials import Answer, ExternalPapers, Login, PlainPapers
+from taskmq_rabbitmq.denial import denies_connection
+from taskmq_rabbitmq.introduction import client_properties
 from taskmq_rabbitmq.lane import AmqpConnection
+from taskmq_rabbitmq.pulse import Pulse
+from taskmq_rabbitmq.trust import distrusted, explained
 from taskmq_rabbitmq.url import Endpoint, Host
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ OPEN_SECONDS: Final = 10.0
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _TCP_SECONDS: Final = 5.0
-_REFUSED: Final = (ProbableAuthenticationError, ProbableAccessDeniedError, AuthenticationError)
+_GOOD_SECONDS: Final = 10.0
+# Before the next node of the same round.
+_NEXT_NODE: Final = 0.1
 
 Role = Literal["publish", "consume"]
 
@@ -70,7 +74,9 @@ class Connection:
         on_unblocked: called when the broker takes messages again.
     """
 
-    def __init__(self, endpoint: Endpoint, *, name: str, role: Role, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, endpoint: Endpoint, login: Login, *, name: str, role: Role, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.generation = 0
         self.blocked: str | None = None
         self.last_error: str | None = None
@@ -78,17 +84,25 @@ class Connection:
         self.on_unblocked: Callable[[], None] = lambda: None
         self._state = State.IDLE
         self._endpoint = endpoint
+        self._login = login
+        self._papers: PlainPapers | ExternalPapers | None = None
         self._role: Role = role
         self._name = name
         self._loop = loop
         self._context = endpoint.tls.context() if endpoint.tls is not None else None
         self._hosts = random.sample(endpoint.hosts, len(endpoint.hosts))
         self._backoff = Backoff()
+        self._attempts = 0
         self._opened_at = 0.0
+        self._lost_at: float | None = None
+        self._is_denied = False
+        self._distrusts = 0
+        self._pulse: Pulse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._amqp: AmqpConnection | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         self._ended: asyncio.Future[None] | None = None
+        login.on_renewed(self._renew)
 
     def __repr__(self) -> str:
         blocked = " blocked" if self.blocked is not None else ""
@@ -101,11 +115,16 @@ class Connection:
     def state(self) -> State:
         return self._state
 
+    @property
+    def is_open(self) -> bool:
+        return self._state is State.OPEN
+
     async def opened(self, timeout: float | None) -> AmqpConnection:
         """The connection itself, once it is open; opens it when nobody has.
 
         Raises:
-            BrokerUnavailable: not within `timeout` seconds, refused meanwhile, or closed for good.
+            AccessDenied: the broker refused the user meanwhile.
+            BrokerUnavailable: not within `timeout` seconds, or closed for good.
         """
         if self._state is State.IDLE:
             self._connect()
@@ -191,7 +210,7 @@ class Connection:
         if not (amqp.is_closing or amqp.is_closed):
             amqp.close()
         if not await self._gone(timeout):
-            amqp.abort()
+            amqp.abort("it did not close in time")
             await self._gone(1.0)
 
     # The states' edges --------------------------------------------------------------------------------------
@@ -203,8 +222,19 @@ class Connection:
         # The next attempt, after a failure or a loss, is for the next node.
         self._hosts.append(self._hosts.pop(0))
         self._enter(State.CONNECTING)
+        self._login.present(functools.partial(self._dial, host))
+
+    def _dial(self, host: Host, papers: Answer) -> None:
+        if self._state is not State.CONNECTING:
+            return
+        if isinstance(papers, BrokerUnavailable):
+            self._lost(str(papers))
+            if isinstance(papers, AccessDenied):
+                self._deny(papers)
+            return
+        self._papers = papers
         self._amqp = AmqpConnection(
-            self._parameters(host),
+            self._parameters(host, papers),
             loop=self._loop,
             wire=self._endpoint.wire,
             on_open=self._on_open,
@@ -222,40 +252,87 @@ class Connection:
         self.blocked = None
         self.server_version = _version(amqp)
         self._opened_at = self._loop.time()
+        self._is_denied = False
+        self._distrusts = 0
+        if self._lost_at is not None:
+            _log.info("%s is connected again after %.1f s", self, self._opened_at - self._lost_at)
+        self._pulse = Pulse(self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop)
         self._enter(State.OPEN)
+        if (newer := self._login.newer(self._papers)) is not None:
+            self._renew(newer)
         self._wake(None)
 
     def _on_open_error(self, _amqp: PikaConnection, error: BaseException) -> None:
-        refused = isinstance(error, _REFUSED)
-        self._lost(error)
-        if refused and self._state is not State.CLOSED:
-            self._wake(BrokerUnavailable(f"{self._endpoint.address} refused this client: {self.last_error}"))
+        reason = _describe(error)
+        papers = self._papers
+        denied = isinstance(error, AuthenticationError) or denies_connection(reason)
+        self._distrusts = self._distrusts + 1 if distrusted(reason) is not None else 0
+        self._lost((papers.problem if papers is not None else None) or explained(reason))
+        if self._state is State.CLOSED or papers is None:
+            return
+        if denied:
+            self._login.refused(papers)
+            remedy = "" if papers.problem is not None else f"; {papers.remedy}"
+            self._deny(AccessDenied(f"{self._endpoint.address} refused this client: {self.last_error}{remedy}"))
+        elif self._distrusts >= len(self._hosts):
+            self._wake(BrokerUnavailable(f"no connection to {self._endpoint.address}: {self.last_error}"))
+
+    def _deny(self, error: AccessDenied) -> None:
+        if not self._is_denied:
+            self._is_denied = True
+            _log.warning("%s is refused, and goes on trying: %s", self, error)
+        self._wake(error)
+
+    def _renew(self, secret: str) -> None:
+        if self._state is State.OPEN and self._amqp is not None and self._amqp.is_open:
+            self._amqp.update_secret(secret, "a newer token")
 
     def _on_close(self, _amqp: PikaConnection, error: BaseException) -> None:
         # A connection that was good for a while starts the back-off again; one that the broker drops as soon
         # as it is open does not, or it would come back without a pause.
-        if self._loop.time() - self._opened_at > 10:
+        if self._loop.time() - self._opened_at > _GOOD_SECONDS:
             self._backoff.reset()
-        self._lost(error)
+            self._attempts = 0
+        self._lost_at = self._loop.time()
+        self._lost(_describe(error))
 
-    def _lost(self, error: BaseException) -> None:
+    def _on_silence(self) -> None:
+        if self._amqp is not None:
+            self._amqp.abort(f"no sign of life from the broker for {1.5 * self._endpoint.heartbeat:g} s")
+
+    def _lost(self, reason: str) -> None:
+        was_open = self._state is State.OPEN
         self._amqp = None
         self.blocked = None
-        self.last_error = _describe(error)
+        self.last_error = reason
+        if self._pulse is not None:
+            self._pulse.stop()
+            self._pulse = None
         if self._state is State.CLOSED:
             if self._ended is not None and not self._ended.done():
                 self._ended.set_result(None)
             return
-        delay = self._backoff.next()
-        _log.debug("%s: %r; next attempt in %.2f s", self, self.last_error, delay)
+        pause = self._pause()
         self._enter(State.WAITING)
-        self._timer = self._loop.call_later(delay, self._connect)
+        if was_open:
+            _log.warning("%s has lost its connection, and goes on trying: %s", self, self.last_error)
+        else:
+            _log.debug("%s: %s; next attempt in %.2f s", self, self.last_error, pause)
+        self._timer = self._loop.call_later(pause, self._connect)
+
+    def _pause(self) -> float:
+        self._attempts += 1
+        if self._attempts % len(self._hosts):
+            return random.uniform(0, _NEXT_NODE)
+        return self._backoff.next()
 
     def _on_blocked(self, _amqp: PikaConnection, frame: "MethodFrame") -> None:
         self.blocked = frame.method.reason
+        _log.warning("%s: the broker takes no messages for now: %s", self, self.blocked)
 
     def _on_unblocked(self, _amqp: PikaConnection, _frame: "MethodFrame") -> None:
         self.blocked = None
+        _log.info("%s: the broker takes messages again", self)
         self.on_unblocked()
 
     def _enter(self, state: State) -> None:
@@ -286,22 +363,16 @@ class Connection:
 
     # What pika is told --------------------------------------------------------------------------------------
 
-    def _parameters(self, host: Host) -> ConnectionParameters:
+    def _parameters(self, host: Host, papers: PlainPapers | ExternalPapers) -> ConnectionParameters:
         endpoint = self._endpoint
         return ConnectionParameters(
             host=host.name,
             port=host.port,
             virtual_host=endpoint.vhost,
-            credentials=PlainCredentials(endpoint.user, endpoint.password),
+            credentials=papers,
             heartbeat=endpoint.heartbeat,
             ssl_options=SSLOptions(self._context, host.name) if self._context is not None else None,
-            client_properties={
-                "connection_name": f"{self._name} {self._role}",
-                "product": "taskmq",
-                "version": _taskmq_version(),
-                "platform": f"Python {platform.python_version()}, pid {os.getpid()}",
-                "information": "",
-            },
+            client_properties=client_properties(self._name, self._role),
             connection_attempts=1,
             socket_timeout=_TCP_SECONDS,
             stack_timeout=OPEN_SECONDS,
@@ -314,15 +385,6 @@ def _version(amqp: PikaConnection) -> tuple[int, ...] | None:
     return tuple(map(int, numbers[0].split("."))) if numbers is not None else None
 
 
-def _taskmq_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("taskmq")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def _describe(error: BaseException) -> str:
     # pika nests the cause in lists and arguments of its own exceptions.
     seen = 0
@@ -333,4 +395,6 @@ def _describe(error: BaseException) -> str:
             break
         error = nested[-1]
         seen += 1
-    return f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {error}"
+    said = re.search(r"\([0-9]{3}\) '.*'", text, re.DOTALL)
+    return text if said is None else said[0]

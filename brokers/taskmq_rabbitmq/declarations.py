@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
-from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, TopologyMismatch
+from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, TopologyMismatch, UnsupportedFeature
 from taskmq.topology import WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.denial import ACCESS_REFUSED, whose_fault
 from taskmq_rabbitmq.topology import (
     Binding,
     Entity,
     Exchange,
     Queue,
     delivery_binding,
+    entrance,
     ladder,
     ladder_marker,
+    levels,
+    levels_marker,
     shared,
     work_queue,
 )
@@ -28,13 +32,15 @@ from taskmq_rabbitmq.topology import (
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Done, Method, PikaChannel
 
-__all__ = ["Declarations", "queue_depth", "refusal"]
+__all__ = ["Declarations", "declare_all", "exists", "look_for_all", "queue_depth", "refusal"]
 
 _PATIENCE: Final = OPEN_SECONDS
 _AFTER_DELETION: Final = 0.5
+_APPLY: Final = "run `taskmq topology apply` as a user with the permission to configure"
 _NOT_FOUND: Final = 404
 _RESOURCE_LOCKED: Final = 405
 _PRECONDITION_FAILED: Final = 406
+_QUORUM_PRIORITIES: Final = (4, 3)
 
 
 class Declarations:
@@ -42,10 +48,23 @@ class Declarations:
 
     Args:
         connection: where to ask; asked for before each use.
+        passive: look instead of declaring: what is missing is an error, and no configure permission is needed.
+        with_levels: delays wait in a fixed table of levels.
+        keeps: the stream of dead letters, where there is to be one.
     """
 
-    def __init__(self, connection: Callable[[], Connection]) -> None:
+    def __init__(
+        self,
+        connection: Callable[[], Connection],
+        *,
+        passive: bool = False,
+        with_levels: bool = False,
+        keeps: Queue | None = None,
+    ) -> None:
         self._connection = connection
+        self._archive = keeps
+        self._with_levels = with_levels
+        self._settle = look_for_all if passive else declare_all
         self._lock = asyncio.Lock()
         self._queues: dict[str, WorkQueue] = {}
         self._seen_on: tuple[Connection, int] | None = None
@@ -69,6 +88,7 @@ class Declarations:
         Raises:
             BrokerUnavailable: the broker could not be reached.
             TopologyMismatch: something exists with other properties.
+            UnsupportedFeature: this RabbitMQ cannot do what a queue asks for.
         """
         queues = list(queues)
         async with self._lock:
@@ -77,6 +97,7 @@ class Declarations:
             await self._ensure_shared()
             for queue in queues:
                 if queue not in self._complete:
+                    _check_version(queue, self._connection().server_version)
                     await self._declare(work_queue(queue))
                     self._complete.add(queue)
                     self._deliverable.update(queue.physical)
@@ -115,7 +136,9 @@ class Declarations:
             self._forget_other_generations()
             await queue_depth(connection, queue)
             await self._ensure_shared()
-            await self._declare([delivery_binding(queue)])
+            # Bound beside its entrance, the queue would get everything twice.
+            has_entrance = await exists(connection, Queue(entrance(queue), {}))
+            await self._declare([delivery_binding(queue, entrance(queue) if has_entrance else queue)])
             self._deliverable.add(queue)
 
     def forget(self) -> None:
@@ -127,34 +150,17 @@ class Declarations:
         if self._has_shared:
             return
         await self._declare(shared())
-        if self._ladder_is_doubtful or not await self._finds_ladder():
+        if self._ladder_is_doubtful or not await exists(self._connection(), ladder_marker()):
             await self._declare(ladder())
+        if self._with_levels and (self._ladder_is_doubtful or not await exists(self._connection(), levels_marker())):
+            await self._declare(levels())
+        if self._archive is not None and not await exists(self._connection(), self._archive):
+            await self._declare([self._archive])
         self._ladder_is_doubtful = False
         self._has_shared = True
 
-    async def _finds_ladder(self) -> bool:
-        try:
-            await self._connection().ask(_look_for_ladder)
-        except ChannelRefused as error:
-            if error.code != _NOT_FOUND:
-                raise refusal(error) from error
-            return False
-        return True
-
     async def _declare(self, entities: Iterable[Entity]) -> None:
-        # All but the last go out without waiting for an answer: a channel works them off in order, and the
-        # first that is refused closes it.
-        *before, last = entities
-
-        async def declare(channel: OpenChannel) -> None:
-            for entity in before:
-                channel.send(partial(_declare, channel.raw, entity, None))
-            await channel.request(partial(_declare, channel.raw, last))
-
-        try:
-            await self._connection().ask(declare)
-        except ChannelRefused as error:
-            raise refusal(error) from error
+        await self._settle(self._connection(), entities)
 
     def _forget_other_generations(self) -> None:
         connection = self._connection()
@@ -164,6 +170,82 @@ class Declarations:
             self._has_shared = False
             self._complete.clear()
             self._deliverable.clear()
+
+
+async def declare_all(connection: Connection, entities: Iterable[Entity]) -> None:
+    """Declare in this order; what exists already stays as it is.
+
+    Raises:
+        AccessDenied: the user may not.
+        BrokerUnavailable: the broker could not be reached.
+        TopologyMismatch: something exists with other properties.
+    """
+    # All but the last go out without waiting for an answer: a channel works them off in order, and the
+    # first that is refused closes it.
+    *before, last = entities
+
+    async def declare(channel: OpenChannel) -> None:
+        for entity in before:
+            channel.send(partial(_declare, channel.raw, entity, None))
+        await channel.request(partial(_declare, channel.raw, last))
+
+    try:
+        await connection.ask(declare)
+    except ChannelRefused as error:
+        raise refusal(error) from error
+
+
+async def look_for_all(connection: Connection, entities: Iterable[Entity]) -> None:
+    """Make sure that queues and exchanges exist; bindings cannot be looked at.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+        QueueMissing: a queue does not exist.
+        TopologyMismatch: an exchange does not exist.
+    """
+    for entity in entities:
+        if isinstance(entity, Binding) or await exists(connection, entity):
+            continue
+        if isinstance(entity, Queue):
+            raise QueueMissing(entity.name, _APPLY)
+        raise TopologyMismatch(f"exchange {entity.name!r} does not exist at the broker: {_APPLY}")
+
+
+async def exists(connection: Connection, entity: Exchange | Queue) -> bool:
+    """Whether it is there. Where the user may not know, it is taken to be: its use will tell.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+    """
+
+    async def look(channel: OpenChannel) -> None:
+        raw = channel.raw
+        match entity:
+            case Queue(name):
+                await channel.request(lambda done: raw.queue_declare(name, passive=True, callback=done))
+            case Exchange(name, kind):
+                await channel.request(lambda done: raw.exchange_declare(name, kind, passive=True, callback=done))
+            case _:
+                assert_never(entity)
+
+    try:
+        await connection.ask(look)
+    except ChannelRefused as error:
+        if error.code == _NOT_FOUND and "home node" not in error.text:
+            return False
+        # RabbitMQ 4.3.0 asks for the permission to configure even of those who only look.
+        if error.code != ACCESS_REFUSED:
+            raise refusal(error) from error
+    return True
+
+
+def _check_version(queue: WorkQueue, version: tuple[int, ...] | None) -> None:
+    if queue.kind == "quorum" and queue.priorities == "native" and (version or ()) < _QUORUM_PRIORITIES:
+        known = ".".join(map(str, version)) if version else "of no known version"
+        raise UnsupportedFeature(
+            f"queue {queue.name!r}: priorities='native' on a quorum queue needs RabbitMQ 4.3, this one is {known}; "
+            "say kind='classic' or priorities='classes'"
+        )
 
 
 async def queue_depth(connection: Connection, queue: str) -> tuple[int, int]:
@@ -194,14 +276,9 @@ def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
             f"{error.text}; nothing was changed: compare with `taskmq topology diff`, then delete it or use "
             "another name"
         )
+    if error.code == ACCESS_REFUSED:
+        return whose_fault(error.text)
     return BrokerUnavailable(f"the broker refused: {error}")
-
-
-async def _look_for_ladder(channel: OpenChannel) -> None:
-    marker = ladder_marker()
-    await channel.request(
-        lambda done: channel.raw.exchange_declare(marker.name, marker.kind, passive=True, callback=done)
-    )
 
 
 def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None") -> None:

@@ -9,6 +9,7 @@ is bound with 28 stars and its own name, so that names with dots neither collide
 Both numbers are part of the version: other ones are another ladder, `v2`.
 """
 
+import re
 from typing import Final
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "READY",
     "UNIT_MS",
     "delivery_key",
+    "destination",
     "level_name",
     "level_ttl",
     "park_key",
@@ -33,6 +35,7 @@ MAX_DELAY_MS: Final = UNIT_MS * ((1 << LEVELS) - 1)
 _PREFIX: Final = "taskmq.delay.v1"
 DELIVER: Final = f"{_PREFIX}.deliver"
 READY: Final = f"{_PREFIX}.ready"
+_JOURNEY: Final = re.compile(rf"(?:[01]\.){{{LEVELS}}}(?P<queue>.+)", re.DOTALL)
 
 
 def units(delay_ms: int) -> int:
@@ -50,6 +53,12 @@ def route(delay_ms: int, queue: str) -> tuple[str, str]:
     count = units(delay_ms)
     bits = ".".join(f"{count:0{LEVELS}b}")
     return level_name(count.bit_length() - 1), f"{bits}.{queue}"
+
+
+def destination(routing_key: str) -> str | None:
+    """The queue that a message on the ladder is for; None when it was not sent through the ladder."""
+    journey = _JOURNEY.fullmatch(routing_key)
+    return None if journey is None else journey["queue"]
 
 
 def level_name(level: int) -> str:

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from taskmq.errors import BrokerUnavailable
+from taskmq.topology import is_shard
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.deaths import REASON, death_of, keeps_letters
 from taskmq_rabbitmq.lane import Properties, headers_of
 from taskmq_rabbitmq.outgoing import SEQUENCE
 
 __all__ = ["Feed", "RabbitMQDelivery", "Tally"]
 
 _LATE_SECONDS: Final = 1.0
+_NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
 _BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 
 
@@ -26,12 +29,14 @@ class Tally:
     Attributes:
         stale_settles: deliveries that were settled after their channel had ended; the broker has given them
             to a consumer again.
+        replacements: consumers that were found to be dead without a word from the broker.
     """
 
-    __slots__ = ("stale_settles",)
+    __slots__ = ("replacements", "stale_settles")
 
     def __init__(self) -> None:
         self.stale_settles = 0
+        self.replacements = 0
 
 
 class Feed:
@@ -40,11 +45,13 @@ class Feed:
     Attributes:
         queue: the physical queue.
         unsettled: deliveries in the hands of the receiver.
+        received: the number of the last delivery on its channel.
     """
 
     __slots__ = (
         "_deliver",
         "_is_consumer",
+        "_is_shard",
         "_late",
         "_loop",
         "_raw",
@@ -54,6 +61,7 @@ class Feed:
         "_withdrawn",
         "channel",
         "queue",
+        "received",
         "unsettled",
     )
 
@@ -70,17 +78,24 @@ class Feed:
         self.channel = channel
         self.queue = queue
         self.unsettled = 0
+        self.received = 0
         self._tag = tag
         self._raw = channel.raw
         self._deliver = deliver
         self._tally = tally
         self._loop = loop
         self._is_consumer = False
+        self._is_shard = is_shard(queue)
         self._turned_off = False
         self._withdrawn = False
         self._late: list[int] = []
 
-    async def start(self, prefetch: int) -> None:
+    @property
+    def ended(self) -> bool:
+        """Whether its channel has: what is unsettled is given to a consumer again."""
+        return not self._raw.is_open
+
+    async def start(self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS) -> None:
         """Begin to consume.
 
         Raises:
@@ -90,9 +105,13 @@ class Feed:
         raw = self._raw
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
         self._is_consumer = True
-        raw.receive(self.receive)
+        # Who looks at letters wants to know where they were sent to; for work that is known.
+        receive = raw.receive_addressed if keeps_letters(self.queue) else raw.receive
+        receive(self.receive)
         await self.channel.request(
-            lambda done: raw.basic_consume(self.queue, _unused, consumer_tag=self._tag, callback=done)
+            lambda done: raw.basic_consume(
+                self.queue, _unused, consumer_tag=self._tag, arguments=dict(arguments), callback=done
+            )
         )
 
     async def stop(self, timeout: float) -> None:
@@ -119,15 +138,34 @@ class Feed:
         What the receiver has stays valid; the channel is closed when the last of it is settled.
         """
         self._turned_off = True
+        if self._is_shard:
+            await self._leave_shard(timeout)
+        else:
+            await self.retire(timeout)
+
+    async def retire(self, timeout: float) -> None:
+        """Stop, and return once nothing comes any more; the receiver gets what still does until then.
+
+        What the receiver has stays valid; the channel is closed when the last of it is settled.
+        """
         # Where the channel is gone, so is the consumer.
         with contextlib.suppress(BrokerUnavailable, ChannelRefused):
             await self.stop(timeout)
-        self._withdrawn = True
+        self._turned_off = self._withdrawn = True
         if not self.unsettled:
             self.channel.close()
 
+    async def _leave_shard(self, timeout: float) -> None:
+        # Cancelled, it would leave the queue to the next consumer while something is still in hand. The channel's end
+        # gives back and leaves in one step.
+        self._withdrawn = True
+        if not self.unsettled:
+            self.channel.close()
+            await asyncio.wait({self.channel.ended}, timeout=timeout)
+
     def receive(self, tag: int, redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
         """Hand one delivery over."""
+        self.received = tag
         if self._turned_off:
             self._take_late(tag)
             return
@@ -164,6 +202,9 @@ class Feed:
                 self.channel.close()
 
     def _take_late(self, tag: int) -> None:
+        if self._is_shard:
+            # It goes back with the channel.
+            return
         # It came after what the receiver has, and so goes back after that, for the sake of the order; but
         # not as late as a receiver who finishes its work: others could have it.
         self._late.append(tag)
@@ -223,12 +264,21 @@ class RabbitMQDelivery:
 
     @property
     def headers(self) -> Mapping[str, object]:
+        received = headers_of(self._properties)
         # pika's numbers are of a class of its own, which encoders refuse.
-        return {
+        headers = {
             name: int(value) if type(value) is not bool and isinstance(value, int) else value
-            for name, value in headers_of(self._properties).items()
+            for name, value in received.items()
             if isinstance(name, str) and name != SEQUENCE and not name.startswith(_BROKERS_OWN)
         }
+        if REASON not in headers and keeps_letters(self.queue):
+            return {**death_of(received, self._properties.routing_key), **headers}
+        return headers
+
+    @property
+    def revoked(self) -> bool:
+        """See `taskmq.broker.Revocable`."""
+        return not self.settled and self._feed.ended
 
     def ack(self) -> None:
         if not self.settled:

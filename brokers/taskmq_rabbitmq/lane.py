@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Final
 
 from taskmq.broker import HeaderValue
 from taskmq_rabbitmq.amqp import (
+    AMQPError,
     BasicProperties,
     ConnectionParameters,
     Nack,
     PikaChannel,
     PikaConnection,
+    StreamLostError,
     decode_table,
     text_of,
 )
+from taskmq_rabbitmq.resolver import ResolvingServices
 from taskmq_rabbitmq.url import Wire
 from taskmq_rabbitmq.wire import (
     Content,
@@ -49,16 +52,18 @@ _HOOKS: Final = (
     "_on_data_available",
     "_create_channel",
     "_on_connection_workflow_done",
+    "_terminate_stream",
 )
 
 
 class Incoming:
     """A received message's properties, read by pika: the same names as `Content`'s."""
 
-    __slots__ = ("_properties",)
+    __slots__ = ("_properties", "routing_key")
 
-    def __init__(self, properties: BasicProperties) -> None:
+    def __init__(self, properties: BasicProperties, routing_key: str | None = None) -> None:
         self._properties = properties
+        self.routing_key = routing_key
 
     @property
     def content_type(self) -> str | None:
@@ -83,11 +88,16 @@ OnConfirm = Callable[[int, bool, bool], None]
 
 
 def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
-    """The headers as they came."""
+    """The headers as they came; none where pika cannot read them, for example an instant after the year 9999."""
     if isinstance(properties, Incoming):
         return properties.headers
     table = properties.header_table
-    return {} if table is None else decode_table(table, 0)[0]
+    if table is None:
+        return {}
+    try:
+        return decode_table(table, 0)[0]
+    except (AMQPError, ArithmeticError, OSError, ValueError):
+        return {}
 
 
 class AmqpChannel(PikaChannel):
@@ -102,6 +112,12 @@ class AmqpChannel(PikaChannel):
         if self.lane is not None:
             self.lane.reader.deliver_to(self.channel_number, call)
 
+    def receive_addressed(self, call: OnDelivery) -> None:
+        """The same, with the routing key on the properties."""
+        self._on_delivery = call
+        if self.lane is not None:
+            self.lane.reader.deliver_addressed_to(self.channel_number, call)
+
     def confirm(self, call: OnConfirm, done: "Done") -> None:
         """Turn on confirms and hand them to `call(tag, is_multiple, is_nack)`; `done` when they are on."""
 
@@ -112,6 +128,12 @@ class AmqpChannel(PikaChannel):
         if self.lane is not None:
             self.lane.reader.confirm_to(self.channel_number, call)
         self.confirm_delivery(confirmed, done)
+
+    def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
+        # pika would cancel the consumers first. RabbitMQ would then give a shard to its next consumer before what is
+        # unsettled here is back in the queue; the end of the channel is one step.
+        self._consumers.clear()
+        super().close(reply_code, reply_text)
 
     def forget(self) -> None:
         """Hand nothing to anybody any more: the channel has ended and its number may be used again."""
@@ -146,6 +168,7 @@ class AmqpChannel(PikaChannel):
         timestamp: int | None,
         kind: str,
         app_id: str,
+        priority: int | None = None,
     ) -> None:
         """Publish a persistent message, mandatory.
 
@@ -162,6 +185,7 @@ class AmqpChannel(PikaChannel):
                 timestamp=timestamp,
                 kind=kind,
                 app_id=app_id,
+                priority=priority,
             )
             self.lane.send(
                 publish_frames(
@@ -183,6 +207,7 @@ class AmqpChannel(PikaChannel):
                 content_encoding=content_encoding,
                 headers=headers,
                 delivery_mode=2,
+                priority=priority,
                 correlation_id=correlation_id,
                 message_id=message_id,
                 timestamp=timestamp,
@@ -196,7 +221,8 @@ class AmqpChannel(PikaChannel):
         # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
         method = method_frame.method
         if self._on_delivery is not None and method.consumer_tag in self._consumers:
-            self._on_delivery(method.delivery_tag, method.redelivered, Incoming(header_frame.properties), body)
+            properties = Incoming(header_frame.properties, text_of(method.routing_key))
+            self._on_delivery(method.delivery_tag, method.redelivered, properties, body)
 
 
 class AmqpConnection(PikaConnection):
@@ -222,7 +248,7 @@ class AmqpConnection(PikaConnection):
             on_open_callback=on_open,
             on_open_error_callback=on_open_error,
             on_close_callback=on_close,
-            custom_ioloop=loop,
+            custom_ioloop=ResolvingServices(loop),
         )
 
     def open_channel(self, on_open: Callable[[], None]) -> AmqpChannel:
@@ -237,10 +263,11 @@ class AmqpConnection(PikaConnection):
             self._loop.call_soon(self._flush)
         self._outbox.append(frames)
 
-    def abort(self) -> None:
+    def abort(self, reason: str) -> None:
         """Drop the socket without a word; the callbacks of a lost connection follow."""
         if self._transport is not None:
-            self._transport.abort()
+            # Without an error pika fails on an assertion then, and its callbacks never come.
+            self._terminate_stream(StreamLostError(reason) if self._error is None else None)
 
     def _create_channel(
         self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
@@ -257,6 +284,7 @@ class AmqpConnection(PikaConnection):
                 super()._on_data_available(data_in)
                 return
             self._is_reading = True
+            self.reader.frame_max = self.params.frame_max
             if self._transport is not None:
                 # pika's own 4 KiB cost a call of the kernel for every few messages.
                 self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -264,8 +292,7 @@ class AmqpConnection(PikaConnection):
         try:
             self.reader.feed(data_in)
         except WireError as error:
-            _log.error("what the broker sends cannot be read: %s", error)
-            self.abort()
+            self.abort(f"what the broker sends cannot be read: {error}")
         # Heartbeats count on it; pika has counted its own frames only.
         self.bytes_received = received
 

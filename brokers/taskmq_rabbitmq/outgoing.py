@@ -4,19 +4,20 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from taskmq.broker import HeaderValue, Outgoing
 from taskmq.envelope import JSON
-from taskmq_rabbitmq import delay
 from taskmq_rabbitmq.amqp import BasicProperties
 from taskmq_rabbitmq.lane import AmqpChannel
 
-__all__ = ["ETA", "REPUBLISHED", "SEQUENCE", "Pending", "sequence_of", "transmit"]
+__all__ = ["ETA", "REPUBLISHED", "SEQUENCE", "Pending", "Route", "destination", "sequence_of", "transmit"]
 
 SEQUENCE: Final = "x-taskmq-pub"
 REPUBLISHED: Final = "x-taskmq-republished"
 ETA: Final = "x-taskmq-eta"
+Route = Callable[[int, str], tuple[str, str]]
 _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 
@@ -28,12 +29,16 @@ class Pending:
         written: it has been on the wire at least once, so the broker may have it.
         returned: the broker had no queue for it; the confirm follows.
         restored: its queue was declared again for it.
-        refusals: how many channels were closed by the broker while it was unconfirmed on them.
+        exchange: where it was written to last.
+        uncertain: it was on a channel that was lost, so it may be at the broker whatever comes later.
+        suspect: it was on a channel that the broker closed over one of several messages: it goes out alone.
+        refusals: how many channels the broker has closed over it.
         over: its future has ended.
     """
 
     __slots__ = (
         "deadline",
+        "exchange",
         "future",
         "message",
         "over",
@@ -41,6 +46,8 @@ class Pending:
         "restored",
         "returned",
         "size",
+        "suspect",
+        "uncertain",
         "written",
     )
 
@@ -52,6 +59,9 @@ class Pending:
         self.written = False
         self.returned = False
         self.restored = False
+        self.exchange = ""
+        self.uncertain = False
+        self.suspect = False
         self.refusals = 0
         self.over = False
 
@@ -66,7 +76,7 @@ class Pending:
             self.future.set_exception(error)
 
 
-def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int) -> None:
+def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int, route: Route) -> None:
     """Write the message to a channel in confirm mode.
 
     Args:
@@ -74,6 +84,7 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         pending: the message.
         sequence: its number on this channel, by which a return is matched to it.
         delay_ms: how long it has to wait at the broker; not above 0: not at all.
+        route: exchange and routing key for a wait.
 
     Raises:
         Exception: the message has no form on the wire; nothing was written.
@@ -87,9 +98,8 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     if delay_ms > 0:
         assert message.due is not None
         headers[ETA] = message.due
-        exchange, key = delay.route(delay_ms, message.queue)
-    else:
-        exchange, key = "", message.queue
+    exchange, key = destination(message.queue, delay_ms, route)
+    pending.exchange = exchange
     raw.publish(
         exchange,
         key,
@@ -102,8 +112,15 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         timestamp=None if message.enqueued is None else message.enqueued // 1000,
         kind=_short(message.task),
         app_id="taskmq",
+        # On the ladder it would overtake, and be overtaken by, what is due at another time (RabbitMQ 4.0 to 4.2).
+        priority=message.priority if delay_ms <= 0 else None,
     )
     pending.written = True
+
+
+def destination(queue: str, delay_ms: int, route: Route) -> tuple[str, str]:
+    """Exchange and routing key of a message that has to wait so long; not above 0: not at all."""
+    return route(delay_ms, queue) if delay_ms > 0 else ("", queue)
 
 
 def _short(text: str) -> str:

@@ -6,6 +6,10 @@ broker says against the message, or at its deadline. What is unconfirmed when th
 head of the line and out again on the next channel, marked `x-taskmq-republished`: that is where a duplicate can
 come from. One whose deadline passes unconfirmed keeps its place in the window until the channel ends, because
 the broker still has it to work off.
+
+A message that the broker refuses (no permission, too large) costs the channel and so the confirms of all others.
+Whose fault it was is read from the broker's words (`refused`), or, where these do not tell, found by sending out
+alone each that was unconfirmed: the guilty one ends with its error, all others go out again.
 """
 
 import asyncio
@@ -18,12 +22,14 @@ from typing import TYPE_CHECKING, Final, Literal
 from taskmq.broker import Outgoing
 from taskmq.clock import Clock
 from taskmq.errors import (
+    AccessDenied,
     BrokerBlocked,
     BrokerUnavailable,
     EncodeError,
     PublishRejected,
     PublishUnknown,
     QueueMissing,
+    SendError,
     TaskMQError,
     TooLarge,
     Unroutable,
@@ -33,8 +39,10 @@ from taskmq_rabbitmq.backoff import Backoff
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import Declarations
+from taskmq_rabbitmq.denial import refused_exchange
 from taskmq_rabbitmq.lane import AmqpChannel
-from taskmq_rabbitmq.outgoing import Pending, sequence_of, transmit
+from taskmq_rabbitmq.outgoing import Pending, Route, destination, sequence_of, transmit
+from taskmq_rabbitmq.refused import culprit, maybe_sent, sentence
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import BasicProperties, Method, PikaChannel
@@ -48,7 +56,9 @@ _LINE_BYTES: Final = 64 * 2**20
 _OVERHEAD: Final = 512
 _TICK: Final = 0.02
 _PAUSE: Final = 0.2
-_REFUSALS: Final = 3
+_GOOD_SECONDS: Final = 10.0
+# A refusal costs the channel, so its reason is believed for so long.
+_DENIED_SECONDS: Final = 1.0
 
 Errand = Literal["restore", "make deliverable"]
 
@@ -63,7 +73,9 @@ class Publisher:
         *,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        route: Route,
     ) -> None:
+        self._route = route
         self._connection = connection
         self._declarations = declarations
         self._clock = clock
@@ -76,6 +88,9 @@ class Publisher:
         self._line: deque[Pending] = deque()
         self._line_bytes = 0
         self._asking: dict[tuple[Errand, str], list[Pending]] = {}
+        self._alone: Pending | None = None
+        self._denied: dict[str, tuple[float, str]] = {}
+        self._was_solved = False
         self._open = 0
         self._all_over: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -130,7 +145,7 @@ class Publisher:
         self._open += 1
         if self._timer is None or pending.deadline < self._timer_at:
             self._watch(pending.deadline)
-        if self._line or not self._may_write(pending.size):
+        if self._line or not self._may_write(pending):
             self._line.append(pending)
             self._line_bytes += pending.size + _OVERHEAD
             if self._keeper is None:
@@ -138,17 +153,19 @@ class Publisher:
         else:
             self._write(pending)
 
-    def _may_write(self, size: int) -> bool:
+    def _may_write(self, pending: Pending) -> bool:
         return (
             self._raw is not None
             and self._connection.blocked is None
             and len(self._unconfirmed) < _WINDOW
-            and (not self._unconfirmed or self._unconfirmed_bytes + size <= _WINDOW_BYTES)
+            and (not self._unconfirmed or self._unconfirmed_bytes + pending.size <= _WINDOW_BYTES)
+            and (self._alone is None or self._alone.over)
+            and (not pending.suspect or all(other.over for other in self._unconfirmed.values()))
         )
 
     def _advance(self) -> None:
         line = self._line
-        while line and (line[0].over or self._may_write(line[0].size)):
+        while line and (line[0].over or self._may_write(line[0])):
             pending = line.popleft()
             self._line_bytes -= pending.size + _OVERHEAD
             if not pending.over:
@@ -164,10 +181,14 @@ class Publisher:
         ):
             self._ask_for_queue(pending)
             return
+        exchange, _ = destination(message.queue, delay_ms, self._route) if self._denied else ("", "")
+        if self._denied and (why := self._denial_of(exchange)) is not None:
+            self._refuse(pending, AccessDenied(why))
+            return
         raw, tag = self._raw, self._next_tag
         assert raw is not None
         try:
-            transmit(raw, pending, sequence=tag, delay_ms=delay_ms)
+            transmit(raw, pending, sequence=tag, delay_ms=delay_ms, route=self._route)
         except Exception as error:  # noqa: BLE001 - whatever pika's encoder meets in a header or a name
             if not raw.is_open:
                 self._raw = None
@@ -176,6 +197,8 @@ class Publisher:
             self._end(pending, EncodeError(f"job {message.job_id} has no form in AMQP: {error!r}"))
             return
         pending.returned = False
+        if pending.suspect:
+            self._alone = pending
         self._unconfirmed[tag] = pending
         self._unconfirmed_bytes += pending.size
         self._next_tag = tag + 1
@@ -188,15 +211,25 @@ class Publisher:
             try:
                 channel = await self._connection.channel(None)
                 await self._use(channel)
+            except AccessDenied as error:
+                # The connection makes the pause before its next attempt.
+                self._deny(str(error))
+                continue
             except (BrokerUnavailable, ChannelRefused):
                 await asyncio.sleep(backoff.next())
                 continue
             began = self._loop.time()
             end = await channel.end()
-            if self._loop.time() - began > 10:
+            if self._loop.time() - began > _GOOD_SECONDS:
                 backoff.reset()
-            if isinstance(end, ChannelRefused):
+            if isinstance(end, ChannelRefused) and not self._was_solved:
                 await asyncio.sleep(backoff.next())
+
+    def _deny(self, why: str) -> None:
+        for pending in self._line:
+            if not pending.over and not pending.written:
+                self._end(pending, AccessDenied(why))
+        self._sweep_line()
 
     async def _use(self, channel: OpenChannel) -> None:
         raw = channel.raw
@@ -208,27 +241,46 @@ class Publisher:
         self._advance()
 
     def _on_channel_end(self, _raw: "PikaChannel", reason: Exception) -> None:
-        self._raw = None
-        again = [pending for pending in self._unconfirmed.values() if not pending.over]
+        self._raw = self._alone = None
+        unconfirmed = list(self._unconfirmed.values())
         self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
         if isinstance(reason, ChannelClosedByBroker):
-            again = self._judge(again, f"{reason.reply_code} {reason.reply_text}")
-        self._back_in_line(again)
+            self._was_solved = self._judge(unconfirmed, reason.reply_code, reason.reply_text)
+        else:
+            for pending in unconfirmed:
+                pending.uncertain = True
+        self._back_in_line([pending for pending in unconfirmed if not pending.over])
 
     def _back_in_line(self, before: list[Pending]) -> None:
         self._line.extendleft(reversed(before))
         self._line_bytes += sum(pending.size + _OVERHEAD for pending in before)
 
-    def _judge(self, unconfirmed: list[Pending], reason: str) -> list[Pending]:
-        # The broker closed the channel over one of these and does not say which; the others were dropped with
-        # it. One that was there each time is given up.
-        self._declarations.forget()
-        for pending in unconfirmed:
-            pending.refusals += 1
-            if pending.refusals >= _REFUSALS:
-                self._end(pending, PublishUnknown(f"the broker closed the channel {_REFUSALS} times: {reason}"))
-        return [pending for pending in unconfirmed if not pending.over]
+    def _judge(self, unconfirmed: list[Pending], code: int, text: str) -> bool:
+        """End the message over which the broker closed the channel, if there is no hope; whether that was done."""
+        guilty = culprit(unconfirmed, text)
+        if guilty is None:
+            for pending in unconfirmed:
+                pending.suspect = True
+            return False
+        guilty.refusals += 1
+        error = sentence(guilty, code, text)
+        if error is None:
+            # Something that was known to be there is gone; it is declared again.
+            self._declarations.forget()
+            return False
+        if not guilty.over:
+            self._end(guilty, error)
+        if isinstance(error, AccessDenied) and (exchange := refused_exchange(text)) is not None:
+            self._denied[exchange] = (self._loop.time() + _DENIED_SECONDS, str(error))
+        return True
+
+    def _denial_of(self, exchange: str) -> str | None:
+        until, why = self._denied.get(exchange, (0.0, ""))
+        if self._loop.time() < until:
+            return why
+        self._denied.pop(exchange, None)
+        return None
 
     # What the broker says -----------------------------------------------------------------------------------------
 
@@ -254,15 +306,22 @@ class Publisher:
     def _rejected(self, tag: int) -> None:
         if (pending := self._taken(tag)) is not None:
             queue = pending.message.queue
-            self._end(
+            self._refuse(
                 pending, PublishRejected(f"the broker refused the message: queue {queue!r} is full or has no leader")
             )
+
+    def _refuse(self, pending: Pending, error: SendError) -> None:
+        # What is refused is this copy; one on a channel that was lost may be at the broker all the same.
+        self._end(pending, maybe_sent(str(error)) if pending.uncertain else error)
 
     def _taken(self, tag: int) -> Pending | None:
         pending = self._unconfirmed.pop(tag, None)
         if pending is None:
             return None
         self._unconfirmed_bytes -= pending.size
+        pending.suspect = False
+        if pending is self._alone:
+            self._alone = None
         return None if pending.over else pending
 
     def _on_return(self, _raw: "PikaChannel", _method: "Method", properties: "BasicProperties", _body: bytes) -> None:
@@ -275,10 +334,10 @@ class Publisher:
     def _come_back(self, pending: Pending) -> None:
         queue = pending.message.queue
         if pending.restored or not self._declarations.declared(queue):
-            self._end(pending, Unroutable(queue))
+            self._refuse(pending, Unroutable(queue))
             return
         pending.restored = True
-        pending.written = False
+        pending.written = pending.uncertain
         self._send_errand("restore", pending, self._declarations.restore)
 
     def _ask_for_queue(self, pending: Pending) -> None:
@@ -294,11 +353,13 @@ class Publisher:
             task.add_done_callback(self._errands.discard)
 
     async def _run_errand(self, errand: Errand, queue: str, run: Callable[[str], Awaitable[None]]) -> None:
-        refused: Callable[[], TaskMQError] | None = None
+        refused: Callable[[], SendError] | None = None
         try:
             await run(queue)
         except QueueMissing:
             refused = partial(Unroutable, queue)
+        except AccessDenied as error:
+            refused = partial(AccessDenied, str(error))
         except BrokerUnavailable:
             # Asked again, after a moment, as long as the deadlines allow.
             await asyncio.sleep(_PAUSE)
@@ -310,7 +371,7 @@ class Publisher:
             self._advance()
             return
         for pending in waiting:
-            self._end(pending, refused())
+            self._refuse(pending, refused())
 
     # Deadlines ------------------------------------------------------------------------------------------------------
 
@@ -327,12 +388,15 @@ class Publisher:
         for pending in list(self._everything()):
             if not pending.over and pending.deadline <= now:
                 self._end(pending, _overdue(pending, kind, why))
-        self._line = deque(pending for pending in self._line if not pending.over)
-        self._line_bytes = sum(pending.size + _OVERHEAD for pending in self._line)
+        self._sweep_line()
         left = [pending.deadline for pending in self._everything() if not pending.over]
         if left:
             # Not more often than the tick: looking at all of them costs something.
             self._watch(max(min(left), now + _TICK))
+
+    def _sweep_line(self) -> None:
+        self._line = deque(pending for pending in self._line if not pending.over)
+        self._line_bytes = sum(pending.size + _OVERHEAD for pending in self._line)
 
     def _why_waiting(self) -> "tuple[Unwritten, str]":
         connection = self._connection

@@ -2,6 +2,10 @@
 
 Only arguments that RabbitMQ 3.10 to 4.3 all take: what exists is never deleted and re-created, and a known
 argument that is added or missing is refused on every later declare.
+
+A queue with a limit has an entrance, `taskmq.late.Q`: what comes from the delay ladder passes through it. Without it
+a full queue would stop everybody's delays: RabbitMQ takes 32 messages at a time off a level of the ladder, and keeps
+those that are refused. In the entrance they wait for room, which is looked for every three minutes.
 """
 
 from collections.abc import Mapping
@@ -11,21 +15,28 @@ from typing import Final, Literal
 from taskmq.errors import InvalidOption
 from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq_rabbitmq import delay
+from taskmq_rabbitmq import levels as table
 
 __all__ = [
+    "ARCHIVE",
     "DEAD_LETTERS",
     "Argument",
     "Binding",
     "Entity",
     "Exchange",
     "Queue",
+    "archive",
     "delivery_binding",
+    "entrance",
     "ladder",
     "ladder_marker",
+    "levels",
+    "levels_marker",
     "shared",
     "work_queue",
 ]
 
+ARCHIVE: Final = "taskmq.dead.archive"
 DEAD_LETTERS: Final = "taskmq.dlx"
 
 Argument = str | int
@@ -34,6 +45,8 @@ Argument = str | int
 _WORK_DELIVERIES: Final = 100
 # With any limit, returned messages go back to the front on every version; -1 destroys them on 3.10.
 _UNLIMITED_DELIVERIES: Final = 2**31 - 1
+# Five levels, 0 to 4: each is a queue of its own inside.
+_HIGHEST_OF_CLASSIC: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,7 @@ Entity = Exchange | Queue | Binding
 
 
 def work_queue(queue: WorkQueue) -> tuple[Entity, ...]:
-    """The four queues of `queue` and how messages reach them; needs `shared` and `ladder`.
+    """The queues of `queue` and how messages reach them; needs `shared` and `ladder`.
 
     Raises:
         InvalidOption: as `delivery_binding`.
@@ -78,7 +91,7 @@ def work_queue(queue: WorkQueue) -> tuple[Entity, ...]:
         Queue(dead, _keeping_arguments()),
         Binding(DEAD_LETTERS, dead, queue.name),
         *(Queue(name, arguments) for name in queue.physical),
-        *(delivery_binding(name) for name in queue.physical),
+        *_ways_from_ladder(queue),
     )
 
 
@@ -104,7 +117,7 @@ def ladder() -> tuple[Entity, ...]:
     for level in levels:
         name, below = delay.level_name(level), _below(level)
         entities += (
-            Queue(name, _level_arguments(level)),
+            Queue(name, _waiting_arguments(delay.level_ttl(level), below)),
             Binding(name, name, delay.park_key(level)),
             Binding(name, below, delay.pass_key(level), "exchange"),
         )
@@ -116,15 +129,49 @@ def ladder_marker() -> Exchange:
     return Exchange(delay.READY, "fanout")
 
 
-def delivery_binding(queue: str) -> Binding:
-    """How a delayed message reaches the physical queue `queue`.
+def levels() -> tuple[Entity, ...]:
+    """The table of fixed delays, its marker last; needs `ladder`, whose end is its end too."""
+    entities: list[Entity] = []
+    for ttl in table.LEVELS:
+        name = table.level_name(ttl)
+        queue = Queue(name, _waiting_arguments(ttl, delay.DELIVER))
+        entities += (Exchange(name, "fanout"), queue, Binding(name, name))
+    return (*entities, levels_marker())
+
+
+def levels_marker() -> Exchange:
+    """Declared last: where it exists, all levels do."""
+    return Exchange(table.READY, "fanout")
+
+
+def archive(age: str, size: int) -> Queue:
+    """The stream of dead letters, which ends after `age` (such as "30D") and at `size` bytes."""
+    return Queue(ARCHIVE, {"x-queue-type": "stream", "x-max-age": age, "x-max-length-bytes": size})
+
+
+def entrance(queue: str) -> str:
+    """The queue through which delayed messages reach the physical `queue`, if that has a limit."""
+    return f"taskmq.late.{queue}"
+
+
+def delivery_binding(queue: str, target: str | None = None) -> Binding:
+    """How a delayed message reaches the physical queue `queue`, or the entrance that is its `target`.
 
     Raises:
         InvalidOption: the binding would take other queues' messages too.
     """
     if not {"*", "#"}.isdisjoint(queue.split(".")):
         raise InvalidOption(f"queue name {queue!r}: '*' and '#' between dots stand for any name in a binding")
-    return Binding(delay.DELIVER, queue, delay.delivery_key(queue))
+    return Binding(delay.DELIVER, target or queue, delay.delivery_key(queue))
+
+
+def _ways_from_ladder(queue: WorkQueue) -> tuple[Entity, ...]:
+    if not queue.is_limited:
+        return tuple(delivery_binding(name) for name in queue.physical)
+    return (
+        *(Queue(entrance(name), _entrance_arguments(name)) for name in queue.physical),
+        *(delivery_binding(name, entrance(name)) for name in queue.physical),
+    )
 
 
 def _work_arguments(queue: WorkQueue) -> dict[str, Argument]:
@@ -136,22 +183,43 @@ def _work_arguments(queue: WorkQueue) -> dict[str, Argument]:
     }
     if queue.kind == "quorum":
         arguments |= {
-            "x-delivery-limit": _WORK_DELIVERIES,
+            "x-delivery-limit": queue.delivery_limit or _WORK_DELIVERIES,
             "x-dead-letter-strategy": "at-least-once",
             "x-queue-leader-locator": "balanced",
         }
+    elif queue.priorities == "native":
+        # Quorum queues of 4.3 have their priorities without being told, and refuse the argument.
+        arguments["x-max-priority"] = _HIGHEST_OF_CLASSIC
+    if queue.ordered is not None:
+        arguments["x-single-active-consumer"] = True
+    if queue.max_length is not None:
+        arguments["x-max-length"] = queue.max_length
+    if queue.max_bytes is not None:
+        arguments["x-max-length-bytes"] = queue.max_bytes
     return arguments
+
+
+def _entrance_arguments(queue: str) -> dict[str, Argument]:
+    return {
+        "x-queue-type": "quorum",
+        "x-message-ttl": 0,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": queue,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
 
 
 def _keeping_arguments() -> dict[str, Argument]:
     return {"x-queue-type": "quorum", "x-delivery-limit": _UNLIMITED_DELIVERIES}
 
 
-def _level_arguments(level: int) -> dict[str, Argument]:
+def _waiting_arguments(ttl: int, then: str) -> dict[str, Argument]:
     return {
         "x-queue-type": "quorum",
-        "x-message-ttl": delay.level_ttl(level),
-        "x-dead-letter-exchange": _below(level),
+        "x-message-ttl": ttl,
+        "x-dead-letter-exchange": then,
         "x-dead-letter-strategy": "at-least-once",
         "x-overflow": "reject-publish",
         "x-queue-leader-locator": "balanced",

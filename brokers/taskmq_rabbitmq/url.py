@@ -7,18 +7,52 @@ port, virtual host or query.
 import re
 import ssl
 from dataclasses import dataclass, field
-from typing import Final, Literal, NoReturn
-from urllib.parse import parse_qsl, quote, unquote
+from typing import Final, Literal, NoReturn, TypeVar
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from taskmq.errors import InvalidSetting
 
-__all__ = ["Endpoint", "Host", "Tls", "Wire", "parse_url"]
+__all__ = [
+    "Archive",
+    "Auth",
+    "Declare",
+    "Delay",
+    "Endpoint",
+    "Host",
+    "Tls",
+    "TokenFile",
+    "TokenServer",
+    "Wire",
+    "parse_url",
+]
 
+Auth = Literal["password", "external"]
 Wire = Literal["fast", "plain"]
+Delay = Literal["ladder", "levels"]
+Declare = Literal["auto", "off"]
+
+_Word = TypeVar("_Word", bound=str)
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 _HEARTBEAT: Final = 30
-_KNOWN: Final = ("heartbeat", "cafile", "certfile", "keyfile", "wire")
+_KNOWN: Final = (
+    "heartbeat",
+    "cafile",
+    "certfile",
+    "keyfile",
+    "auth",
+    "token_file",
+    "oauth2_token_url",
+    "oauth2_scope",
+    "wire",
+    "delay",
+    "declare",
+    "management",
+    "archive",
+    "archive_bytes",
+)
+_ARCHIVE_BYTES: Final = 5_000_000_000
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _PARTS = re.compile(r"(?P<scheme>amqps?)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))(?::(?P<port>[0-9]{1,5}))?")
 _ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user, password or virtual host must be percent-encoded"
@@ -49,13 +83,39 @@ class Tls:
         Raises:
             InvalidSetting: a file cannot be read.
         """
+        option = "cafile"
         try:
             context = ssl.create_default_context(cafile=self.cafile)
             if self.certfile is not None:
-                context.load_cert_chain(self.certfile, self.keyfile)
+                option = "certfile" if self.keyfile is None else "certfile or keyfile"
+                # Without a password given here OpenSSL would ask for one on the terminal.
+                context.load_cert_chain(self.certfile, self.keyfile, password="")
         except (OSError, ssl.SSLError) as error:
-            raise InvalidSetting(f"the broker URL's cafile, certfile or keyfile cannot be used: {error}") from error
+            raise InvalidSetting(f"the broker URL's {option} cannot be used: {_reason(error)}") from error
         return context
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """A file whose text is the password: an OAuth 2 token that somebody else renews, or a password."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenServer:
+    """Where tokens are had for the client id and the client secret that stand as user and password."""
+
+    url: str
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """How long copies of dead letters are kept: `age` in RabbitMQ's words ("30D", "12h"), and `bytes` together."""
+
+    age: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +123,15 @@ class Endpoint:
     """Where the broker is, and who we are there.
 
     Attributes:
+        user: "" where the broker takes the name from a token or a certificate.
         heartbeat: seconds; 0 is off.
         wire: `fast` reads and writes the frames of messages here, `plain` leaves them to pika.
+        delay: where delayed messages wait: on the `ladder` (any delay), or in `levels`, a fixed table of delays.
+        declare: `off` declares nothing and asks for no configure permission: what is missing is an error.
+        management: base URL of RabbitMQ's HTTP API; None: port 15672 (15671 with TLS) of each host in turn.
+        archive: how long a stream keeps copies of dead letters; None: there is none.
+        auth: `external` lets the broker take the user from the client certificate.
+        token: where the password comes from instead, and is renewed from.
     """
 
     hosts: tuple[Host, ...]
@@ -74,13 +141,20 @@ class Endpoint:
     tls: Tls | None = None
     heartbeat: int = _HEARTBEAT
     wire: Wire = "fast"
+    delay: Delay = "ladder"
+    declare: Declare = "auto"
+    management: str | None = None
+    archive: Archive | None = None
+    auth: Auth = "password"
+    token: TokenFile | TokenServer | None = None
 
     @property
     def address(self) -> str:
         """The URL without the password and the options."""
         scheme = "amqp" if self.tls is None else "amqps"
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
         hosts = ",".join(map(str, self.hosts))
-        return f"{scheme}://{quote(self.user, safe='')}@{hosts}/{quote(self.vhost, safe='')}"
+        return f"{scheme}://{user}{hosts}/{quote(self.vhost, safe='')}"
 
 
 def parse_url(url: str) -> Endpoint:
@@ -97,14 +171,24 @@ def parse_url(url: str) -> Endpoint:
     if "@" in credentials or ":" in password:
         _refuse(_ENCODE)
     options = _options(parts["query"] or "")
+    tls = _tls(scheme, options)
+    auth = _auth(options, credentials, tls)
+    token = _token(options, user, password)
+    unnamed = "guest" if auth == "password" and token is None else ""
     return Endpoint(
         hosts=tuple(_host(text, _PORTS[scheme]) for text in (hosts or "localhost").split(",")),
-        user=_decode(user) if credentials else "guest",
-        password=_decode(password) if credentials else "guest",
+        user=_decode(user) if credentials else unnamed,
+        password=_decode(password) if credentials else unnamed,
         vhost=_vhost(parts["path"] or ""),
-        tls=_tls(scheme, options),
+        tls=tls,
         heartbeat=_heartbeat(options),
-        wire=_wire(options),
+        wire=_one_of(options, "wire", "fast", "plain"),
+        delay=_one_of(options, "delay", "ladder", "levels"),
+        declare=_one_of(options, "declare", "auto", "off"),
+        management=_management(options),
+        archive=_archive(options),
+        auth=auth,
+        token=token,
     )
 
 
@@ -144,6 +228,49 @@ def _tls(scheme: str, options: dict[str, str]) -> Tls | None:
     return None
 
 
+def _auth(options: dict[str, str], credentials: str, tls: Tls | None) -> Auth:
+    auth: Auth = _one_of(options, "auth", "password", "external")
+    if auth == "external":
+        if tls is None or tls.certfile is None:
+            _refuse("auth=external needs amqps:// and certfile: the user is the one that the certificate names")
+        if credentials or options.keys() & {"token_file", "oauth2_token_url"}:
+            _refuse("with auth=external there is no user, password or token in the URL")
+    return auth
+
+
+def _token(options: dict[str, str], user: str, password: str) -> TokenFile | TokenServer | None:
+    path, url, scope = (options.get(name) for name in ("token_file", "oauth2_token_url", "oauth2_scope"))
+    if url is None:
+        if scope is not None:
+            _refuse("oauth2_scope needs oauth2_token_url")
+        if path is not None and (password or not path):
+            _refuse("token_file names the file that holds the password: no password beside it")
+        return None if path is None else TokenFile(path)
+    if path is not None or not user or not password:
+        _refuse("oauth2_token_url needs the client id as user and the client secret as password, and no token_file")
+    return TokenServer(_token_url(url), scope)
+
+
+def _token_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        readable = parts.hostname is not None and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        _refuse("oauth2_token_url cannot be read")
+    if not readable or re.search(r"\s", url) or parts.scheme not in {"http", "https"}:
+        _refuse("oauth2_token_url is a percent-encoded https:// address without credentials")
+    if parts.scheme == "http" and parts.hostname not in _LOCAL:
+        _refuse("oauth2_token_url has to be https://: the client secret goes there")
+    return url
+
+
+def _reason(error: OSError) -> str:
+    if not isinstance(error, ssl.SSLError):
+        return error.strerror or type(error).__name__
+    words = (error.reason or "").replace("_", " ").lower()
+    return words or "it is not PEM, or its key is encrypted"
+
+
 def _heartbeat(options: dict[str, str]) -> int:
     text = options.get("heartbeat", str(_HEARTBEAT))
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 <= int(text) < 65536:
@@ -151,11 +278,32 @@ def _heartbeat(options: dict[str, str]) -> int:
     return int(text)
 
 
-def _wire(options: dict[str, str]) -> Wire:
-    text = options.get("wire", "fast")
-    if text not in {"fast", "plain"}:
-        _refuse("wire is 'fast' or 'plain'")
-    return "plain" if text == "plain" else "fast"
+def _one_of(options: dict[str, str], name: str, default: _Word, other: _Word) -> _Word:
+    text = options.get(name, default)
+    if text == other:
+        return other
+    if text != default:
+        _refuse(f"{name} is '{default}' or '{other}'")
+    return default
+
+
+def _archive(options: dict[str, str]) -> Archive | None:
+    age, size = options.get("archive"), options.get("archive_bytes", str(_ARCHIVE_BYTES))
+    if age is None:
+        if "archive_bytes" in options:
+            _refuse("archive_bytes needs archive")
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,4}[hd]", age) or not re.fullmatch(r"[1-9][0-9]{0,17}", size):
+        _refuse("archive is a number of hours or days, such as 12h or 30d, and archive_bytes a number of bytes")
+    # RabbitMQ writes days in capitals.
+    return Archive(age.replace("d", "D"), int(size))
+
+
+def _management(options: dict[str, str]) -> str | None:
+    text = options.get("management")
+    if text is not None and not re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", text):
+        _refuse("management is an http:// or https:// address without credentials")
+    return None if text is None else text.rstrip("/")
 
 
 def _decode(text: str) -> str:

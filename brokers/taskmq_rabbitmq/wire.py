@@ -17,6 +17,7 @@ from typing import Final
 from taskmq.broker import HeaderValue
 
 __all__ = [
+    "AddressedContent",
     "Content",
     "FrameReader",
     "WireError",
@@ -31,6 +32,9 @@ _END_BYTE: Final = 0xCE
 _METHOD: Final = 1
 _HEADER: Final = 2
 _BODY: Final = 3
+_HEARTBEAT: Final = 8
+_KINDS: Final = (_METHOD, _HEADER, _BODY, _HEARTBEAT)
+_FRAME_MAX: Final = 2**17
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 _CONFIRM_ACK: Final = b"\x00\x3c\x00\x50"
 _CONFIRM_NACK: Final = b"\x00\x3c\x00\x78"
@@ -71,13 +75,24 @@ class WireError(ValueError):
 
 
 class Content:
-    """A message's properties, as they came: looked at only when somebody asks."""
+    """A message's properties, as they came: looked at only when somebody asks.
+
+    Attributes:
+        routing_key: where the message was sent to; None where the feed did not ask for it.
+    """
 
     __slots__ = ("_flags", "_raw")
+
+    routing_key: str | None = None
 
     def __init__(self, flags: int, raw: bytes) -> None:
         self._flags = flags
         self._raw = raw
+
+    @property
+    def parts(self) -> tuple[int, bytes]:
+        """Which properties there are, and their values one after the other."""
+        return self._flags, self._raw
 
     @property
     def content_type(self) -> str | None:
@@ -129,13 +144,28 @@ class Content:
         raise WireError(f"property flag {wanted:#x} is not one that is read here")
 
 
+class AddressedContent(Content):
+    """Properties together with the routing key, which stands in another frame."""
+
+    __slots__ = ("routing_key",)
+
+    def __init__(self, flags: int, raw: bytes, routing_key: str | None) -> None:
+        super().__init__(flags, raw)
+        self.routing_key = routing_key
+
+
 class _Partial:
-    """A delivery whose content has not all arrived."""
+    """A delivery whose content has not all arrived.
 
-    __slots__ = ("body", "content", "left", "redelivered", "tag")
+    Attributes:
+        method: the payload of its `basic.deliver`, where the routing key is wanted.
+    """
 
-    def __init__(self, tag: int, flags: int) -> None:
+    __slots__ = ("body", "content", "left", "method", "redelivered", "tag")
+
+    def __init__(self, tag: int, flags: int, method: bytes | None = None) -> None:
         self.tag = tag
+        self.method = method
         self.redelivered = bool(flags & 1)
         self.content: Content | None = None
         self.left = 0
@@ -151,20 +181,29 @@ class FrameReader:
 
     Args:
         other: gets every frame that is not of the hot path, whole, in the order of arrival.
+
+    Attributes:
+        frame_max: what was agreed with the broker.
     """
 
-    __slots__ = ("_confirms", "_feeds", "_other", "_partial", "_rest")
+    __slots__ = ("_addressed", "_confirms", "_feeds", "_other", "_partial", "_rest", "frame_max")
 
     def __init__(self, other: Callable[[bytes], None]) -> None:
         self._other = other
+        self.frame_max = _FRAME_MAX
         self._rest = b""
         self._feeds: dict[int, OnDelivery] = {}
+        self._addressed: dict[int, OnDelivery] = {}
         self._confirms: dict[int, OnConfirm] = {}
         self._partial: dict[int, _Partial] = {}
 
     def deliver_to(self, channel: int, call: OnDelivery) -> None:
         """Hand deliveries of `channel` to `call(tag, redelivered, content, body)`."""
         self._feeds[channel] = call
+
+    def deliver_addressed_to(self, channel: int, call: OnDelivery) -> None:
+        """The same, with the routing key on `content`: for the few who look at letters, so others do not pay."""
+        self._addressed[channel] = call
 
     def confirm_to(self, channel: int, call: OnConfirm) -> None:
         """Hand confirms of `channel` to `call(tag, multiple, is_nack)`."""
@@ -173,6 +212,7 @@ class FrameReader:
     def forget(self, channel: int) -> None:
         """Let the library have all frames of `channel`; what has half arrived is dropped."""
         self._feeds.pop(channel, None)
+        self._addressed.pop(channel, None)
         self._confirms.pop(channel, None)
         self._partial.pop(channel, None)
 
@@ -191,6 +231,7 @@ class FrameReader:
                 kind, channel, size = _frame.unpack_from(data, at)
                 after = at + 8 + size
                 if after > end:
+                    self._check_beginning(kind, size)
                     break
                 if data[after - 1] != _END_BYTE:
                     raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
@@ -210,12 +251,21 @@ class FrameReader:
                         tag, flags = _tag_and_flag.unpack_from(data, start + 11)
                         confirms[channel](tag, bool(flags & 1), method == _CONFIRM_NACK)
                         continue
+                    if method == _DELIVER and channel in self._addressed:
+                        tag, flags = _tag_and_flag.unpack_from(data, start + 12 + data[start + 11])
+                        partial[channel] = _Partial(tag, flags, data[start + 7 : after - 1])
+                        continue
                 elif channel in partial and kind in (_HEADER, _BODY):
                     self._more(channel, kind, data[start + 7 : after - 1])
                     continue
                 self._other(data[start:after])
         finally:
             self._rest = data[at:]
+
+    def _check_beginning(self, kind: int, size: int) -> None:
+        # Otherwise the rest of what is no frame would be waited for, as long as its size seems to say.
+        if size > 2 * self.frame_max or kind not in _KINDS:
+            raise WireError(f"no frame begins with type {kind} and size {size:,}")
 
     def _whole_content(self, data: bytes, at: int, end: int, method: tuple[int, int, int]) -> int:
         """Deliver when header and body stand in `data` from `at` on; where they end, or 0."""
@@ -246,7 +296,11 @@ class FrameReader:
         delivery = self._partial[channel]
         if kind == _HEADER:
             delivery.left, flags = _size_and_flags.unpack_from(payload, 4)
-            delivery.content = Content(flags, payload[14:])
+            delivery.content = (
+                Content(flags, payload[14:])
+                if delivery.method is None
+                else AddressedContent(flags, payload[14:], _routing_key(delivery.method))
+            )
         else:
             delivery.body.append(payload)
             delivery.left -= len(payload)
@@ -255,7 +309,15 @@ class FrameReader:
             raise WireError(f"channel {channel}: a body that does not belong to its header")
         if delivery.left == 0:
             del self._partial[channel]
-            self._feeds[channel](delivery.tag, delivery.redelivered, content, b"".join(delivery.body))
+            call = self._feeds[channel] if delivery.method is None else self._addressed[channel]
+            call(delivery.tag, delivery.redelivered, content, b"".join(delivery.body))
+
+
+def _routing_key(deliver: bytes) -> str | None:
+    # Class and method, consumer tag, delivery tag, redelivered, exchange, routing key.
+    at = 5 + deliver[4] + 9
+    at += 1 + deliver[at]
+    return _text(deliver[at + 1 : at + 1 + deliver[at]])
 
 
 def ack_frame(channel: int, tag: int, *, multiple: bool = False) -> bytes:
@@ -313,6 +375,7 @@ def properties_bytes(
     timestamp: int | None,
     kind: str,
     app_id: str,
+    priority: int | None = None,
 ) -> bytes:
     """The properties of a persistent message: flags and values.
 
@@ -325,7 +388,11 @@ def properties_bytes(
         flags |= _CONTENT_ENCODING
         parts.append(_short(content_encoding))
     table = b"".join([_field(name, value) for name, value in headers.items()])
-    parts += (_word.pack(len(table)), table, b"\x02", _short(correlation_id), _short(message_id))
+    parts += (_word.pack(len(table)), table, b"\x02")
+    if priority is not None:
+        flags |= _PRIORITY
+        parts.append(bytes((priority,)))
+    parts += (_short(correlation_id), _short(message_id))
     if timestamp is not None:
         flags |= _TIMESTAMP
         parts.append(_long.pack(timestamp))

@@ -11,12 +11,16 @@ from taskmq.broker import Diagnosable
 from taskmq.cli.exits import FAILED, UNREACHABLE
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_rows
+from taskmq.duration import parse_duration
 from taskmq.errors import BrokerUnavailable, StateUnavailable
-from taskmq.topology import PARKING, UNROUTABLE, dead_letter_queue
+from taskmq.stores import DiagnosableState, Timekeeper
+from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 
 __all__ = ["doctor"]
 
 _TIMEOUT: Final = 10.0
+_CLOCK_SECONDS: Final = 2.0
+_CLOCK_LIMIT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +31,29 @@ class _Finding:
     remedy: str = ""
 
 
-def doctor() -> int:
+def doctor(*, watch: str | None = None) -> int:
     """Check settings, broker and state; each finding with its remedy. Exit code 1 when there is a problem.
 
-    With --app the app's queues are looked at, too.
+    With --app the app's queues are looked at, too. Nothing is changed.
+
+    Parameters
+    ----------
+    watch
+        Look a second time after that long, for example 30s: shows what is stuck on its way out of a queue.
     """
     app = open_app()
-    findings, code = asyncio.run(_examine(app))
+    seconds = 0.0 if watch is None else parse_duration(watch, what="watch").total_seconds()
+    findings, code = asyncio.run(_examine(app, seconds))
     columns = ("level", "about", "finding", "remedy")
     print_rows(columns, [{name: getattr(finding, name) for name in columns} for finding in findings])
     return code
 
 
-async def _examine(app: TaskMQ) -> tuple[list[_Finding], int]:
+async def _examine(app: TaskMQ, watch: float) -> tuple[list[_Finding], int]:
     findings = [_Finding("ok", "python", platform.python_version()), *_settings(app)]
     try:
         async with app:
-            findings += [finding async for finding in _broker(app)]
+            findings += [finding async for finding in _broker(app, watch)]
             findings += [finding async for finding in _state(app)]
     except BrokerUnavailable as error:
         findings.append(_Finding("problem", "broker", str(error), "is it running, and is the URL right? --url"))
@@ -62,12 +72,12 @@ def _settings(app: TaskMQ) -> list[_Finding]:
     ] or [_Finding("ok", "settings", "none given: the embedded broker in .taskmq")]
 
 
-async def _broker(app: TaskMQ) -> AsyncIterator[_Finding]:
+async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[_Finding]:
     broker = app.session().broker
     await broker.connect(timeout=_TIMEOUT)
     yield _Finding("ok", "broker", broker.address)
     if isinstance(broker, Diagnosable):
-        for level, about, finding, remedy in await broker.diagnose():
+        for level, about, finding, remedy in await broker.diagnose(_loads(app), watch=watch):
             yield _Finding(level, about, finding, remedy)
     for entry in await broker.stats([PARKING, UNROUTABLE]):
         if entry.ready:
@@ -75,13 +85,13 @@ async def _broker(app: TaskMQ) -> AsyncIterator[_Finding]:
                 "problem",
                 entry.queue,
                 f"{entry.ready} messages that nobody can run",
-                f"taskmq dlq list {entry.queue}",
+                f"taskmq dlq list {entry.queue}; once its cause is gone, taskmq dlq replay {entry.queue}",
             )
     for queue in app.queues:
         stats = {entry.queue: entry for entry in await broker.stats([*queue.physical, dead_letter_queue(queue.name)])}
         letters = stats.pop(dead_letter_queue(queue.name), None)
         if letters and letters.ready:
-            yield _Finding("warning", queue.name, f"{letters.ready} dead letters", f"taskmq dlq list {queue.name}")
+            yield _Finding("warning", queue.name, f"{letters.ready} dead letters", f"taskmq dlq groups {queue.name}")
         if not stats:
             yield _Finding("warning", queue.name, "the queue does not exist yet", "start a worker")
         elif sum(entry.consumers for entry in stats.values()) == 0:
@@ -105,3 +115,31 @@ async def _state(app: TaskMQ) -> AsyncIterator[_Finding]:
     except (StateUnavailable, TimeoutError) as error:
         raise StateUnavailable(f"{state.address}: {str(error) or 'no answer'}") from error
     yield _Finding("ok", "state", state.address)
+    if isinstance(state, DiagnosableState):
+        for level, about, finding, remedy in await state.diagnose():
+            yield _Finding(level, about, finding, remedy)
+    if isinstance(state, Timekeeper):
+        yield _clock(await state.server_now_ms() - app.clock.now_ms())
+
+
+def _clock(offset: int) -> _Finding:
+    seconds = abs(offset) / 1000
+    if seconds < _CLOCK_SECONDS:
+        return _Finding("ok", "state", f"clock: within {_CLOCK_SECONDS:g} s of this host's")
+    side = "ahead of" if offset > 0 else "behind"
+    return _Finding(
+        "problem" if seconds >= _CLOCK_LIMIT else "warning",
+        "state",
+        f"clock: {seconds:.0f} s {side} this host's: expiry, schedules and leases are off by that",
+        "let NTP (chrony, systemd-timesyncd) set the clock on every host",
+    )
+
+
+def _loads(app: TaskMQ) -> dict[WorkQueue, float | None]:
+    """How long messages of each queue may stay in a worker's hands; None where a task has no time limit."""
+    loads: dict[WorkQueue, float | None] = {}
+    for queue in app.queues:
+        limits = [task.plan.timeout for task in app.tasks.values() if task.queue == queue.name]
+        known = [limit for limit in limits if limit is not None]
+        loads[queue] = max(known) if known and len(known) == len(limits) else None
+    return loads

@@ -3,6 +3,7 @@
 from typing import Final
 
 from taskmq.errors import (
+    AccessDenied,
     AppNotFound,
     BrokerBlocked,
     BrokerUnavailable,
@@ -11,6 +12,7 @@ from taskmq.errors import (
     InvalidOption,
     InvalidSetting,
     JobCancelled,
+    PartlyReplayed,
     PublishUnknown,
     QueueMissing,
     ResultTimeout,
@@ -24,6 +26,7 @@ from taskmq.errors import (
 
 __all__ = [
     "CONFLICT",
+    "DENIED",
     "FAILED",
     "INTERRUPTED",
     "JOB_FAILED",
@@ -39,6 +42,7 @@ OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 NOT_FOUND: Final = 3
+DENIED: Final = 4
 UNREACHABLE: Final = 5
 CONFLICT: Final = 6
 JOB_FAILED: Final = 7
@@ -51,6 +55,7 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
     (JobCancelled, JOB_FAILED),
     (QueueMissing, NOT_FOUND),
     (Unroutable, NOT_FOUND),
+    (AccessDenied, DENIED),
     (BrokerUnavailable, UNREACHABLE),
     (BrokerBlocked, UNREACHABLE),
     (PublishUnknown, UNREACHABLE),
@@ -67,4 +72,6 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
 
 def exit_code(error: TaskMQError) -> int:
     """The code for an error that ends a command."""
+    if isinstance(error, PartlyReplayed):
+        return exit_code(error.failure)
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)

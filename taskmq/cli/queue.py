@@ -10,7 +10,7 @@ from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import confirm, note, print_rows
 from taskmq.errors import InvalidOption
-from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, check_queue_name, dead_letter_queue
+from taskmq.topology import PARKING, UNROUTABLE, dead_letter_queue
 
 __all__ = ["app"]
 
@@ -29,7 +29,7 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
         Queues, separated by commas.
     """
     target = open_app()
-    names = [WorkQueue(check_queue_name(name.strip())) for name in queues.split(",")] if queues else target.queues
+    names = [target.queue(name.strip()) for name in queues.split(",")] if queues else target.queues
     if not names:
         raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
 
@@ -44,7 +44,7 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
 
 @app.command
 def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Delete the waiting messages of a queue, in all its priority classes.
+    """Delete the waiting messages of a queue, in all its priority classes or shards.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     async def run() -> int:
         async with target:
             broker = target.session().broker
-            return sum([await broker.purge(name) for name in WorkQueue(check_queue_name(queue)).physical])
+            return sum([await broker.purge(name) for name in target.queue(queue).physical])
 
     note(f"{asyncio.run(run())} messages deleted")
     return 0

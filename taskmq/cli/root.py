@@ -30,14 +30,19 @@ _COMMANDS = {
     "worker": ("taskmq.cli.worker:worker", "Run the tasks of an app's queues."),
     "beat": ("taskmq.cli.beat:beat", "Emit an app's schedules; any number may run."),
     "send": ("taskmq.cli.send:send", "Send a task by name, without importing its module."),
+    "job": ("taskmq.cli.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
     "queue": ("taskmq.cli.queue:app", "Queues: list, purge."),
-    "dlq": ("taskmq.cli.dlq:app", "Dead letters: list, show, replay, purge."),
+    "dlq": ("taskmq.cli.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
+    "topology": (
+        "taskmq.cli.topology:app",
+        "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
+    ),
     "doctor": ("taskmq.cli.doctor:doctor", "Check broker, state and settings; each finding with its remedy."),
 }
 
 _EXITS = (
-    "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 5 broker or state unreachable, 6 conflict, 7 job ended "
-    "unsuccessfully, 124 timeout, 130 interrupted."
+    "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 not allowed, 5 broker or state unreachable, 6 conflict, "
+    "7 job ended unsuccessfully, 124 timeout, 130 interrupted."
 )
 
 

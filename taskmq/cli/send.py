@@ -13,7 +13,7 @@ from taskmq.cli.output import print_record
 from taskmq.duration import parse_duration, to_ms
 from taskmq.envelope import VERSION, Envelope, check_task_name, encode_envelope, new_job_id
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.topology import check_queue_name, class_queue
+from taskmq.topology import check_order_key
 
 __all__ = ["send"]
 
@@ -28,6 +28,7 @@ def send(
     delay: str | None = None,
     queue: str | None = None,
     priority: int | None = None,
+    order_key: str | None = None,
     wait: Annotated[bool, Parameter(negative="")] = False,
     timeout: str | None = None,
 ) -> int:
@@ -47,6 +48,8 @@ def send(
         Default: the task's own with --app, else "default".
     priority
         0 (lowest) to 9 (highest).
+    order_key
+        For ordered queues, which have to be known from --app: jobs of one key run in the order of sending.
     wait
         Wait for the job to end and print its result; exit code 7 when it did not succeed.
     timeout
@@ -58,7 +61,9 @@ def send(
         raise UnsupportedFeature("--wait needs a state: --state redis://... or $TASKMQ_STATE")
     patience = None if timeout is None else parse_duration(timeout, what="timeout")
     known = app.tasks.get(task)
-    name = check_queue_name(queue or (known.queue if known else app.default_queue))
+    work = app.queue(queue or (known.queue if known else app.default_queue))
+    if order_key is not None:
+        check_order_key(order_key)
     now = app.clock.now_ms()
     envelope = Envelope(
         v=VERSION,
@@ -68,16 +73,18 @@ def send(
         kwargs=_json("--kwargs", kwargs, dict),
         enqueued=now,
         eta=None if delay is None else now + to_ms(parse_duration(delay, what="delay")),
+        order_key=order_key,
         priority=priority,
     )
     message = Outgoing(
-        queue=class_queue(name, priority),
+        queue=work.place(priority=priority, order_key=order_key),
         body=encode_envelope(envelope),
         content_type="application/json",
         job_id=envelope.id,
         task=envelope.task,
         due=envelope.eta,
         enqueued=now,
+        priority=work.native_priority(priority),
     )
 
     async def run() -> dict[str, Any]:

@@ -29,6 +29,10 @@ def worker(
     burst: Annotated[bool, Parameter(negative="")] = False,
     grace: str | None = None,
     watch: Annotated[bool, Parameter(negative="")] = False,
+    weights: str = "16:4:1",
+    strict: Annotated[bool, Parameter(negative="")] = False,
+    max_starve: str = "30s",
+    max_starts: int = WorkerConfig().max_starts,
     name: str = "",
 ) -> int:
     """Run the tasks of an app's queues.
@@ -53,6 +57,14 @@ def worker(
         How long running tasks get when the worker stops, such as 30s.
     watch
         Replace the processes when Python files below this folder change and the new code starts.
+    weights
+        How many jobs of the priority classes high, default and low start in a round, while all of them wait.
+    strict
+        Start nothing of a class while a higher one waits; lower ones may starve.
+    max_starve
+        A class that has waited so long gets a turn out of order; not with --strict.
+    max_starts
+        Starts of a job whose worker ends before it does, until it is dead: at least 2, or 0 for no limit.
     name
         Shown at the broker and in results.
     """
@@ -67,11 +79,17 @@ def worker(
         prefetch=prefetch,
         grace=parse_duration(grace or settings.grace or "30s", what="grace").total_seconds(),
         burst=burst,
+        weights=_weights(weights),
+        strict=strict,
+        max_starve=parse_duration(max_starve, what="max_starve").total_seconds(),
+        max_starts=max_starts,
         name=name,
     )
     count = _first(processes, settings.processes, 1)
     if count < 1 or config.concurrency < 1 or config.effective_prefetch < 1:
         raise InvalidOption("--processes, --concurrency and --prefetch: at least 1")
+    if config.max_starts < 0 or config.max_starts == 1:
+        raise InvalidOption("--max-starts: at least 2, or 0 for no limit")
     order = Order(
         target=target_of(target), config=config, url=options.url, state=options.state, log_level=options.log_level
     )
@@ -108,6 +126,14 @@ def banner(ready: Ready) -> None:
     announce(f"  queues  {', '.join(ready.queues)}")
     announce(f"  tasks   {', '.join(ready.tasks)}")
     announce("waiting for jobs; Ctrl-C drains")
+
+
+def _weights(text: str) -> tuple[int, int, int]:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
+        raise InvalidOption(f"--weights {text!r}: three numbers from 1 on, for high, default and low, such as 16:4:1")
+    high, default, low = map(int, parts)
+    return high, default, low
 
 
 def _first(given: int | None, configured: int | None, default: int) -> int:

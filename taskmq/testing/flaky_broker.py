@@ -16,13 +16,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from taskmq.broker import Broker, Consumer, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.broker import Broker, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerBlocked, PublishUnknown, SendError, TaskMQError
 from taskmq.topology import WorkQueue
 
 __all__ = ["Acked", "Confirmed", "Failed", "FlakyBroker", "FlakyCall", "JournalEntry", "Published", "Requeued"]
 
-FlakyCall = Literal["connect", "declare", "consume", "hold", "purge", "stats"]
+FlakyCall = Literal["connect", "declare", "consume", "hold", "look", "purge", "stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +176,9 @@ class FlakyBroker:
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._hold(queue, limit)
 
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        return self._look(queue)
+
     async def purge(self, queue: str) -> int:
         self._meet_fault("purge")
         return await self._inner.purge(queue)
@@ -247,6 +250,12 @@ class FlakyBroker:
         async with self._inner.hold(queue, limit=limit) as held:
             yield [self._wrap(delivery) for delivery in held]
 
+    @asynccontextmanager
+    async def _look(self, queue: str) -> AsyncGenerator[Look, None]:
+        self._meet_fault("look")
+        async with self._inner.look(queue) as look:
+            yield _FlakyLook(look, self._wrap)
+
     def _wrap(self, delivery: Delivery) -> "_FlakyDelivery":
         wrapped = _FlakyDelivery(delivery, self._settle)
         self._in_hand.append(wrapped)
@@ -262,6 +271,15 @@ class FlakyBroker:
         self._drops -= is_dropped
         self.journal.append(kind(delivery.queue, delivery.message_id, is_dropped))
         return not is_dropped
+
+
+class _FlakyLook:
+    def __init__(self, inner: Look, wrap: Callable[[Delivery], "_FlakyDelivery"]) -> None:
+        self._inner = inner
+        self._wrap = wrap
+
+    async def take(self, count: int) -> list[Delivery]:
+        return [self._wrap(delivery) for delivery in await self._inner.take(count)]
 
 
 class _FlakyDelivery:

@@ -5,6 +5,12 @@ deliveries of equal cost): in each round a class may be picked as often as its w
 first; a class with nothing waiting gives its share away. A class that has waited longer than the starvation
 limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
 the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns.
+Queues without priority classes are of the default class.
+
+Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released.
+
+While jobs of the high class keep coming, the other classes together get all slots but one, so that a high one does
+not wait until some long job of theirs has ended.
 """
 
 from collections import deque
@@ -18,59 +24,102 @@ __all__ = ["WEIGHTS", "Backlog"]
 
 WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "default": 4, "low": 1}
 _REGULAR_TURNS: Final = 3
+_KEPT_SECONDS: Final = 300.0
+# With fewer slots, one that is kept for one class would be missed by the others.
+_SLOTS_TO_KEEP_ONE: Final = 4
 
 
 class Backlog:
-    """Deliveries by class and queue.
+    """Deliveries by class and queue. Instants are of a monotonic clock, in seconds.
 
     Args:
         queues: the queues that are consumed.
+        slots: how many deliveries may be out at a time, which is for the taker to see to; 0: no slot is kept.
+        weights: of the classes; each at least 1.
+        strict: nothing of a class starts while a higher one waits; lower ones may starve.
         starvation_limit: seconds after which a waiting class gets a turn, whatever the weights say.
     """
 
-    def __init__(self, queues: Iterable[WorkQueue], *, starvation_limit: float = 30.0) -> None:
+    def __init__(
+        self,
+        queues: Iterable[WorkQueue],
+        *,
+        slots: int = 0,
+        weights: Mapping[PriorityClass, int] = WEIGHTS,
+        strict: bool = False,
+        starvation_limit: float = 30.0,
+    ) -> None:
+        self._weights = weights
+        self._strict = strict
         self._limit = starvation_limit
         self._class_of: dict[str, PriorityClass] = {}
         self._waiting: dict[PriorityClass, deque[deque[Delivery]]] = {name: deque() for name in CLASSES}
         self._lanes: dict[str, deque[Delivery]] = {}
-        self._credit: dict[PriorityClass, int] = dict(WEIGHTS)
+        self._is_out: dict[str, bool] = {}
+        self._credit: dict[PriorityClass, int] = dict(weights)
         self._served: dict[PriorityClass, float] = dict.fromkeys(CLASSES, 0.0)
         self._regular_turns = _REGULAR_TURNS
+        self._others_slots = slots - 1 if slots >= _SLOTS_TO_KEEP_ONE else None
+        self._others_out = 0
+        self._kept_until = float("-inf")
         self._size = 0
         for queue in queues:
-            for name, physical in zip(CLASSES, queue.physical, strict=True):
+            for name, physical in _classes(queue):
                 self._class_of[physical] = name
                 self._lanes[physical] = deque()
+                if queue.ordered is not None:
+                    self._is_out[physical] = False
 
     def __len__(self) -> int:
         return self._size
 
-    def put(self, delivery: Delivery, *, now: float) -> None:
-        """Add a delivery; `now` is a monotonic time in seconds."""
-        lane = self._lanes[delivery.queue]
-        if not lane:
-            name = self._class_of[delivery.queue]
-            if not self._waiting[name]:
-                self._served[name] = now
-            self._waiting[name].append(lane)
-        lane.append(delivery)
+    def put(self, delivery: Delivery, *, now: float, first: bool = False) -> None:
+        """Add a delivery, behind those of its queue or, as `first`, before them."""
+        queue = delivery.queue
+        lane = self._lanes[queue]
+        if self._class_of[queue] == "high":
+            self._kept_until = now + _KEPT_SECONDS
+        if not lane and not self._is_out.get(queue):
+            self._line_up(queue, now)
+        if first:
+            lane.appendleft(delivery)
+        else:
+            lane.append(delivery)
         self._size += 1
 
     def take(self, *, now: float) -> Delivery | None:
-        """The next delivery to run; None when nothing waits."""
-        if not self._size:
+        """The next delivery to run; None when nothing waits, or what waits may not start yet."""
+        waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
+        if not waiting:
             return None
-        name = self._starving(now) if self._regular_turns >= _REGULAR_TURNS else None
-        self._regular_turns = 0 if name else self._regular_turns + 1
-        name = name or self._due()
+        if self._others_slots is not None and self._others_out >= self._others_slots and now < self._kept_until:
+            if waiting[0] != "high":
+                return None
+            name = self._kept()
+        else:
+            name = self._next_class(waiting, now)
         lanes = self._waiting[name]
         lane = lanes.popleft()
         delivery = lane.popleft()
-        if lane:
+        if delivery.queue in self._is_out:
+            self._is_out[delivery.queue] = True
+        elif lane:
             lanes.append(lane)
         self._served[name] = now
         self._size -= 1
+        self._others_out += name != "high"
         return delivery
+
+    def leave(self, queue: str) -> None:
+        """A delivery of the queue that was taken has no slot any more."""
+        self._others_out -= self._class_of[queue] != "high"
+
+    def release(self, queue: str, *, now: float) -> None:
+        """What was taken of the queue is over: the next of a shard may come. Other queues need no release."""
+        if self._is_out.get(queue):
+            self._is_out[queue] = False
+            if self._lanes[queue]:
+                self._line_up(queue, now)
 
     def clear(self) -> list[Delivery]:
         """Everything that waits, taken out, each queue in its order."""
@@ -82,15 +131,39 @@ class Backlog:
         self._size = 0
         return rest
 
-    def _starving(self, now: float) -> PriorityClass | None:
-        waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
+    def _line_up(self, queue: str, now: float) -> None:
+        name = self._class_of[queue]
+        if not self._waiting[name]:
+            self._served[name] = now
+        self._waiting[name].append(self._lanes[queue])
+
+    def _next_class(self, waiting: list[PriorityClass], now: float) -> PriorityClass:
+        if self._strict:
+            return waiting[0]
+        name = self._starving(waiting, now) if self._regular_turns >= _REGULAR_TURNS else None
+        self._regular_turns = 0 if name else self._regular_turns + 1
+        return name or self._due(waiting)
+
+    def _kept(self) -> PriorityClass:
+        # Out of turn, so it is paid back, as far as a round goes.
+        self._credit["high"] = max(self._credit["high"] - 1, -self._weights["high"])
+        return "high"
+
+    def _starving(self, waiting: list[PriorityClass], now: float) -> PriorityClass | None:
         longest = min(waiting, key=lambda name: self._served[name])
         return longest if now - self._served[longest] > self._limit else None
 
-    def _due(self) -> PriorityClass:
+    def _due(self, waiting: list[PriorityClass]) -> PriorityClass:
         while True:
-            for name in CLASSES:
-                if self._waiting[name] and self._credit[name] > 0:
+            for name in waiting:
+                if self._credit[name] > 0:
                     self._credit[name] -= 1
                     return name
-            self._credit = dict(WEIGHTS)
+            # What is left of a round is not saved up; what was taken in advance is remembered.
+            self._credit = {name: min(self._credit[name], 0) + self._weights[name] for name in CLASSES}
+
+
+def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
+    if queue.ordered is not None or queue.priorities == "native":
+        return [("default", physical) for physical in queue.physical]
+    return list(zip(CLASSES, queue.physical, strict=True))

@@ -23,6 +23,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         burst: stop once the queues stay empty.
         unknown_attempts: how often a message whose task is not known here is put back before it is parked.
         unknown_delay: seconds before the first of them; doubles each time.
+        weights: of the priority classes high, default and low: how many of each start in a round; at least 1.
+        strict: nothing of a class starts while a higher one waits, whatever the weights say.
+        max_starve: seconds after which a waiting class gets a turn out of order; not when `strict`.
+        max_starts: how often a job is started whose worker ends before it does; at least 2, or 0 for no limit.
         name: shown at the broker and in results; empty: host and process id.
     """
 
@@ -34,6 +38,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     burst: bool = False
     unknown_attempts: int = 6
     unknown_delay: float = 5.0
+    weights: tuple[int, int, int] = (16, 4, 1)
+    strict: bool = False
+    max_starve: float = 30.0
+    max_starts: int = 3
     name: str = ""
 
     @property

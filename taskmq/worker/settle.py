@@ -29,12 +29,12 @@ from taskmq.broker import Delivery, HeaderValue, Outgoing
 from taskmq.codec import encode_value
 from taskmq.duration import to_ms
 from taskmq.envelope import JSON, LAST_INSTANT, amend
-from taskmq.errors import EncodeError, SendError, StateUnavailable, TooLarge
+from taskmq.errors import EncodeError, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.retry import coarse_delay
 from taskmq.states import JobState
 from taskmq.stores import ErrorRecord, ResultRecord, ResultStore
-from taskmq.topology import PARKING, WorkQueue, dead_letter_queue, logical_queue
+from taskmq.topology import PARKING, dead_letter_queue, logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.processor import UNKNOWN_COUNT
 
@@ -46,6 +46,7 @@ _PUBLISH_TRIES: Final = 3
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _OWN: Final = "x-taskmq-"
+_REPLAYED: Final = f"{_OWN}replayed"
 _ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
 
@@ -70,15 +71,15 @@ class Settler:
         """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
         self._is_stopping.set()
 
-    async def settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Make the outcome durable, then settle the delivery."""
+    async def settle(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
         delivery = attempt.delivery
         match outcome:
             case Succeeded(value):
-                if self._results is None or attempt.task.plan.result is False:
-                    delivery.ack()
-                else:
-                    await self._succeeded(attempt, value)
+                if self._results is not None and attempt.task.plan.result is not False:
+                    return await self._succeeded(attempt, value)
+                delivery.ack()
+                return True
             case Retried(delay, error):
                 wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
@@ -86,38 +87,45 @@ class Settler:
                     f"{_OWN}error": _summary(error),
                 }
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
-                self._log_failure(attempt, f"retry in {wait / 1000:g} s", error)
-                await self._run_later(attempt, copy)
+                self.note_retry(attempt, wait, error)
+                return await self._run_later(attempt, copy)
             case Snoozed(delay):
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt, delay=to_ms(delay), headers={})
-                await self._run_later(attempt, copy)
+                return await self._run_later(attempt, copy)
             case Dead(reason, error):
-                await self._dead(attempt, reason, error)
+                return await self._dead(attempt, reason, error)
             case Cancelled(reason):
                 record = self._record(
                     attempt,
                     JobState.CANCELLED,
                     error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
                 )
-                if await self._stored(attempt, record):
-                    delivery.ack()
+                if not await self._stored(attempt, record):
+                    return False
+                delivery.ack()
+                return True
             case Interrupted():
                 delivery.requeue()
+                return False
             case Parked():
-                await self.park(delivery, outcome)
+                return await self.park(delivery, outcome)
             case _:
                 assert_never(outcome)
 
-    async def _run_later(self, attempt: Attempt, copy: Outgoing) -> None:
+    def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
+        """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
+        self._log_failure(attempt, f"retry in {wait / 1000:g} s", error)
+
+    async def _run_later(self, attempt: Attempt, copy: Outgoing) -> bool:
         limit = self._session.broker.max_message_bytes
         if len(copy.body) > limit:
             # The message just fitted; with its attempt and time written down it does not any more.
-            await self._dead(attempt, "error", TooLarge(len(copy.body), limit, f"the next attempt of {copy.job_id}"))
-            return
-        await self._publish_and_ack(attempt.delivery, copy)
+            error = TooLarge(len(copy.body), limit, f"the next attempt of {copy.job_id}")
+            return await self._dead(attempt, "error", error)
+        return await self._publish_and_ack(attempt.delivery, copy)
 
-    async def park(self, delivery: Delivery, parked: Parked) -> None:
-        """Put aside a message that is no attempt of a known task."""
+    async def park(self, delivery: Delivery, parked: Parked) -> bool:
+        """Put aside a message that is no attempt of a known task; whether that is done."""
         if parked.delay is not None:
             seen = delivery.headers.get(UNKNOWN_COUNT, 0)
             count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
@@ -132,25 +140,26 @@ class Settler:
             }
             message = self._verbatim(delivery, PARKING, headers, None)
             _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
-        await self._publish_and_ack(delivery, message)
+        return await self._publish_and_ack(delivery, message)
 
-    async def _succeeded(self, attempt: Attempt, value: object) -> None:
+    async def _succeeded(self, attempt: Attempt, value: object) -> bool:
         content_type = attempt.delivery.content_type or JSON
         try:
             encoded = encode_value(value, content_type)
         except EncodeError as error:
             # The work is done; running it again would not make the value any more storable.
-            await self._dead(attempt, "result", error)
-            return
+            return await self._dead(attempt, "result", error)
         record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
-        if await self._stored(attempt, record):
-            attempt.delivery.ack()
+        if not await self._stored(attempt, record):
+            return False
+        attempt.delivery.ack()
+        return True
 
-    async def _dead(self, attempt: Attempt, reason: str, error: BaseException) -> None:
+    async def _dead(self, attempt: Attempt, reason: str, error: BaseException) -> bool:
         details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
         self._log_failure(attempt, f"dead ({reason})", error)
         if not await self._stored(attempt, self._record(attempt, JobState.DEAD, error=details)):
-            return
+            return False
         headers: dict[str, HeaderValue] = {
             f"{_OWN}reason": reason,
             f"{_OWN}error": _summary(error),
@@ -161,6 +170,10 @@ class Settler:
             f"{_OWN}died": self._clock.now_ms(),
             f"{_OWN}worker": self._worker,
         }
+        if attempt.started is not None:
+            headers[f"{_OWN}started"] = attempt.started
+        if isinstance(error, WorkerLost) and error.starts is not None:
+            headers[f"{_OWN}starts"] = error.starts
         letter = self._copy(
             attempt,
             attempt=attempt.envelope.attempt,
@@ -168,7 +181,7 @@ class Settler:
             headers=headers,
             queue=dead_letter_queue(attempt.delivery.queue),
         )
-        await self._publish_and_ack(attempt.delivery, letter)
+        return await self._publish_and_ack(attempt.delivery, letter)
 
     def _copy(
         self,
@@ -180,6 +193,7 @@ class Settler:
         queue: str | None = None,
     ) -> Outgoing:
         delivery = original.delivery
+        level = self._app.queue(logical_queue(delivery.queue)).native_priority(original.envelope.priority)
         eta = None if delay is None else min(self._clock.now_ms() + delay, LAST_INSTANT)
         body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
         return Outgoing(
@@ -192,6 +206,8 @@ class Settler:
             enqueued=original.envelope.enqueued,
             root=original.envelope.root,
             headers={**_foreign(delivery), **headers},
+            # A dead letter keeps the order in which it came.
+            priority=level if queue is None else None,
         )
 
     def _verbatim(
@@ -246,12 +262,12 @@ class Settler:
             else:
                 return True
 
-    async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> None:
+    async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> bool:
         pause = _PAUSE
         for attempt in range(1, _PUBLISH_TRIES + 1):
             try:
                 # Publish before ack: a crash here repeats the attempt, the other order would lose it.
-                await self._session.declare_and_publish(WorkQueue(logical_queue(delivery.queue)), message)
+                await self._session.declare_and_publish(self._app.queue(logical_queue(delivery.queue)), message)
             except SendError as error:
                 _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
                 if attempt == _PUBLISH_TRIES or not await self._pause(pause):
@@ -265,8 +281,9 @@ class Settler:
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 delivery.ack()
-                return
+                return True
         delivery.requeue()
+        return False
 
     async def _pause(self, seconds: float) -> bool:
         """Whether to go on trying."""
@@ -290,11 +307,13 @@ class Settler:
 
 
 def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
-    """The sender's own headers; ours are written afresh for each copy."""
+    """The sender's own headers; ours are written afresh for each copy, but how often a job was replayed stays."""
     return {
         name: value
         for name, value in delivery.headers.items()
-        if isinstance(value, str | int) and not isinstance(value, bool) and not name.startswith(_OWN)
+        if isinstance(value, str | int)
+        and not isinstance(value, bool)
+        and (name == _REPLAYED or not name.startswith(_OWN))
     }
 
 

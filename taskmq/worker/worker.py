@@ -10,16 +10,22 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.broker import Broker, Consumer, Delivery, Subscription
+from taskmq.duration import to_ms
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing, UnsupportedFeature
 from taskmq.executor import Executor
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
 from taskmq.options import ExecutorKind
-from taskmq.outcome import Parked
-from taskmq.topology import WorkQueue, check_queue_name
+from taskmq.outcome import Dead, Outcome, Parked, Retried
+from taskmq.topology import CLASSES, WorkQueue, is_shard
+from taskmq.worker.attempt import Attempt
 from taskmq.worker.backlog import Backlog
 from taskmq.worker.config import WorkerConfig
+from taskmq.worker.mover import moving
 from taskmq.worker.processor import Processor
+from taskmq.worker.quarantine import Quarantine
 from taskmq.worker.settle import Settler
+from taskmq.worker.shards import LONGEST_HOLD, Shards
+from taskmq.worker.starts import Starts
 
 __all__ = ["Worker"]
 
@@ -54,9 +60,23 @@ class Worker:
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = _queues(app, config)
         _check(app, config)
-        self._backlog = Backlog(self._queues)
+        self._backlog = Backlog(
+            self._queues,
+            slots=config.concurrency,
+            weights=dict(zip(CLASSES, config.weights, strict=True)),
+            strict=config.strict,
+            starvation_limit=config.max_starve,
+        )
+        self._shards = Shards(
+            app.clock,
+            unknown_attempts=config.unknown_attempts,
+            unknown_delay=config.unknown_delay,
+            again=self._again,
+            passed=self._passed,
+        )
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._over: set[Delivery] = set()
+        self._quarantine: Quarantine | None = None
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
         self.is_ready = asyncio.Event()
@@ -85,12 +105,16 @@ class Worker:
         try:
             self._processor = Processor(app, executors, self._config)
             self._settler = Settler(app, worker=self.name)
+            self._quarantine = self._new_quarantine()
             consumer = await self._started()
             if consumer is not None:
-                await self._serve(consumer)
+                async with moving(app):
+                    await self._serve(consumer)
         finally:
             for executor in executors.values():
                 await executor.aclose()
+            if self._quarantine is not None:
+                await self._quarantine.aclose()
             await app.aclose()
 
     async def _started(self) -> Consumer | None:
@@ -108,7 +132,12 @@ class Worker:
     async def _start(self) -> Consumer:
         session = self._app.session()
         prefetch = self._config.effective_prefetch
-        subscriptions = [Subscription(name, prefetch) for queue in self._queues for name in queue.physical]
+        subscriptions = [
+            # The next of a shard would only wait here, where it cannot be run by anybody else.
+            Subscription(name, prefetch if queue.ordered is None else 1, longest=_longest(self._app, queue))
+            for queue in self._queues
+            for name in queue.physical
+        ]
         while True:
             try:
                 await session.declare(self._queues)
@@ -136,6 +165,8 @@ class Worker:
 
     def _fill_slots(self) -> None:
         while len(self._running) < self._config.concurrency and not self._is_draining.is_set():
+            if self._quarantine is not None and self._quarantine.is_closed:
+                return
             delivery = self._backlog.take(now=time.monotonic())
             if delivery is None:
                 return
@@ -145,13 +176,63 @@ class Worker:
 
     async def _process(self, delivery: Delivery) -> None:
         read = self._processor.read(delivery)
+        is_ordered = is_shard(delivery.queue)
+        if is_ordered:
+            waits = self._shards.take(delivery, read)
+            if waits is None:
+                return
+            read = waits
         if isinstance(read, Parked):
             await self._settler.park(delivery, read)
+            return
+        plan, quarantine = read.task.plan, self._quarantine
+        if (delivery.redelivered or plan.executor == "process") and plan.ack == "late" and quarantine is not None:
+            await self._run_in(quarantine, read)
             return
         outcome = await self._processor.run(read)
         # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
         self._over.add(delivery)
-        await self._settler.settle(read, outcome)
+        await self._end(read, outcome)
+
+    async def _run_in(self, quarantine: Quarantine, attempt: Attempt) -> None:
+        outcome = await quarantine.run(attempt)
+        self._over.add(attempt.delivery)
+        is_done = await self._end(attempt, outcome)
+        if is_done and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
+            await quarantine.forget(attempt)
+
+    async def _end(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Settle what was run; whether its message was taken off the broker."""
+        if not is_shard(attempt.delivery.queue):
+            return await self._settler.settle(attempt, outcome)
+        if self._shards.keep(attempt, outcome):
+            if isinstance(outcome, Retried):
+                self._settler.note_retry(attempt, to_ms(outcome.delay), outcome.error)
+            return False
+        is_done = await self._settler.settle(attempt, outcome)
+        if is_done:
+            self._shards.forget(attempt.delivery)
+        return is_done
+
+    def _again(self, delivery: Delivery) -> None:
+        self._backlog.release(delivery.queue, now=time.monotonic())
+        self._backlog.put(delivery, now=time.monotonic(), first=True)
+        self._fill_slots()
+
+    def _passed(self, delivery: Delivery) -> None:
+        self._backlog.release(delivery.queue, now=time.monotonic())
+        self._fill_slots()
+
+    def _new_quarantine(self) -> Quarantine | None:
+        if not self._config.max_starts:
+            return None
+        return Quarantine(
+            self._processor.run,
+            Starts(self._app),
+            most=self._config.max_starts,
+            running=self._running,
+            resume=self._fill_slots,
+        )
 
     def _slot_freed(self, task: "asyncio.Task[None]") -> None:
         delivery = self._running.pop(task)
@@ -162,6 +243,9 @@ class Worker:
         elif (error := task.exception()) is not None:
             _log.critical("a delivery could not be settled; it goes back to its queue", exc_info=error)
             delivery.requeue()
+        self._backlog.leave(delivery.queue)
+        if not self._shards.holds(delivery):
+            self._backlog.release(delivery.queue, now=time.monotonic())
         self._fill_slots()
 
     async def _until_idle(self, broker: Broker) -> None:
@@ -172,15 +256,19 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_draining.wait(), _BURST_LOOK)
             try:
-                is_idle = not self._running and not any(entry.ready for entry in await broker.stats(names))
+                is_idle = not self._is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:
                 is_idle = False
-            idle = idle + 1 if is_idle and not self._running else 0
+            idle = idle + 1 if is_idle and not self._is_busy else 0
         self.drain()
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._running) or self._shards.is_holding
 
     async def _drain(self, consumer: Consumer) -> None:
         await consumer.stop()
-        for delivery in self._backlog.clear():
+        for delivery in (*self._shards.close(), *self._backlog.clear()):
             delivery.requeue()
         if self._running:
             _log.info("draining: %d running, %g s of grace", len(self._running), self._config.grace)
@@ -203,6 +291,8 @@ class Worker:
     async def _interrupt(self, finished: "asyncio.Task[None]") -> None:
         _log.warning("interrupting %d running tasks; they go back to their queues", len(self._running))
         self._processor.is_interrupting = True
+        if self._quarantine is not None:
+            self._quarantine.is_stopping = True
         self._settler.stop_trying()
         for task, delivery in tuple(self._running.items()):
             if delivery not in self._over:
@@ -215,7 +305,7 @@ class Worker:
 
 def _queues(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
     if config.queues:
-        return [WorkQueue(check_queue_name(name)) for name in dict.fromkeys(config.queues)]
+        return [app.queue(name) for name in dict.fromkeys(config.queues)]
     if not app.queues:
         raise InvalidOption("the app has no tasks, so there is no queue to consume: define one, or name queues")
     return app.queues
@@ -224,10 +314,30 @@ def _queues(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
 def _check(app: TaskMQ, config: WorkerConfig) -> None:
     if config.concurrency < 1 or config.effective_prefetch < 1:
         raise InvalidOption("concurrency and prefetch: at least 1")
+    if min(config.weights) < 1 or config.max_starve <= 0:
+        raise InvalidOption("weights: at least 1 each; max_starve: more than 0 seconds")
+    if config.max_starts < 0 or config.max_starts == 1:
+        # The first start is not recorded: of one start nobody knows whether it ever was.
+        raise InvalidOption("max_starts: at least 2, or 0 for no limit")
     if app.state_url is None:
+        if app.delay == "state":
+            raise UnsupportedFeature("delay='state' needs a state, and the app has none")
         wanting = sorted(task.name for task in app.tasks.values() if task.plan.result)
         if wanting:
             raise UnsupportedFeature(f"result=True needs a state, and the app has none: {', '.join(wanting)}")
+
+
+def _longest(app: TaskMQ, queue: WorkQueue) -> float | None:
+    """How many seconds a delivery may stay unsettled; None where a task of the queue has no time limit."""
+    longest = 0.0
+    for task in app.tasks.values():
+        if task.queue == queue.name:
+            if task.plan.timeout is None:
+                return None
+            longest = max(longest, task.plan.timeout)
+    if not longest:
+        return None
+    return longest if queue.ordered is None else longest + LONGEST_HOLD
 
 
 def _executors(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorKind, Executor]:

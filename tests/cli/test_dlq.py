@@ -1,6 +1,8 @@
 """`taskmq dlq`."""
 
+import json
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.cli.kit import (
     PATIENCE,
     Here,
     Started,
+    bodies_in,
     bury,
     command,
     declare,
@@ -244,11 +247,12 @@ def test_letters_that_rabbitmq_itself_put_there_can_be_looked_at_and_replayed(ta
     shown = taskmq("--url", amqp_url, "dlq", "show", "images", "a", "-o", "json")
     replayed = taskmq("--url", amqp_url, "dlq", "replay", "images")
 
-    assert (shown.data["reason"], shown.data["died"], shown.data["queue"]) == ("", "", "images")
+    assert (shown.data["reason"], shown.data["queue"]) == ("rejected", "images.p.high")
+    assert shown.data["died"] >= "2026-01-01T00:00:00Z"
     assert (replayed.code, replayed.err) == (0, "2 replayed\n")
-    assert names_in("images", url=amqp_url) == ["a", "b"]
+    assert names_in("images.p.high", url=amqp_url) == ["a", "b"]
     with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
-        _, properties, _ = connection.channel().basic_get("images")
+        _, properties, _ = connection.channel().basic_get("images.p.high")
     assert "x-death" not in properties.headers
 
 
@@ -278,12 +282,218 @@ def test_a_parked_message_is_replayed_to_where_it_came_from(taskmq: Here) -> Non
 
 
 @pytest.mark.usefixtures("home")
-def test_an_unroutable_message_is_not_replayed_because_nobody_knows_where_to(taskmq: Here) -> None:
+def test_an_unroutable_message_that_does_not_tell_where_it_was_to_go_is_replayed_only_to_a_queue_that_is_named(
+    taskmq: Here,
+) -> None:
     declare("images")
     bury("taskmq.unroutable", ["lost"])
 
-    result = taskmq("dlq", "replay", "taskmq.unroutable")
+    unnamed = taskmq("dlq", "replay", "taskmq.unroutable")
+    left = names_in("taskmq.unroutable")
+    named = taskmq("dlq", "replay", "taskmq.unroutable", "--to", "images")
 
-    assert result.code == 2
-    assert "taskmq.unroutable" in result.err
-    assert names_in("taskmq.unroutable") == ["lost"]
+    assert (unnamed.code, unnamed.err.splitlines()[0], left) == (1, "0 replayed", ["lost"])
+    assert "--to" in unnamed.err
+    assert (named.code, named.err) == (0, "1 replayed\n")
+    assert names_in("images") == ["lost"]
+
+
+def _of_two_failures(home: Path) -> None:
+    """Six letters: the even ones of an old error, the odd ones of a young one."""
+    declare("images", "other")
+    now = int(time.time() * 1000)
+    for number, name in enumerate(_NAMES):
+        old: dict[str, str | int] = {
+            "x-taskmq-reason": "error",
+            "x-taskmq-error": f"OSError: disk {number}",
+            "x-taskmq-error-type": "OSError",
+            "x-taskmq-died": now - 7_200_000,
+        }
+        young = {**old, "x-taskmq-reason": "timeout", "x-taskmq-error": "TaskTimeout: 30 s", "x-taskmq-died": now}
+        young["x-taskmq-error-type"] = "TaskTimeout"
+        task = "shop.double" if number % 2 else "shop.fail"
+        bury("images.dlq", [name], task=task, headers=young if number % 2 else old)
+
+
+_FILTERS = [
+    (["--task", "shop.fail"], _NAMES[::2]),
+    (["--task", "shop.d*"], _NAMES[1::2]),
+    (["--error", "OSError"], _NAMES[::2]),
+    (["--error", "*disk 2"], ["job-2"]),
+    (["--reason", "timeout"], _NAMES[1::2]),
+    (["--job", "job-4"], ["job-4"]),
+    (["--older-than", "1h"], _NAMES[::2]),
+    (["--newer-than", "1h"], _NAMES[1::2]),
+    (["--newer-than", "1h", "--depth", "3"], ["job-1"]),
+    (["--older-than", "1h", "--limit", "2"], ["job-0", "job-2"]),
+]
+
+
+@pytest.mark.parametrize(("filters", "chosen"), _FILTERS, ids=lambda value: " ".join(value) if value else "")
+def test_the_same_filters_choose_letters_for_every_command(
+    home: Path, taskmq: Here, filters: list[str], chosen: list[str]
+) -> None:
+    _of_two_failures(home)
+    rest = [name for name in _NAMES if name not in chosen]
+
+    listed = taskmq("dlq", "list", "images", *filters, "-o", "json")
+    exported = taskmq("dlq", "export", "images", *filters)
+    would = taskmq("dlq", "purge", "images", *filters, "--dry-run", "-o", "json")
+    might = taskmq("dlq", "replay", "images", *filters, "--dry-run", "-o", "json")
+    assert names_in("images.dlq") == _NAMES
+    replayed = taskmq("dlq", "replay", "images", *filters)
+
+    assert [row["job"] for row in listed.data] == chosen
+    assert [row["job"] for row in exported.rows] == chosen
+    assert [row["job"] for row in would.data] == chosen
+    assert [(row["job"], row["to"]) for row in might.data] == [(name, "images") for name in chosen]
+    assert (replayed.code, replayed.err) == (0, f"{len(chosen)} replayed\n")
+    assert (names_in("images"), names_in("images.dlq")) == (chosen, rest)
+
+
+@pytest.mark.parametrize(("filters", "chosen"), _FILTERS[:3], ids=lambda value: " ".join(value) if value else "")
+def test_purging_with_a_filter_deletes_the_chosen_alone(
+    home: Path, taskmq: Here, filters: list[str], chosen: list[str]
+) -> None:
+    _of_two_failures(home)
+
+    refused = taskmq("dlq", "purge", "images", *filters)
+    assert (refused.code, names_in("images.dlq")) == (1, _NAMES)
+    purged = taskmq("dlq", "purge", "images", *filters, "--yes")
+
+    assert (purged.code, purged.err) == (0, f"{len(chosen)} dead letters deleted\n")
+    assert names_in("images.dlq") == [name for name in _NAMES if name not in chosen]
+
+
+def test_failures_are_grouped_and_one_of_them_is_replayed_by_its_fingerprint(home: Path, taskmq: Here) -> None:
+    _of_two_failures(home)
+
+    groups = taskmq("dlq", "groups", "images", "-o", "json").data
+    shown = taskmq("dlq", "groups", "images")
+    replayed = taskmq("dlq", "replay", "images", "--fingerprint", groups[0]["fingerprint"][:6])
+
+    assert [(row["count"], row["task"], row["error"], row["sample"]) for row in groups] == [
+        (3, "shop.fail", "OSError", "job-0"),
+        (3, "shop.double", "TaskTimeout", "job-1"),
+    ]
+    assert groups[0]["first"] <= groups[0]["last"] < groups[1]["first"]
+    assert shown.out.splitlines()[0].split() == ["count", "first", "last", "task", "error", "sample", "fingerprint"]
+    assert replayed.err == "3 replayed\n"
+    assert names_in("images") == _NAMES[::2]
+
+
+def test_an_export_has_the_whole_message_and_is_not_written_over(home: Path, taskmq: Here) -> None:
+    declare("images")
+    bury("images.dlq", ["a", "b"])
+
+    first = taskmq("dlq", "export", "images", "--file", "letters.jsonl")
+    again = taskmq("dlq", "export", "images", "--file", "letters.jsonl")
+    nowhere = taskmq("dlq", "export", "images", "--file", "no/such/folder")
+
+    assert (first.code, first.out, first.err) == (0, "", "2 dead letters exported\n")
+    letters = [json.loads(line) for line in (home / "letters.jsonl").read_text().splitlines()]
+    assert [letter["job"] for letter in letters] == ["a", "b"]
+    assert json.loads(letters[0]["body"]) == {"id": "a", "task": "shop.double", "args": [7], "attempt": 3}
+    assert letters[0]["traceback"] == "Traceback (most recent call last):\n  no"
+    assert letters[0]["headers"]["x-taskmq-worker"] == "host:1"
+    assert (again.code, nowhere.code) == (2, 2)
+    assert "letters.jsonl exists" in again.err
+    assert names_in("images.dlq") == ["a", "b"]
+
+
+def test_a_letter_shows_its_error_type_its_times_and_its_failure(home: Path, taskmq: Here) -> None:
+    declare("images")
+    bury("images.dlq", ["a"], headers={"x-taskmq-error-type": "E", "x-taskmq-started": 1_700_000_000_000})
+
+    shown = taskmq("dlq", "show", "images", "a", "-o", "json").data
+
+    assert (shown["error_type"], shown["started"], shown["enqueued"]) == ("E", "2023-11-14T22:13:20Z", "")
+    assert taskmq("dlq", "list", "images", "--fingerprint", shown["fingerprint"], "-o", "json").data
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_goes_to_the_queue_that_is_named_and_keeps_the_attempts_if_asked(taskmq: Here) -> None:
+    declare("other")
+
+    result = taskmq("dlq", "replay", "images", "--to", "other", "--keep-attempts", "--rate", "1000/s", "--limit", "4")
+
+    assert (result.code, result.err) == (0, "4 replayed\n")
+    assert [(body["id"], body["attempt"]) for body in bodies_in("other")] == [(name, 3) for name in _NAMES[:4]]
+
+
+@pytest.mark.usefixtures("home")
+def test_letters_that_were_replayed_often_before_are_replayed_by_force_alone(taskmq: Here) -> None:
+    declare("images")
+    bury("images.dlq", ["young"], headers={"x-taskmq-replayed": 2})
+    bury("images.dlq", ["old"], headers={"x-taskmq-replayed": 3})
+
+    dry = taskmq("dlq", "replay", "images", "--dry-run", "-o", "json")
+    guarded = taskmq("dlq", "replay", "images")
+    forced = taskmq("dlq", "replay", "images", "--force")
+
+    assert [row["job"] for row in dry.data] == ["young"]
+    assert "1 left: replayed 3 times before; --force" in dry.err
+    assert (guarded.code, guarded.err.splitlines()[0]) == (1, "1 replayed")
+    assert "1 left: replayed 3 times before; --force" in guarded.err
+    assert (forced.code, forced.err) == (0, "1 replayed\n")
+    assert names_in("images") == ["young", "old"]
+
+
+def test_a_job_that_dies_again_and_again_is_replayed_three_times(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+    bury("images.dlq", ["a"], task="shop.fail")
+
+    with Started(shop, "worker", "shop:app", "-Q", "images") as worker:
+        worker.says("waiting for jobs")
+        codes: list[int] = []
+        for _ in range(4):
+            codes.append(taskmq("dlq", "replay", "images").code)
+            eventually(lambda: names_in("images.dlq") == ["a"], "being dead again", within=PATIENCE)
+
+    assert codes == [0, 0, 0, 1]
+    assert taskmq("dlq", "show", "images", "a", "-o", "json").data["replayed"] == 3
+
+
+@pytest.mark.usefixtures("buried")
+def test_a_replay_whose_destination_has_gone_says_what_it_did_and_is_not_found(taskmq: Here) -> None:
+    bury("images.dlq", ["lost"], headers={"x-taskmq-origin": "gone"})
+
+    result = taskmq("dlq", "replay", "images")
+
+    assert result.code == 3
+    assert result.err.splitlines()[0] == "6 replayed"
+    assert "1 of 7" in result.err
+    assert "'gone'" in result.err
+    assert names_in("images.dlq") == ["lost"]
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ["list", "images", "--older-than", "soon"],
+        ["list", "images", "--limit", "0"],
+        ["list", "images", "--depth", "-1"],
+        ["replay", "images", "--rate", "0/s"],
+        ["replay", "images", "--rate", "fast"],
+        ["replay", "images", "--to", "amq.x"],
+        ["purge", "amq.x", "--dry-run"],
+        ["export", "amq.x"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_meant_is_wrong_usage(taskmq: Here, tokens: list[str]) -> None:
+    assert taskmq("dlq", *tokens).code == 2
+
+
+def test_a_terminal_is_told_how_far_it_is(home: Path) -> None:
+    declare("images")
+    bury("images.dlq", [f"{number:04}" for number in range(1_000)])
+
+    # At one letter a window the second half second has something to tell.
+    result = run_on_terminal(home, "dlq", "replay", "images", "--rate", "4/s", "--limit", "6", columns=120)
+
+    assert result.code == 0
+    assert "replay: " in result.out
+    assert "of 1,000 letters looked at" in result.out
+    assert result.out.splitlines()[-1] == "6 replayed"

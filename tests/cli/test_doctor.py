@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from taskmq_redis import RedisState
 from tests.cli.kit import Here, Result, Started, bury, declare, fill
+from tests.servers import RabbitMQ
 
 
 def _finding(result: Result, about: str, *, level: str) -> Mapping[str, Any]:
@@ -80,7 +83,7 @@ def test_dead_letters_are_a_warning_with_the_command_to_look_at_them(shop: Path,
         result = taskmq("doctor", "--app", "shop:app", "-o", "json")
 
     found = _finding(result, "images", level="warning")
-    assert (result.code, found["finding"], found["remedy"]) == (0, "3 dead letters", "taskmq dlq list images")
+    assert (result.code, found["finding"], found["remedy"]) == (0, "3 dead letters", "taskmq dlq groups images")
 
 
 @pytest.mark.parametrize("queue", ["taskmq.parking", "taskmq.unroutable"])
@@ -129,3 +132,55 @@ def test_messages_that_wait_without_a_consumer_at_rabbitmq_are_a_problem(
 
     assert (result.code, _problems(result)) == (1, ["images"])
     assert _finding(result, "images", level="problem")["finding"] == "no consumer, 2 messages wait"
+
+
+@pytest.mark.rabbitmq
+def test_what_is_wrong_at_rabbitmq_is_told_with_its_remedy(
+    taskmq: Here, amqp_url: str, rabbitmq_server: RabbitMQ
+) -> None:
+    api = urlsplit(rabbitmq_server.management_url)
+    vhost = urlsplit(amqp_url).path.removeprefix("/")
+    classic = {"durable": True, "arguments": {"x-queue-type": "classic"}}
+    declare("other", url=amqp_url)
+    rabbitmq_server.http("DELETE", f"/api/queues/{vhost}/taskmq.parking")
+    rabbitmq_server.http("PUT", f"/api/queues/{vhost}/taskmq.parking", classic)
+
+    url = f"{amqp_url}?management=http://{api.hostname}:{api.port}"
+    result = taskmq("doctor", "--url", url, "--watch", "10ms", "-o", "json")
+
+    assert (result.code, _problems(result)) == (1, ["taskmq.parking"])
+    assert "x-queue-type" in _finding(result, "taskmq.parking", level="problem")["finding"]
+    assert _finding(result, "taskmq.parking", level="problem")["remedy"]
+    assert "nothing was stuck" in _finding(result, "dead-lettering", level="ok")["finding"]
+
+
+def test_a_watch_that_is_no_duration_is_wrong_usage(taskmq: Here) -> None:
+    assert taskmq("doctor", "--watch", "soon").code == 2
+
+
+def test_the_clock_of_a_redis_is_compared(taskmq: Here, redis_url: str) -> None:
+    result = taskmq("doctor", "--state", redis_url, "-o", "json")
+
+    assert any(row["about"] == "state" and "clock: within" in row["finding"] for row in result.data)
+
+
+@pytest.mark.parametrize(
+    ("offset", "level", "words"),
+    [(0, "ok", "within"), (5_000, "warning", "ahead of"), (-60_000, "problem", "behind")],
+)
+def test_a_state_whose_clock_is_off_is_told(
+    taskmq: Here, redis_url: str, monkeypatch: pytest.MonkeyPatch, offset: int, level: str, words: str
+) -> None:
+    told = RedisState.server_now_ms
+
+    async def off(state: RedisState) -> int:
+        return await told(state) + offset
+
+    monkeypatch.setattr(RedisState, "server_now_ms", off)
+    result = taskmq("doctor", "--state", redis_url, "-o", "json")
+
+    ((found, text),) = [
+        (row["level"], row["finding"]) for row in result.data if row["about"] == "state" and "clock" in row["finding"]
+    ]
+    assert found == level
+    assert words in text

@@ -51,6 +51,14 @@ def test_a_burst_runs_what_waits_and_ends_with_0(shop: Path, taskmq: Here) -> No
     assert names_in("images.dlq") == ["c"]
 
 
+@pytest.mark.parametrize("count", ["1", "-1"])
+def test_of_one_start_nobody_knows_whether_it_ever_was(shop: Path, taskmq: Here, count: str) -> None:
+    ended = taskmq("worker", "shop:app", "--burst", f"--max-starts={count}")
+
+    assert ended.code == 2
+    assert "--max-starts: at least 2, or 0 for no limit" in ended.err
+
+
 def test_a_burst_runs_the_named_queues_alone(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     fill("images", ["a"])

@@ -11,10 +11,11 @@ import pytest
 
 from tests.cli.kit import Here, command, environment, run_process
 
-_COMMANDS = ("demo", "dev", "worker", "beat", "send", "queue", "dlq", "doctor")
+_COMMANDS = ("demo", "dev", "worker", "beat", "send", "job", "queue", "dlq", "doctor")
 _EVERY = [
     [],
     *([name] for name in _COMMANDS),
+    *(["job", name] for name in ("waiting", "cancel", "reschedule")),
     *(["queue", name] for name in ("list", "purge")),
     *(["dlq", name] for name in ("list", "show", "replay", "purge")),
 ]

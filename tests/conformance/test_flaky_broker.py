@@ -231,11 +231,15 @@ def test_lost_deliveries_come_back_and_settling_them_is_void_and_counted() -> No
 def test_the_other_calls_fail_on_order_too() -> None:
     async def test(broker: FlakyBroker) -> None:
         error = BrokerUnavailable("away")
-        for name in ("connect", "declare", "consume", "hold", "purge", "stats"):
+        for name in ("connect", "declare", "consume", "hold", "look", "purge", "stats"):
             broker.fail_calls(name, 1, error)
 
         async def hold() -> None:
             async with broker.hold(_QUEUE, limit=1):
+                pass
+
+        async def look() -> None:
+            async with broker.look(_QUEUE):
                 pass
 
         calls: list[Callable[[], Coroutine[Any, Any, object]]] = [
@@ -243,6 +247,7 @@ def test_the_other_calls_fail_on_order_too() -> None:
             lambda: broker.declare([WorkQueue(_QUEUE)]),
             lambda: broker.consume([Subscription(_QUEUE, 1)], Inbox(5)),
             hold,
+            look,
             lambda: broker.purge(_QUEUE),
             lambda: broker.stats([_QUEUE]),
         ]

@@ -9,6 +9,7 @@ from taskmq.stores import State
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite import StateSuite
 from taskmq_local import forget_memory, open_local_state, open_memory_state
+from taskmq_redis import open_state as open_redis_state
 
 
 class TestMemory(StateSuite):
@@ -43,3 +44,12 @@ class TestLocal(StateSuite):
 
     def open_state(self, name: str = "") -> State:
         return open_local_state(self.url, BrokerOptions(name=name))
+
+
+class TestRedis(StateSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_url: str) -> None:
+        self.url = redis_url
+
+    def open_state(self, name: str = "") -> State:
+        return open_redis_state(self.url, BrokerOptions(name=name))

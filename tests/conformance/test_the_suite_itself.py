@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 import pytest
 
-from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, Outgoing, QueueStats, Subscription
+from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import TaskMQError, Unroutable
 from taskmq.testing import FlakyBroker
 from taskmq.testing.broker_suite import BrokerSuite
@@ -121,6 +121,24 @@ class _ShowsTheLastFirst(FlakyBroker):
             yield held[::-1]
 
 
+class _LooksAtTheFrontAgain(FlakyBroker):
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        return self._restarting(queue)
+
+    @asynccontextmanager
+    async def _restarting(self, queue: str) -> AsyncGenerator[Look, None]:
+        yield self._Forgetful(self, queue)
+
+    class _Forgetful:
+        def __init__(self, broker: Broker, queue: str) -> None:
+            self._broker = broker
+            self._queue = queue
+
+        async def take(self, count: int) -> list[Delivery]:
+            async with self._broker.hold(self._queue, limit=count) as held:
+                return list(held)
+
+
 class _SortsItsStats(FlakyBroker):
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         found = {stats.queue: stats for stats in await super().stats(queues)}
@@ -193,6 +211,7 @@ class _DeclaresNothing(FlakyBroker):
         (_NeverStops, "two_consumers_of_one_broker_are_independent"),
         (_GoesOnAfterACancelledConsume, "consume_may_be_cancelled"),
         (_ShowsTheLastFirst, "a_hold_shows_the_front_of_the_queue_in_its_order"),
+        (_LooksAtTheFrontAgain, "a_look_goes_through_a_queue_piece_by_piece"),
         (_SortsItsStats, "stats_come_in_the_order_asked_and_leave_out_missing_queues"),
         (_ClosesTooSoon, "closing_waits_for_what_was_published"),
         (_LeavesATask, "connecting_twice_is_fine_and_the_address_is_a_url"),

@@ -20,7 +20,7 @@ from taskmq.worker.child import Order
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
 
-__all__ = ["PATIENCE", "Project", "Run", "is_alive", "until"]
+__all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]
 
 PATIENCE = 30.0
 
@@ -145,6 +145,44 @@ class Run:
 
     def wait_for_log(self, words: str, *, count: int = 1) -> None:
         until(lambda: self.log.count(words) >= count, f"{words!r} in the log", details=lambda: self.log)
+
+
+class LoneWorker:
+    """One worker process without a supervisor, which would start it again later and later."""
+
+    def __init__(self, project: "Project", log: Path, *, target: str = "jobs:app", **config: Any) -> None:
+        reading, writing = os.pipe()
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "taskmq.worker.child", str(writing)],
+                cwd=project.folder,
+                env=project.environment,
+                stdin=subprocess.PIPE,
+                stderr=file,
+                pass_fds=(writing,),
+            )
+        os.close(writing)
+        assert self.process.stdin is not None
+        order = Order(target=target, config=WorkerConfig(**config))
+        self.process.stdin.write(msgspec.json.encode(order) + b"\n")
+        self.process.stdin.flush()
+        self._status = os.fdopen(reading, "rb")
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_until_ready(self) -> None:
+        assert self._status.readline(), "the worker has ended before it was ready"
+
+    def end(self, number: signal.Signals) -> int:
+        """The exit code."""
+        assert self.process.stdin is not None
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self.process.stdin.close()
+        self._status.close()
+        return code
 
 
 class Project:

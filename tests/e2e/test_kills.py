@@ -10,14 +10,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
-import msgspec
 import pytest
 
-from taskmq.worker.child import Order
-from taskmq.worker.config import WorkerConfig
-from tests.e2e.kit import Project, until
+from tests.e2e.kit import LoneWorker, Project, until
 
 TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "2000"))
 PRODUCERS = 2
@@ -36,45 +32,12 @@ for start in range(first, last, 50):
 """
 
 
-class _Worker:
-    """One worker process without a supervisor, which would start it again later and later."""
-
-    def __init__(self, project: Project, log: Path) -> None:
-        reading, writing = os.pipe()
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "taskmq.worker.child", str(writing)],
-                cwd=project.folder,
-                env=project.environment,
-                stdin=subprocess.PIPE,
-                stderr=file,
-                pass_fds=(writing,),
-            )
-        os.close(writing)
-        assert self.process.stdin is not None
-        config = WorkerConfig(concurrency=CONCURRENCY, prefetch=PREFETCH)
-        self.process.stdin.write(msgspec.json.encode(Order(target="jobs:app", config=config)) + b"\n")
-        self.process.stdin.flush()
-        self._status = os.fdopen(reading, "rb")
-
-    def wait_until_ready(self) -> None:
-        assert self._status.readline(), "the worker has ended before it was ready"
-
-    def end(self, number: signal.Signals) -> int:
-        assert self.process.stdin is not None
-        self.process.send_signal(number)
-        code = self.process.wait(60)
-        self.process.stdin.close()
-        self._status.close()
-        return code
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(60 + TASKS / 20)
 def test_every_task_runs_although_a_worker_is_killed_every_second(project: Project) -> None:
     log, rng = project.folder / "log-workers", random.Random(20261121)
     (project.folder / "producer.py").write_text(PRODUCER)
-    workers = [_Worker(project, log) for _ in range(WORKERS)]
+    workers = [LoneWorker(project, log, concurrency=CONCURRENCY, prefetch=PREFETCH) for _ in range(WORKERS)]
     for worker in workers:
         worker.wait_until_ready()
     share = TASKS // PRODUCERS
@@ -99,7 +62,7 @@ def test_every_task_runs_although_a_worker_is_killed_every_second(project: Proje
             victim = rng.randrange(WORKERS)
             assert workers[victim].end(signal.SIGKILL) == -signal.SIGKILL
             kills += 1
-            workers[victim] = _Worker(project, log)
+            workers[victim] = LoneWorker(project, log, concurrency=CONCURRENCY, prefetch=PREFETCH)
             workers[victim].wait_until_ready()
             kill_at = time.monotonic() + PERIOD
     assert [producer.wait(30) for producer in producers] == [0] * PRODUCERS

@@ -1,8 +1,9 @@
 """What the tests of `taskmq_rabbitmq` start from: a vhost of their own, behind a proxy where wanted."""
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any, cast
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, cast
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -51,3 +52,26 @@ class RabbitMQCase(BrokerCase):
 
     async def delete_queue(self, queue: str) -> None:
         await self.http("DELETE", f"queues/{{vhost}}/{queue}")
+
+
+class OwnNodeCase(RabbitMQCase):
+    """Each test has a node of its own, which it may stop, kill and configure.
+
+    Attributes:
+        version: as for `RabbitMQ`; None: the one of the whole session.
+        config: lines for rabbitmq.conf.
+        advanced_config: the text of advanced.config.
+    """
+
+    version: str | None = None
+    config: ClassVar[Mapping[str, str]] = {}
+    advanced_config = ""
+
+    @pytest.fixture(autouse=True)
+    def _server(self) -> Iterator[None]:
+        version = self.version or os.environ.get("TASKMQ_TEST_RABBITMQ")
+        with RabbitMQ(version, config=self.config, advanced_config=self.advanced_config) as self.server:
+            self.process_url = self.server.create_vhost() + self.options
+            self.vhost = urlsplit(self.process_url).path.removeprefix("/")
+            with TcpProxy(self.server.port) as self.proxy:
+                yield

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,8 +22,7 @@ from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, raises
 from taskmq.topology import UNROUTABLE, WorkQueue
 from taskmq_rabbitmq import open_broker
-from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
-from tests.servers import StartRabbitMQ
+from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -399,38 +398,25 @@ class TestDeadlines(RabbitMQCase):
 
 
 @pytest.mark.slow
-class TestAlarm(RabbitMQCase):
-    @pytest.fixture(autouse=True)
-    def _own_server(self, own_rabbitmq: StartRabbitMQ) -> None:
-        self.server = own_rabbitmq()
-        self.process_url = self.server.url
+class TestSmallLimit(OwnNodeCase):
+    config: ClassVar = {"max_message_size": "100000"}
 
     @case
-    async def test_a_broker_short_of_memory_takes_no_messages_but_acks_go_on(self) -> None:
+    async def test_what_is_too_large_for_the_broker_ends_so_and_the_others_arrive(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
-        await self.send(broker, queue, "one", "two")
-        inbox, _ = await self.consume(broker, queue, prefetch=1)
-        await inbox.take(1)
-        await self.watermark("0")
 
-        # The broker blocks a connection when it publishes; this one it has then.
-        first = broker.publish(message(queue, "first"), timeout=1)
-        await asyncio.wait({first})
-        assert isinstance(first.exception(), PublishUnknown)
-        with raises(BrokerBlocked) as caught:
-            await broker.publish(message(queue, "second"), timeout=0.5)
-        assert "memory" in str(caught[0])
+        sizes = [200_000 if number % 100 == 50 else 10 + number for number in range(500)]
+        futures = [broker.publish(message(queue, b"x" * size), timeout=20) for size in sizes]
+        await asyncio.wait(futures)
 
-        inbox.deliveries[0].ack()
-        (two,) = await inbox.take_and_ack(1)
-        assert two.body == b"two"
-        assert len(await broker.stats([queue])) == 1
-
-        waiting = broker.publish(message(queue, "third"), timeout=30)
-        await self.watermark("0.6")
-        await waiting
-        assert set(bodies(await inbox.take_and_ack(2))) == {"first", "third"}
-
-    async def watermark(self, fraction: str) -> None:
-        await asyncio.to_thread(self.server.ctl, "set_vm_memory_high_watermark", fraction)
+        for size, future in zip(sizes, futures, strict=True):
+            error = future.exception()
+            assert (error is None) == (size < 100_000)
+            if error is not None:
+                assert isinstance(error, TooLarge)
+                assert (error.size, error.limit) == (200_000, 100_000)
+        inbox, _ = await self.consume(broker, queue, prefetch=100)
+        came: set[int] = set()
+        while len(came) < 495:
+            came |= {len(delivery.body) for delivery in await inbox.take_and_ack(1)}

@@ -17,8 +17,7 @@ from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq.topology import dead_letter_queue
 from taskmq_rabbitmq.consumer import RabbitMQConsumer
-from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
-from tests.servers import StartRabbitMQ
+from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -271,13 +270,8 @@ class TestQueuesThatGo(RabbitMQCase):
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-class TestKilled(RabbitMQCase):
+class TestKilled(OwnNodeCase):
     deadline = 140
-
-    @pytest.fixture(autouse=True)
-    def _own_server(self, own_rabbitmq: StartRabbitMQ) -> None:
-        self.server = own_rabbitmq()
-        self.process_url = self.server.url
 
     @case
     async def test_a_node_that_is_killed_and_comes_back_has_everything_confirmed(self) -> None:

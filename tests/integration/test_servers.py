@@ -380,6 +380,57 @@ def test_a_stalled_connection_can_be_cut(redis_server: Redis) -> None:
             client.recv(100)
 
 
+def test_answers_alone_can_be_held(redis_server: Redis) -> None:
+    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+        proxy.hold_answers(True)
+        client.sendall(b"SET held 1\r\n")
+        eventually(lambda: redis_server.command("GET", "held") == "1", "the server hearing it")
+        assert _is_silent(client)
+
+        proxy.hold_answers(False)
+
+        assert client.recv(100) == b"+OK\r\n"
+
+
+def test_a_stranded_connection_is_dead_for_ever_and_new_ones_are_not(redis_server: Redis) -> None:
+    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+        client.sendall(b"PING\r\n")
+        client.recv(100)
+
+        proxy.strand()
+        client.sendall(b"PING\r\n")
+        assert _is_silent(client)
+
+        with _connected(proxy.port) as another:
+            another.sendall(b"PING\r\n")
+            assert another.recv(100) == b"+PONG\r\n"
+
+
+def test_a_torn_connection_is_reset_after_so_many_bytes(redis_server: Redis) -> None:
+    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+        client.sendall(b"PING\r\n")
+        client.recv(100)
+
+        proxy.tear(6 + 3)
+        client.sendall(b"PING\r\n")
+        assert client.recv(100) == b"+PONG\r\n"
+        client.sendall(b"PING\r\n")
+
+        with pytest.raises(ConnectionResetError):
+            client.recv(100)
+
+
+def test_noise_is_slipped_into_what_the_other_side_says(redis_server: Redis) -> None:
+    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+        client.sendall(b"PING\r\n")
+        client.recv(100)
+
+        proxy.inject(b"noise", to_client=True)
+        assert client.recv(100) == b"noise"
+        proxy.inject(b"PING\r\n", to_client=False)
+        assert client.recv(100) == b"+PONG\r\n"
+
+
 def test_latency_is_added_in_each_direction(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         proxy.latency = 0.1

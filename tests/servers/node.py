@@ -1,7 +1,7 @@
 """One RabbitMQ node as processes and files: its name, ports, configuration, environment."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ class Node:
         *,
         config: Mapping[str, str],
         advanced_config: str,
+        plugins: Sequence[str] = (),
         name: str = "x@localhost",
         membership: Membership | None = None,
     ) -> None:
@@ -41,7 +42,7 @@ class Node:
         self._membership = membership or Membership(secrets.token_hex(16), own_epmd_port, (name,))
         self._name = name
         self._keeper = Keeper("rabbitmq")
-        self._env = self._write_files(config, advanced_config)
+        self._env = self._write_files(config, advanced_config, plugins)
         self._process = LocalProcess(
             self._keeper,
             Command(installation.command("rabbitmq-server"), {**self._env, **_FOREGROUND}),
@@ -81,7 +82,7 @@ class Node:
         """What rabbitmqctl prints for this node; takes a second or two."""
         return self._installation.call("rabbitmqctl", "-q", "-n", self._name, *arguments, env=self._env)
 
-    def _write_files(self, config: Mapping[str, str], advanced_config: str) -> dict[str, str]:
+    def _write_files(self, config: Mapping[str, str], advanced_config: str, plugins: Sequence[str]) -> dict[str, str]:
         """Write what the node reads at its start; returns the environment that points to it."""
         base = self._keeper.directory
         home = base / "home"
@@ -89,7 +90,7 @@ class Node:
         cookie = home / ".erlang.cookie"
         cookie.write_text(self._membership.cookie)
         cookie.chmod(0o400)
-        (base / "enabled_plugins").write_text("[rabbitmq_management].\n")
+        (base / "enabled_plugins").write_text(f"[{', '.join(('rabbitmq_management', *plugins))}].\n")
         settings = {**self._default_config(), **config}
         (base / "rabbitmq.conf").write_text("".join(f"{key} = {value}\n" for key, value in settings.items()))
         if advanced_config:

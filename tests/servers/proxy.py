@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -17,8 +18,26 @@ T = TypeVar("T")
 _CHUNK = 65536
 # What is on its way in one direction: when it may arrive, and what; an empty one is the end.
 _InTransit = asyncio.Queue[tuple[float, bytes]]
+_NEVER = float("inf")
 # Lingering for zero seconds makes a close a reset.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+@dataclass(eq=False)
+class _Way:
+    """One direction of one connection.
+
+    Attributes:
+        to_client: which of the two.
+        in_transit: what has been read and not yet written.
+        left: how many bytes it carries before the connection is reset.
+        is_dead: what it is given never arrives.
+    """
+
+    to_client: bool
+    in_transit: _InTransit = field(default_factory=lambda: _InTransit(maxsize=64))
+    left: float = _NEVER
+    is_dead: bool = False
 
 
 class TcpProxy:
@@ -33,8 +52,10 @@ class TcpProxy:
         self._lease = PortLease(1)
         self._latency = 0.0
         self._links: set[asyncio.Task[bool]] = set()
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._ways: set[_Way] = set()
+        self._flowing = {to_client: asyncio.Event() for to_client in (False, True)}
+        for flowing in self._flowing.values():
+            flowing.set()
         self._listener: socket.socket | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
@@ -74,13 +95,40 @@ class TcpProxy:
     def stall(self, stalled: bool) -> None:
         """Let nothing through in either direction, without closing anything; what waited goes on afterwards."""
 
-        async def switch() -> None:
-            if stalled:
-                self._flowing.clear()
-            else:
-                self._flowing.set()
+        self._call(functools.partial(self._stall, stalled, (False, True)))
 
-        self._call(switch)
+    def hold_answers(self, held: bool) -> None:
+        """Let nothing through to the clients, while the server goes on hearing them; what waited comes later."""
+        self._call(functools.partial(self._stall, held, (True,)))
+
+    def strand(self) -> None:
+        """Let every connection die without a word: nothing arrives any more on those that there are, ever."""
+
+        async def strand() -> None:
+            for way in self._ways:
+                way.is_dead = True
+
+        self._call(strand)
+
+    def tear(self, count: int) -> None:
+        """Reset every connection in the middle: each as soon as `count` more bytes of it have gone one way."""
+
+        async def tear() -> None:
+            for way in self._ways:
+                way.left = count
+
+        self._call(tear)
+
+    def inject(self, noise: bytes, *, to_client: bool) -> None:
+        """Slip bytes into every connection, between what the other side has sent."""
+
+        async def inject() -> None:
+            for way in self._ways:
+                if way.to_client is to_client:
+                    with contextlib.suppress(asyncio.QueueFull):  # nothing goes through there as it is
+                        way.in_transit.put_nowait((self._loop.time(), noise))
+
+        self._call(inject)
 
     def close(self) -> None:
         """Reset every connection and end the thread; may be called twice."""
@@ -116,6 +164,13 @@ class TcpProxy:
             self._loop.remove_reader(self._listener)
             self._listener.close()
             self._listener = None
+
+    async def _stall(self, stalled: bool, ways: tuple[bool, ...]) -> None:
+        for to_client in ways:
+            if stalled:
+                self._flowing[to_client].clear()
+            else:
+                self._flowing[to_client].set()
 
     async def _cut(self) -> None:
         if self._listener is not None:
@@ -155,32 +210,42 @@ class TcpProxy:
         try:
             await self._loop.sock_connect(target, (self.target_host, self.target_port))
             async with asyncio.TaskGroup() as both_ways:
-                both_ways.create_task(self._forward(client, target))
-                both_ways.create_task(self._forward(target, client))
+                both_ways.create_task(self._forward(client, target, _Way(to_client=False)))
+                both_ways.create_task(self._forward(target, client, _Way(to_client=True)))
         except* OSError:
             is_orderly = False
         else:
             is_orderly = True
         return is_orderly
 
-    async def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+    async def _forward(self, source: socket.socket, sink: socket.socket, way: _Way) -> None:
         """Carry bytes one way until they end; then tell the other side that they have ended."""
-        in_transit = _InTransit(maxsize=64)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._collect(source, in_transit))
-            group.create_task(self._deliver(in_transit, sink))
+        self._ways.add(way)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._collect(source, way))
+                group.create_task(self._deliver(way, sink))
+        finally:
+            self._ways.discard(way)
 
-    async def _collect(self, source: socket.socket, in_transit: _InTransit) -> None:
+    async def _collect(self, source: socket.socket, way: _Way) -> None:
         chunk = b"-"
         while chunk:
             chunk = await self._loop.sock_recv(source, _CHUNK)
-            await in_transit.put((self._loop.time() + self._latency, chunk))
+            await way.in_transit.put((self._loop.time() + self._latency, chunk))
 
-    async def _deliver(self, in_transit: _InTransit, sink: socket.socket) -> None:
+    async def _deliver(self, way: _Way, sink: socket.socket) -> None:
         chunk = b"-"
         while chunk:
-            due, chunk = await in_transit.get()
+            due, chunk = await way.in_transit.get()
             await asyncio.sleep(due - self._loop.time())
-            await self._flowing.wait()
-            await self._loop.sock_sendall(sink, chunk)
-        sink.shutdown(socket.SHUT_WR)
+            await self._flowing[way.to_client].wait()
+            if way.is_dead:
+                continue
+            torn = len(chunk) >= way.left
+            await self._loop.sock_sendall(sink, chunk[: int(way.left)] if torn else chunk)
+            way.left -= len(chunk)
+            if torn:
+                raise ConnectionResetError
+        if not way.is_dead:
+            sink.shutdown(socket.SHUT_WR)

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
@@ -27,6 +27,7 @@ class RabbitMQ(Server):
         version: The wanted series.
         config: Lines for rabbitmq.conf, over our own.
         advanced_config: The text of advanced.config, an Erlang term.
+        plugins: Of RabbitMQ's own, beside management.
         name: The node name.
         membership: What makes it a member; `RabbitMQCluster` gives it.
     """
@@ -37,6 +38,7 @@ class RabbitMQ(Server):
         *,
         config: Mapping[str, str] | None = None,
         advanced_config: str = "",
+        plugins: Sequence[str] = (),
         name: str = "x@localhost",
         membership: Membership | None = None,
     ) -> None:
@@ -46,6 +48,7 @@ class RabbitMQ(Server):
         self._wanted = version
         self._config = dict(config or {})
         self._advanced_config = advanced_config
+        self._plugins = tuple(plugins)
         self._name = name
         self._membership = membership
         self._url = ""
@@ -119,12 +122,14 @@ class RabbitMQ(Server):
                 installation,
                 config=self._config,
                 advanced_config=self._advanced_config,
+                plugins=self._plugins,
                 name=self._name,
                 membership=self._membership,
             )
             self._point_to(node.port, node.management_port)
             return node
-        if self._membership is None and not self._config and not self._advanced_config and docker_answers():
+        is_plain = not (self._config or self._advanced_config or self._plugins)
+        if self._membership is None and is_plain and docker_answers():
             series = "3.10" if self._wanted is None else self._wanted
             container = Container(f"rabbitmq:{series}-management", ports=(5672, 15672))
             self._point_to(*container.ports)
@@ -138,7 +143,7 @@ class RabbitMQ(Server):
         )
 
     def _external(self, url: str) -> Source:
-        if self._config or self._advanced_config:
+        if self._config or self._advanced_config or self._plugins:
             raise NotSupported("a node with its own configuration must be ours; unset TASKMQ_TEST_AMQP_URL")
         parts = urlsplit(url)
         login, at, host = parts.netloc.rpartition("@")

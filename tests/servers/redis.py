@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
@@ -18,12 +19,16 @@ Answer = str | int | None | list["Answer"]
 class Redis(Server):
     """A server; with `appendonly` (the default) what was answered to survives a kill and a restart.
 
+    Args:
+        options: more of `redis-server`; only a server of this machine can have any.
+
     Sources, in this order: $TASKMQ_TEST_REDIS_URL, redis-server of this machine, Docker.
     """
 
-    def __init__(self, *, appendonly: bool = True) -> None:
+    def __init__(self, *, appendonly: bool = True, options: Sequence[str] = ()) -> None:
         super().__init__()
-        self._options = ("--appendonly", "yes" if appendonly else "no")
+        self._options = ("--appendonly", "yes" if appendonly else "no", *options)
+        self._is_special = bool(options)
         self._url = ""
 
     @property
@@ -47,7 +52,7 @@ class Redis(Server):
         return f"<Redis {self._url}>"
 
     def _open(self) -> Source:
-        if url := os.environ.get("TASKMQ_TEST_REDIS_URL"):
+        if not self._is_special and (url := os.environ.get("TASKMQ_TEST_REDIS_URL")):
             self._url = url
             return External("TASKMQ_TEST_REDIS_URL")
         if (binary := find_redis()) is not None:
@@ -59,7 +64,7 @@ class Redis(Server):
                 Command((binary, "--bind", "127.0.0.1", "--port", str(port), "--save", "", *self._options)),
                 lease=lease,
             )
-        if docker_answers():
+        if not self._is_special and docker_answers():
             container = Container("redis:7", ports=(6379,), command=" ".join(("redis-server", *self._options)))
             self._url = f"redis://127.0.0.1:{container.ports[0]}/0"
             return container

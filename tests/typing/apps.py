@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
 from taskmq import (
@@ -21,6 +21,7 @@ from taskmq import (
     Task,
     TaskFailed,
     TaskMQ,
+    WaitingJob,
 )
 from taskmq.app import ScheduleEntry
 
@@ -35,6 +36,7 @@ app = TaskMQ(
     content_type="msgpack",
     send_timeout="5s",
     result_ttl=timedelta(days=1),
+    delay="state",
 )
 assert_type(app.url, str)
 assert_type(app.state_url, str | None)
@@ -42,6 +44,7 @@ assert_type(app.schedules, dict[str, ScheduleEntry])
 _tasks: dict[str, Task[..., object]] = app.tasks
 
 TaskMQ(content_type="yaml")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+TaskMQ(delay="redis")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 TaskMQ("memory://", "memory://")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 TaskMQ(send_timeout=[5])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 TaskMQ(middleware=[Middleware])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
@@ -50,7 +53,16 @@ with TaskMQ() as entered:
     assert_type(entered, TaskMQ)
 
 
+assert_type(app.list_waiting(task="shop.sell", queue="shop", limit=5), list[WaitingJob])
+assert_type(app.job("a").cancel(), bool)
+assert_type(app.job("a").reschedule(delay="5m"), bool)
+app.job("a").reschedule("5m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
 async def in_a_loop() -> None:
+    assert_type(await app.alist_waiting(), list[WaitingJob])
+    assert_type(await app.job("a").acancel(), bool)
+    assert_type(await app.job("a").areschedule(eta=datetime(2030, 1, 1, tzinfo=UTC)), bool)
     async with TaskMQ() as entered:
         assert_type(entered, TaskMQ)
         await entered.aclose()

@@ -103,7 +103,7 @@ def test_the_smallest_task_by_hand_has_all_defaults() -> None:
 def test_the_fields_are_those_of_the_public_wire_format() -> None:
     call = {"v", "id", "task", "args", "kwargs", "attempt"}
     times = {"enqueued", "eta", "expires"}
-    rest = {"root", "parent", "key", "tenant", "priority", "trace", "meta"}
+    rest = {"root", "parent", "key", "order_key", "tenant", "priority", "trace", "meta"}
 
     assert call | times | rest == _FIELDS
 
@@ -125,7 +125,7 @@ def test_an_unknown_content_type_is_malformed_and_cannot_be_encoded(content_type
 @pytest.mark.parametrize(
     "envelope",
     [Envelope(task="\ud800"), Envelope(task="a", meta={"\udfff": "x"}), Envelope(task="a", key="k\ud8ff")],
-    ids=ascii,
+    ids=["task", "meta", "key"],
 )
 def test_a_text_without_bytes_cannot_be_encoded(envelope: Envelope, content_type: str) -> None:
     with pytest.raises(EncodeError):
@@ -321,7 +321,7 @@ def test_what_is_no_object_cannot_be_amended(body: bytes, content_type: str | No
 
 
 @pytest.mark.parametrize("content_type", _TYPES)
-@pytest.mark.parametrize("value", ["\ud800", object(), {"\ud800": 1}], ids=ascii)
+@pytest.mark.parametrize("value", ["\ud800", object(), {"\ud800": 1}], ids=["text", "object", "name"])
 def test_a_new_value_without_a_form_on_the_wire_names_its_field(value: object, content_type: str) -> None:
     with pytest.raises(EncodeError, match="attempt"):
         amend(_pack({"task": "a"}, content_type), content_type, {"attempt": value})

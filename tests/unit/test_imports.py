@@ -39,7 +39,10 @@ def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
         "from taskmq import TaskMQ\napp = TaskMQ('amqp://localhost/')\n@app.task\ndef sell(item: str) -> None: ..."
     )
 
-    assert imported & {"pika", "sqlite3", "cyclopts", "rich", "pydantic", "taskmq_rabbitmq", "taskmq_local"} == set()
+    assert (
+        imported & {"pika", "sqlite3", "cyclopts", "rich", "pydantic", "taskmq_rabbitmq", "taskmq_local", "redis"}
+        == set()
+    )
 
 
 @pytest.mark.parametrize("name", ["nothing", "errors2", "_private"])

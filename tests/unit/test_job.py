@@ -1,11 +1,13 @@
 import asyncio
 import warnings
 from collections.abc import Coroutine
+from datetime import datetime
 from typing import Any, TypeVar
 
 import pytest
 
 from taskmq.codec import ReturnType, encode_value
+from taskmq.duration import Duration
 from taskmq.envelope import JSON, MSGPACK
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.job import Job
@@ -29,6 +31,12 @@ class Records:
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         return self.records.get(job_id)
+
+    async def cancel_waiting(self, job_id: str) -> bool:
+        return False
+
+    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
+        return False
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
         self.twins.append(instead)

@@ -29,11 +29,25 @@ from taskmq.testing.broker_suite.consuming import Consuming
 from taskmq.testing.broker_suite.delaying import Delaying
 from taskmq.testing.broker_suite.ending import Ending
 from taskmq.testing.broker_suite.holding import Holding
+from taskmq.testing.broker_suite.limiting import Limiting
+from taskmq.testing.broker_suite.ordering import Ordering
 from taskmq.testing.broker_suite.publishing import Publishing
 from taskmq.testing.broker_suite.settling import Settling
 
 __all__ = ["BrokerCase", "BrokerSuite", "Inbox", "message"]
 
 
-class BrokerSuite(Publishing, Consuming, Settling, Delaying, Holding, Administration, Ending, Cancelling, BrokerCase):
+class BrokerSuite(
+    Publishing,
+    Consuming,
+    Settling,
+    Delaying,
+    Ordering,
+    Limiting,
+    Holding,
+    Administration,
+    Ending,
+    Cancelling,
+    BrokerCase,
+):
     """Every guarantee of `taskmq.broker.Broker`; see the module for its use."""

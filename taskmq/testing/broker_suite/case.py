@@ -60,9 +60,9 @@ class BrokerCase(Suite):
         await broker.declare([queue])
         return queue.name
 
-    def undeclared(self) -> WorkQueue:
-        """A queue that does not exist yet."""
-        queue = WorkQueue(f"suite.{uuid.uuid4().hex[:12]}")
+    def undeclared(self, **options: Any) -> WorkQueue:
+        """A queue that does not exist yet; `options` are those of `WorkQueue`."""
+        queue = WorkQueue(f"suite.{uuid.uuid4().hex[:12]}", **options)
         if not self._declared:
             self.opened.push_async_callback(self._discard_all)
         self._declared.append(queue)

@@ -98,12 +98,17 @@ class Ending(BrokerCase):
             async with broker.hold(queue, limit=1):
                 pass
 
+        async def look() -> None:
+            async with broker.look(queue) as front:
+                await front.take(1)
+
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "connect": lambda: broker.connect(timeout=self.publish_timeout),
             "declare": lambda: broker.declare([work]),
             "publish": publish,
             "consume": lambda: broker.consume([Subscription(queue, 1)], self.inbox()),
             "hold": hold,
+            "look": look,
             "purge": lambda: broker.purge(queue),
             "stats": lambda: broker.stats([queue]),
         }

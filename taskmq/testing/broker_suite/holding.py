@@ -1,5 +1,8 @@
 """Holding: a look at the front of a queue that leaves it as it was."""
 
+from collections.abc import Iterable
+
+from taskmq.broker import Delivery
 from taskmq.errors import QueueMissing
 from taskmq.testing.broker_suite.case import BrokerCase, bodies
 from taskmq.testing.runner import case, raises
@@ -7,6 +10,7 @@ from taskmq.testing.runner import case, raises
 __all__ = ["Holding"]
 
 _LOOKS = 25
+_MANY = 300
 
 
 class Holding(BrokerCase):
@@ -154,6 +158,68 @@ class Holding(BrokerCase):
         await self.expect_only(broker, queue, *"ab")
 
     @case
+    async def test_a_look_goes_through_a_queue_piece_by_piece(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcdefg")
+
+        async with broker.look(queue) as look:
+            pieces = [bodies(await look.take(3)) for _ in range(4)]
+
+        assert pieces == [["a", "b", "c"], ["d", "e", "f"], ["g"], []]
+        await self.expect_ready(broker, queue, 7)
+        await self.expect_only(broker, queue, *"abcdefg")
+
+    @case
+    async def test_what_a_look_leaves_of_its_pieces_goes_back_in_its_old_order(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        names = [f"{number:03}" for number in range(_MANY)]
+        await self.send(broker, queue, *names)
+
+        async with broker.look(queue) as look:
+            while piece := await look.take(40):
+                _ack_each(delivery for delivery in piece if delivery.body.endswith(b"7"))
+                # Nobody keeps the deliveries: what they were is known to the broker alone.
+                piece.clear()
+
+        left = [name for name in names if not name.endswith("7")]
+        await self.expect_ready(broker, queue, len(left))
+        async with broker.hold(queue, limit=5) as held:
+            assert bodies(held) == left[:5]
+        await self.expect_ready(broker, queue, len(left))
+        async with broker.hold(queue, limit=_MANY) as held:
+            assert bodies(held) == left
+        await self.expect_ready(broker, queue, len(left))
+        await self.expect_only(broker, queue, *left)
+
+    @case
+    async def test_a_look_that_fails_gives_everything_back(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        with raises(ZeroDivisionError):
+            async with broker.look(queue) as look:
+                (await look.take(2))[0].ack()
+                await look.take(2)
+                raise ZeroDivisionError
+
+        await self.expect_ready(broker, queue, 4)
+        await self.expect_only(broker, queue, *"bcde")
+
+    @case
+    async def test_looking_at_a_missing_queue_says_so(self) -> None:
+        broker = self.broker()
+        missing = self.undeclared().name
+
+        async with broker.look(missing) as look:
+            with raises(QueueMissing) as caught:
+                await look.take(1)
+
+        assert caught[0].queue == missing
+
+    @case
     async def test_holding_a_missing_queue_says_so(self) -> None:
         broker = self.broker()
         missing = self.undeclared().name
@@ -163,3 +229,8 @@ class Holding(BrokerCase):
                 pass
 
         assert caught[0].queue == missing
+
+
+def _ack_each(deliveries: Iterable[Delivery]) -> None:
+    for delivery in deliveries:
+        delivery.ack()

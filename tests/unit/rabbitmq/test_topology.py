@@ -1,9 +1,20 @@
 import pytest
 
 from taskmq.errors import InvalidOption
-from taskmq.topology import WorkQueue
+from taskmq.topology import QueueKind, WorkQueue
 from taskmq_rabbitmq import delay
-from taskmq_rabbitmq.topology import Binding, Entity, Exchange, Queue, ladder, ladder_marker, shared, work_queue
+from taskmq_rabbitmq.topology import (
+    Binding,
+    Entity,
+    Exchange,
+    Queue,
+    delivery_binding,
+    entrance,
+    ladder,
+    ladder_marker,
+    shared,
+    work_queue,
+)
 
 DLQ_ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": 2147483647}
 
@@ -45,6 +56,68 @@ def test_a_classic_queue_has_no_argument_that_only_quorum_queues_know() -> None:
         "x-overflow": "reject-publish",
     }
     assert queues(entities)["orders.dlq"] == DLQ_ARGUMENTS
+
+
+def test_a_classic_queue_with_native_priorities_is_one_queue_with_five_levels() -> None:
+    entities = work_queue(WorkQueue("orders", "classic", priorities="native"))
+
+    assert queues(entities)["orders"]["x-max-priority"] == 4
+    assert set(queues(entities)) == {"orders", "orders.dlq"}
+    assert Binding("taskmq.delay.v1.deliver", "orders", "*." * 28 + "orders") in bindings(entities)
+
+
+def test_a_quorum_queue_with_native_priorities_is_one_queue_like_any_other() -> None:
+    entities = work_queue(WorkQueue("orders", priorities="native"))
+
+    assert set(queues(entities)) == {"orders", "orders.dlq"}
+    assert queues(entities)["orders"] == queues(work_queue(WorkQueue("orders")))["orders"]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_the_shards_of_an_ordered_queue_have_one_consumer_at_a_time(kind: QueueKind) -> None:
+    entities = work_queue(WorkQueue("orders", kind, ordered=2))
+
+    usual = queues(work_queue(WorkQueue("orders", kind)))["orders"]
+    assert queues(entities) == {
+        "orders.dlq": DLQ_ARGUMENTS,
+        "orders.s00": {**usual, "x-single-active-consumer": True},
+        "orders.s01": {**usual, "x-single-active-consumer": True},
+    }
+    assert bindings(entities) == {
+        Binding("taskmq.dlx", "orders.dlq", "orders"),
+        *(Binding("taskmq.delay.v1.deliver", name, "*." * 28 + name) for name in ("orders.s00", "orders.s01")),
+    }
+
+
+def test_limits_are_those_of_each_queue_and_delayed_messages_come_through_an_entrance() -> None:
+    entities = work_queue(WorkQueue("orders", max_length=10, max_bytes=1000, delivery_limit=3))
+
+    found = queues(entities)
+    for name in ("orders.p.high", "orders", "orders.p.low"):
+        assert found[name] == {
+            **queues(work_queue(WorkQueue("orders")))[name],
+            "x-max-length": 10,
+            "x-max-length-bytes": 1000,
+            "x-delivery-limit": 3,
+        }
+        assert found[entrance(name)] == {
+            "x-queue-type": "quorum",
+            "x-message-ttl": 0,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": name,
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+            "x-queue-leader-locator": "balanced",
+        }
+        # To the queue itself beside it, everything would come twice.
+        assert [each.target for each in bindings(entities) if each.key == "*." * 28 + name] == [entrance(name)]
+    assert len(found) == 7
+
+
+@pytest.mark.parametrize("name", ["a" * 192, "ä" * 96])
+def test_the_longest_name_has_an_entrance(name: str) -> None:
+    for queue in WorkQueue(name, max_length=1).physical:
+        assert len(entrance(queue).encode()) <= 255
 
 
 def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
@@ -91,7 +164,15 @@ def test_a_level_holds_for_its_time_and_hands_down(level: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "entities", [shared(), (*shared(), *ladder()), (*shared(), *ladder(), *work_queue(WorkQueue("q")))]
+    "entities",
+    [
+        shared(),
+        (*shared(), *ladder()),
+        *(
+            (*shared(), *ladder(), *work_queue(queue))
+            for queue in (WorkQueue("q"), WorkQueue("q", ordered=3), WorkQueue("q", max_length=1))
+        ),
+    ],
 )
 def test_whatever_is_bound_was_declared_before(entities: tuple[Entity, ...]) -> None:
     known: set[tuple[type[Entity], str]] = set()
@@ -107,7 +188,7 @@ def test_whatever_is_bound_was_declared_before(entities: tuple[Entity, ...]) -> 
 @pytest.mark.parametrize("name", ["*", "#", "a.*", "#.b", "a.*.b"])
 def test_a_name_that_would_take_other_queues_messages_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match="any name"):
-        work_queue(WorkQueue(name))
+        delivery_binding(name)
 
 
 @pytest.mark.parametrize("name", ["a*", "*a", "a.#b", "**"])

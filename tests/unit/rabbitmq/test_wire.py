@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,9 +41,10 @@ class Message:
     redelivered: bool
     properties: Mapping[str, Any]
     body: bytes
+    routing_key: str = "a.key"
 
     def frames(self) -> list[bytes]:
-        deliver = spec.Basic.Deliver("a tag", self.tag, self.redelivered, "an exchange", "a.key")
+        deliver = spec.Basic.Deliver("a tag", self.tag, self.redelivered, "an exchange", self.routing_key)
         head = pika_frame.Header(self.channel, len(self.body), spec.BasicProperties(**self.properties))
         room = FRAME_MAX - 8
         bodies = [pika_frame.Body(self.channel, self.body[at : at + room]) for at in range(0, len(self.body), room)]
@@ -88,6 +89,10 @@ class Sink:
         self.reader = FrameReader(self.others.append)
         for channel in feeds:
             self.reader.deliver_to(channel, partial(self._take, channel))
+
+    def ask_for_keys(self, channels: set[int]) -> None:
+        for channel in channels:
+            self.reader.deliver_addressed_to(channel, partial(self._take, channel))
 
     def _take(self, channel: int, tag: int, redelivered: bool, content: Content, body: bytes) -> None:
         self.got.append((channel, tag, redelivered, content, body))
@@ -136,6 +141,47 @@ def test_deliveries_come_out_as_pika_would_read_them_however_they_are_mixed_and_
             assert content.message_id == reference.message_id
             assert content.type == reference.type
             assert dict(headers_of(content)) == dict(headers_of(reference))
+
+
+@given(st.lists(messages, max_size=5), st.lists(st.integers(0, 2**16)), st.lists(text, min_size=5, max_size=5))
+def test_who_asks_for_the_routing_key_gets_it_with_the_same_deliveries_and_others_do_not(
+    sent: list[Message], places: list[int], keys: list[str]
+) -> None:
+    sent = [replace(message, routing_key=key) for message, key in zip(sent, keys, strict=False)]
+    sink = Sink({1, 2})
+    sink.ask_for_keys({3})
+
+    for part in cut(b"".join(interleave(sent, [])), places):
+        sink.reader.feed(part)
+
+    assert sink.others == []
+    for channel in (1, 2, 3):
+        expected = [message for message in sent if message.channel == channel]
+        got = [entry for entry in sink.got if entry[0] == channel]
+        assert [(tag, again, body) for _, tag, again, _, body in got] == [
+            (message.tag, message.redelivered, message.body) for message in expected
+        ]
+        for (_, _, _, content, _), message in zip(got, expected, strict=True):
+            assert content.routing_key == (message.routing_key if channel == 3 else None)
+            assert content.message_id == message.properties.get("message_id")
+
+
+def test_a_routing_key_that_is_no_text_is_none() -> None:
+    (deliver, *rest) = Message(1, 7, False, {}, b"body", routing_key="kkkk").frames()
+    sink = Sink(set())
+    sink.ask_for_keys({1})
+
+    sink.reader.feed(deliver.replace(b"kkkk", b"\xff\xfe\xff\xfe") + b"".join(rest))
+
+    assert [(content.routing_key, body) for _, _, _, content, body in sink.got] == [(None, b"body")]
+
+
+def test_headers_that_pika_cannot_read_are_none() -> None:
+    # An instant after the year 9999: a value that RabbitMQ carries and Python's dates do not.
+    table = b"\x04whenT" + (2**62).to_bytes(8, "big")
+    raw = len(table).to_bytes(4, "big") + table
+
+    assert headers_of(Content(1 << 13, raw)) == {}
 
 
 @given(st.lists(messages, max_size=4), st.lists(st.integers(0, 2**16)))
@@ -199,6 +245,20 @@ def test_garbage_is_passed_on_or_waited_for_and_never_breaks_the_reader(data: by
     assert b"".join(sink.others) == data[: len(b"".join(sink.others))]
 
 
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        bytes(range(256)),
+        b"\x01\x00\x01\xff\xff\xff\xff ",
+        b"HTTP/1.1 400 Bad Request",
+        b"\x04" + bytes(3) + b"\x09" * 8,
+    ],
+)
+def test_what_is_no_frame_is_not_waited_for(nonsense: bytes) -> None:
+    with pytest.raises(WireError, match="no frame begins"):
+        Sink({1}).reader.feed(nonsense)
+
+
 @given(messages, st.data())
 def test_a_frame_that_does_not_end_where_it_should_is_an_error_and_no_delivery(
     message: Message, data: st.DataObject
@@ -219,6 +279,7 @@ def test_a_frame_that_does_not_end_where_it_should_is_an_error_and_no_delivery(
     texts=st.tuples(short, short, short, short, short),
     encoding=st.one_of(st.none(), short),
     timestamp=st.one_of(st.none(), st.integers(0, 2**62)),
+    priority=st.one_of(st.none(), st.integers(0, 9)),
     body=st.one_of(st.binary(max_size=50), st.binary(min_size=4000, max_size=9000)),
     exchange=short,
     key=short,
@@ -228,6 +289,7 @@ def test_pika_reads_what_is_published_as_it_was_meant(
     texts: tuple[str, str, str, str, str],
     encoding: str | None,
     timestamp: int | None,
+    priority: int | None,
     body: bytes,
     exchange: str,
     key: str,
@@ -242,6 +304,7 @@ def test_pika_reads_what_is_published_as_it_was_meant(
         timestamp=timestamp,
         kind=kind,
         app_id=app_id,
+        priority=priority,
     )
 
     data = publish_frames(9, exchange.encode(), key.encode(), encoded, body, frame_max=FRAME_MAX)
@@ -255,6 +318,7 @@ def test_pika_reads_what_is_published_as_it_was_meant(
     assert (found.content_type, found.content_encoding, found.delivery_mode) == (content_type, encoding, 2)
     assert (found.correlation_id, found.message_id) == (correlation_id, message_id)
     assert (found.timestamp, found.type, found.app_id) == (timestamp, kind, app_id)
+    assert found.priority == priority
     assert dict(found.headers or {}) == headers
 
 

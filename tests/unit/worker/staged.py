@@ -9,12 +9,22 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from taskmq import TaskMQ
-from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, HeaderValue, Outgoing, QueueStats, Subscription
+from taskmq.broker import (
+    Broker,
+    BrokerOptions,
+    Consumer,
+    Delivery,
+    HeaderValue,
+    Look,
+    Outgoing,
+    QueueStats,
+    Subscription,
+)
 from taskmq.envelope import JSON
 from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.middleware import Middleware
 from taskmq.session import Session
-from taskmq.stores import OccurrenceStore, ResultRecord, ResultStore, State
+from taskmq.stores import DelayStore, OccurrenceStore, ResultRecord, ResultStore, StartStore, State
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
@@ -124,6 +134,9 @@ class _StagedBroker:
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._inner.hold(queue, limit=limit)
 
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        return self._inner.look(queue)
+
     async def purge(self, queue: str) -> int:
         return await self._inner.purge(queue)
 
@@ -190,11 +203,31 @@ class _StagedOccurrences:
         await _meet(self._points.meet("complete"), error, lambda: self._inner.complete(occurrence, ttl=ttl))
 
 
+class _StagedStarts:
+    def __init__(self, inner: StartStore, points: Points) -> None:
+        self._inner = inner
+        self._points = points
+
+    async def begin(self, job_id: str, *, ttl: float) -> int:
+        count = 0
+
+        async def begin() -> None:
+            nonlocal count
+            count = await self._inner.begin(job_id, ttl=ttl)
+
+        await _meet(self._points.meet("begin"), StateUnavailable("no state (staged)"), begin)
+        return count
+
+    async def end(self, job_id: str) -> None:
+        await _meet(self._points.meet("end"), StateUnavailable("no state (staged)"), lambda: self._inner.end(job_id))
+
+
 class _StagedState:
     def __init__(self, inner: State, points: Points, journal: list[object]) -> None:
         self._inner = inner
         self._results = _StagedResults(inner.results, points, journal)
         self._occurrences = _StagedOccurrences(inner.occurrences, points)
+        self._starts = _StagedStarts(inner.starts, points)
 
     @property
     def address(self) -> str:
@@ -207,6 +240,14 @@ class _StagedState:
     @property
     def occurrences(self) -> OccurrenceStore:
         return self._occurrences
+
+    @property
+    def starts(self) -> StartStore:
+        return self._starts
+
+    @property
+    def delays(self) -> DelayStore:
+        return self._inner.delays
 
     async def aclose(self) -> None:
         await self._inner.aclose()

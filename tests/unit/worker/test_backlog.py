@@ -199,3 +199,266 @@ def test_no_class_waits_longer_than_the_limit_and_a_few_turns(pause: float, limi
         waits = [after - before for before, after in pairwise([*instants, 249 * pause])]
         # Three classes, each out of order every fourth turn at most; or the weights' own round of 21.
         assert max(waits) <= limit + 12 * pause or max(waits) <= 21 * 4 / 3 * pause
+
+
+# Weights, strictness, shares ------------------------------------------------------------------------------
+
+
+_weights = st.fixed_dictionaries({kind: st.integers(1, 50) for kind in CLASSES})
+
+
+@given(weights=_weights, waiting=st.sets(st.sampled_from(CLASSES), min_size=1), rounds=st.integers(1, 4))
+def test_the_shares_of_full_classes_are_their_weights(
+    weights: dict[PriorityClass, int], waiting: set[PriorityClass], rounds: int
+) -> None:
+    backlog = Backlog(QUEUES, weights=weights)
+    queues = {kind: QUEUES[0].physical[CLASSES.index(kind)] for kind in waiting}
+    _fill(backlog, *queues.values(), each=rounds * 50)
+
+    taken = Counter(_take(backlog, rounds * sum(weights[kind] for kind in waiting)))
+
+    assert taken == {queues[kind]: rounds * weights[kind] for kind in waiting}
+
+
+@given(weights=_weights, count=st.integers(1, 300))
+def test_no_class_is_ever_more_than_a_round_away_from_its_share(
+    weights: dict[PriorityClass, int], count: int
+) -> None:
+    backlog = Backlog(QUEUES, weights=weights)
+    _fill(backlog, HIGH, DEFAULT, LOW, each=300)
+
+    taken = Counter(_take(backlog, count))
+
+    total = sum(weights.values())
+    for kind, queue in zip(CLASSES, (HIGH, DEFAULT, LOW), strict=True):
+        assert abs(taken[queue] - count * weights[kind] / total) <= weights[kind]
+
+
+_arrivals = st.lists(
+    st.tuples(st.sampled_from(PHYSICAL), st.integers(0, 5), st.integers(0, 3), st.floats(0, 20)), max_size=60
+)
+
+
+@given(weights=_weights, strict=st.booleans(), arrivals=_arrivals)
+def test_as_long_as_anything_waits_something_is_handed_out(
+    weights: dict[PriorityClass, int], strict: bool, arrivals: list[tuple[str, int, int, float]]
+) -> None:
+    backlog, waiting, now = Backlog(QUEUES, weights=weights, strict=strict), 0, 0.0
+    for queue, count, takes, pause in arrivals:
+        now += pause
+        _fill(backlog, queue, each=count, now=now)
+        waiting += count
+        taken = len(_take(backlog, takes, now=now))
+        assert taken == min(takes, waiting)
+        waiting -= taken
+    assert len(_take(backlog, waiting + 1, now=now)) == waiting
+
+
+@given(arrivals=_arrivals)
+def test_nothing_of_a_class_comes_before_a_higher_one_that_waits_when_strict(
+    arrivals: list[tuple[str, int, int, float]],
+) -> None:
+    backlog, now = Backlog(QUEUES, strict=True, starvation_limit=1), 0.0
+    waiting: Counter[PriorityClass] = Counter()
+    for queue, count, takes, pause in arrivals:
+        now += pause
+        _fill(backlog, queue, each=count, now=now)
+        waiting[CLASS_OF[queue]] += count
+        for taken in _take(backlog, takes, now=now):
+            highest = next(kind for kind in CLASSES if waiting[kind])
+            assert CLASS_OF[taken] == highest
+            waiting[highest] -= 1
+
+
+# The slot that is kept -------------------------------------------------------------------------------------
+
+
+def test_without_high_ones_every_slot_is_for_everybody() -> None:
+    backlog = Backlog(QUEUES, slots=4)
+    _fill(backlog, DEFAULT, each=5)
+
+    assert _take(backlog, 4) == [DEFAULT] * 4
+
+
+def test_once_a_high_one_has_come_the_others_get_all_slots_but_one() -> None:
+    backlog = Backlog(QUEUES, slots=4)
+    _fill(backlog, HIGH, each=1)
+    assert _take(backlog, 1) == [HIGH]
+    backlog.leave(HIGH)
+    _fill(backlog, DEFAULT, LOW, each=5)
+
+    assert len(_take(backlog, 3)) == 3
+    assert backlog.take(now=0) is None
+    assert len(backlog) == 7
+    _fill(backlog, HIGH, each=1)
+    assert _take(backlog, 1) == [HIGH]
+    backlog.leave(DEFAULT)
+    assert len(_take(backlog, 2)) == 1
+
+
+def test_high_ones_may_have_every_slot() -> None:
+    backlog = Backlog(QUEUES, slots=4)
+    _fill(backlog, HIGH, each=4)
+
+    assert _take(backlog, 4) == [HIGH] * 4
+
+
+def test_the_slot_is_kept_for_five_minutes_after_the_last_high_one_came() -> None:
+    backlog = Backlog(QUEUES, slots=4)
+    _fill(backlog, HIGH, each=1, now=0)
+    _take(backlog, 1)
+    _fill(backlog, DEFAULT, each=4)
+    assert len(_take(backlog, 4, now=0)) == 3
+
+    assert backlog.take(now=299.9) is None
+    assert _queue_of(backlog.take(now=300)) == DEFAULT
+
+
+def test_of_three_slots_none_is_kept() -> None:
+    backlog = Backlog(QUEUES, slots=3)
+    _fill(backlog, HIGH, each=1)
+    _take(backlog, 1)
+    backlog.leave(HIGH)
+    _fill(backlog, LOW, each=3)
+
+    assert _take(backlog, 3) == [LOW] * 3
+
+
+@given(weights=_weights, slots=st.integers(4, 8))
+def test_the_kept_slot_changes_no_shares(weights: dict[PriorityClass, int], slots: int) -> None:
+    """Every slot is taken all the time, and the one that has been so for the longest time becomes free."""
+    backlog, busy = Backlog(QUEUES, slots=slots, weights=weights), deque[str]()
+    _fill(backlog, HIGH, DEFAULT, LOW, each=60 * slots)
+    taken: Counter[str] = Counter()
+    for _ in range(50 * slots):
+        if len(busy) == slots:
+            backlog.leave(busy.popleft())
+        (queue,) = _take(backlog, 1)
+        busy.append(queue)
+        taken[queue] += 1
+        # Never more than all but one.
+        assert sum(each != HIGH for each in busy) < slots
+
+    total = sum(weights.values())
+    if weights["high"] * slots >= total * 2:
+        # Well above the one slot that is kept; a share below it is raised to it.
+        for kind, queue in zip(CLASSES, (HIGH, DEFAULT, LOW), strict=True):
+            assert abs(taken[queue] - 50 * slots * weights[kind] / total) <= total
+
+
+# Queues without classes -----------------------------------------------------------------------------------
+
+_ORDERED = WorkQueue("o", ordered=3)
+_NATIVE = WorkQueue("n", "classic", priorities="native")
+_SHARD, _SECOND, _THIRD = _ORDERED.physical
+
+
+def test_a_queue_with_native_priorities_and_shards_are_of_the_default_class() -> None:
+    backlog = Backlog([_NATIVE, _ORDERED, *QUEUES])
+    _fill(backlog, HIGH, "n", LOW, each=100)
+    assert Counter(_take(backlog, 21)) == {HIGH: 16, "n": 4, LOW: 1}
+
+    backlog = Backlog([_NATIVE, _ORDERED, *QUEUES])
+    _fill(backlog, _SHARD, LOW, HIGH, each=1)
+    assert _take(backlog, 3) == [HIGH, _SHARD, LOW]
+
+
+def test_the_next_of_a_shard_comes_when_the_one_before_is_over() -> None:
+    backlog = Backlog([_ORDERED])
+    _fill(backlog, _SHARD, _SECOND, each=2)
+
+    assert _take(backlog, 4) == [_SHARD, _SECOND]
+    backlog.release(_SHARD, now=0)
+    assert _take(backlog, 4) == [_SHARD]
+    backlog.release(_SHARD, now=0)
+    backlog.release(_SECOND, now=0)
+    assert _take(backlog, 4) == [_SECOND]
+    assert len(backlog) == 0
+
+
+def test_what_is_put_first_comes_before_what_waits_in_its_shard() -> None:
+    backlog = Backlog([_ORDERED])
+    _fill(backlog, _SHARD, each=1)
+    (first,) = [backlog.take(now=0)]
+    assert first is not None
+    backlog.put(_delivery(_SHARD, 2), now=0)
+
+    backlog.release(_SHARD, now=0)
+    backlog.put(first, now=0, first=True)
+
+    assert backlog.take(now=0) is first
+    assert backlog.take(now=0) is None
+
+
+def test_what_waits_behind_one_that_is_out_is_given_back_with_the_rest() -> None:
+    backlog = Backlog([_ORDERED])
+    _fill(backlog, _SHARD, each=3)
+    _take(backlog, 1)
+
+    assert [delivery.message_id for delivery in backlog.clear()] == ["1", "2"]
+    backlog.release(_SHARD, now=0)
+    assert backlog.take(now=0) is None
+
+
+def test_a_release_of_another_queue_means_nothing() -> None:
+    backlog = Backlog([_ORDERED, *QUEUES])
+    _fill(backlog, DEFAULT, each=2)
+    _take(backlog, 1)
+
+    backlog.release(DEFAULT, now=0)
+    backlog.release(_SHARD, now=0)
+
+    assert _take(backlog, 2) == [DEFAULT]
+
+
+class ShardMachine(RuleBasedStateMachine):
+    """Shards beside a plain queue each, and which of them are out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backlog = Backlog([_ORDERED, WorkQueue("a")])
+        self.model: dict[str, deque[Delivery]] = {name: deque() for name in (*_ORDERED.physical, "a")}
+        self.out: dict[str, Delivery] = {}
+        self.number = 0
+
+    @rule(queue=st.sampled_from([*_ORDERED.physical, "a"]))
+    def put(self, queue: str) -> None:
+        self.number += 1
+        delivery = _delivery(queue, self.number)
+        self.backlog.put(delivery, now=0)
+        self.model[queue].append(delivery)
+
+    @rule()
+    def take(self) -> None:
+        delivery = self.backlog.take(now=0)
+        startable = [queue for queue, lane in self.model.items() if lane and queue not in self.out]
+        if delivery is None:
+            assert not startable
+            return
+        assert delivery.queue in startable
+        assert self.model[delivery.queue].popleft() is delivery
+        if delivery.queue != "a":
+            self.out[delivery.queue] = delivery
+
+    @rule(queue=st.sampled_from(_ORDERED.physical))
+    def release(self, queue: str) -> None:
+        self.backlog.release(queue, now=0)
+        self.out.pop(queue, None)
+
+    @rule(queue=st.sampled_from(_ORDERED.physical))
+    def again(self, queue: str) -> None:
+        if (delivery := self.out.pop(queue, None)) is not None:
+            self.backlog.release(queue, now=0)
+            self.backlog.put(delivery, now=0, first=True)
+            self.model[queue].appendleft(delivery)
+
+    @invariant()
+    def counts(self) -> None:
+        assert len(self.backlog) == sum(map(len, self.model.values()))
+
+
+TestShards = ShardMachine.TestCase
+
+
+def _queue_of(delivery: Delivery | None) -> str | None:
+    return None if delivery is None else delivery.queue

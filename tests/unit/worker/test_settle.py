@@ -194,12 +194,31 @@ def test_a_dead_letter_tells_why_what_where_when_and_who() -> None:
         "x-taskmq-traceback": trace,
         "x-taskmq-attempt": 3,
         "x-taskmq-origin": "work",
+        "x-taskmq-started": 17,
         "x-taskmq-died": NOW,
         "x-taskmq-worker": "w1",
     }
     assert isinstance(trace, str)
     assert 'raise KeyError("missing")' in trace
     assert json.loads(letter.body) == BODY
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Retried(timedelta(seconds=1), ValueError("no")),
+        Snoozed(timedelta(seconds=1)),
+        Dead("error", ValueError("no")),
+        Parked("nobody knows it"),
+        Parked("not here yet", timedelta(seconds=1)),
+    ],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_how_often_a_job_was_replayed_stays_on_all_copies_of_it(outcome: Outcome) -> None:
+    (copy,), _, _ = _settled(outcome, headers={"x-taskmq-replayed": 2, "x-taskmq-error": "old"})
+
+    assert copy.headers["x-taskmq-replayed"] == 2
+    assert copy.headers.get("x-taskmq-error") != "old"
 
 
 @pytest.mark.parametrize("reason", ["error", "rejected", "invalid_arguments", "timeout", "worker_lost"])

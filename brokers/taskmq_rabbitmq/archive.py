@@ -1,0 +1,81 @@
+"""The archive of dead letters: a stream that keeps a copy of each, whatever becomes of the letter itself.
+
+On by `?archive=30d` in the URL of those who write letters, which are the workers. The copy is a publish of its own,
+beside that of the letter: bound to the same exchange, the stream would make a letter look routed whose dead-letter
+queue is gone. A copy that fails is said in the log and holds up nothing, so the archive is for looking back, and the
+dead-letter queue stays what counts. Letters that RabbitMQ makes itself (delivery limit, for example) are not in it.
+
+What is there is read as often as one likes, from any offset, and ends by age and size only. Both are written when the
+stream is made; later a policy changes them (`max-age`, `max-length-bytes`).
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Final
+
+from taskmq.broker import Delivery, Outgoing
+from taskmq.errors import BrokerUnavailable
+from taskmq_rabbitmq.channels import ChannelRefused
+from taskmq_rabbitmq.connection import Connection
+from taskmq_rabbitmq.declarations import refusal
+from taskmq_rabbitmq.delivery import Feed, RabbitMQDelivery, Tally
+from taskmq_rabbitmq.publisher import Publisher
+from taskmq_rabbitmq.topology import ARCHIVE
+
+__all__ = ["OFFSET", "keep_copy", "read_archive"]
+
+OFFSET: Final = "x-stream-offset"
+
+_log = logging.getLogger(__name__)
+_QUIET: Final = 0.5
+_PATIENCE: Final = 10.0
+_MOST: Final = 10_000
+
+
+def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: int) -> None:
+    """Publish a copy of a dead letter into the archive; nobody waits for it."""
+
+    def look_at(future: asyncio.Future[None]) -> None:
+        if not future.cancelled() and (error := future.exception()) is not None:
+            _log.warning("dead letter of job %s is not in the archive: %s", letter.job_id, error)
+
+    publisher.publish(replace(letter, queue=ARCHIVE), timeout=timeout, limit=limit).add_done_callback(look_at)
+
+
+async def read_archive(
+    connection: Connection, *, offset: int, limit: int, tag: str, tally: Tally
+) -> list[tuple[int, Delivery]]:
+    """See `taskmq.broker.Archiving`."""
+    found: list[tuple[int, Delivery]] = []
+    arrived = asyncio.Event()
+
+    def take(delivery: RabbitMQDelivery) -> None:
+        place = delivery.headers.get(OFFSET)
+        if isinstance(place, int) and place >= offset and len(found) < limit:
+            found.append((place, delivery))
+        # Each is acknowledged, or nothing would come after the first window.
+        delivery.ack()
+        arrived.set()
+
+    channel = await connection.channel()
+    feed = Feed(channel, ARCHIVE, tag=tag, deliver=take, tally=tally, loop=asyncio.get_running_loop())
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await feed.start(min(limit, _MOST), {OFFSET: offset})
+    except TimeoutError:
+        raise BrokerUnavailable("the archive did not answer in time") from None
+    except ChannelRefused as error:
+        raise refusal(error, ARCHIVE) from error
+    else:
+        # A stream does not say where it ends: what is there comes without pauses.
+        while len(found) < limit and not channel.ended.done():
+            arrived.clear()
+            try:
+                async with asyncio.timeout(_QUIET):
+                    await arrived.wait()
+            except TimeoutError:
+                break
+    finally:
+        feed.abandon()
+    return found

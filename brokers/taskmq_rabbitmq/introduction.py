@@ -1,0 +1,38 @@
+"""How a connection introduces itself: what people read in RabbitMQ's console and log."""
+
+import os
+import platform
+from functools import cache
+from typing import Final
+
+__all__ = ["client_properties", "connection_name"]
+
+_PRODUCT: Final = "taskmq"
+
+
+def connection_name(name: str, role: str, *, host: str, pid: int) -> str:
+    """Such as "taskmq worker shop:app web-3:4711 consume", from "worker shop:app" or all but the role."""
+    whose = name if name.startswith(_PRODUCT) else f"{_PRODUCT} {name}"
+    where = f"{host}:{pid}"
+    return f"{whose} {role}" if where in whose else f"{whose} {where} {role}"
+
+
+def client_properties(name: str, role: str) -> dict[str, str]:
+    """What is shown of this process, which goes by `name`, and of one of its connections."""
+    return {
+        "connection_name": connection_name(name, role, host=platform.node(), pid=os.getpid()),
+        "product": _PRODUCT,
+        "version": _version(),
+        "platform": f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}",
+        "information": f"host {platform.node()}, pid {os.getpid()}",
+    }
+
+
+@cache
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(_PRODUCT)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,380 @@
+"""Queues made anew with other properties, and nothing lost on the way.
+
+A queue cannot change its type or arguments, so it is deleted and declared, with its messages beside it meanwhile:
+
+    1. a queue `taskmq.migration.Q` is declared beside `Q`, and gets the bindings of `Q` instead of it, so that
+       delayed messages and those of other exchanges go on coming in, there;
+    2. a policy closes `Q`: max-length 0 with reject-publish. Senders get `PublishRejected`;
+    3. what is ready moves to `taskmq.migration.Q`, each copy confirmed before its original is acknowledged;
+    4. once `Q` is empty, and nobody consumes it or holds any of its messages, it is deleted. The policy goes, then
+       `Q` is declared as it is wanted and gets its bindings back;
+    5. what is in `taskmq.migration.Q` moves to `Q`, and `taskmq.migration.Q` is deleted.
+
+`taskmq.migration.Q` is what tells that a migration has begun; every step may be done twice, so that after a crash
+anywhere the whole is simply run again. A message is always in one of the two queues. After a crash it can be in both,
+with one id.
+
+What shapes this:
+
+- RabbitMQ confirms what is on its way to a queue while that is being deleted, and it is gone. To a closed quorum
+  queue nothing is on its way, because each publisher's channel knows. A classic queue is asked for each message; so
+  for its deletion all publishers are kept out for a moment (`seclusion`), unless there are none.
+- A quorum queue that is closed and empty lets one more message in. So it is kept full with messages of ours, plugs,
+  which are put in when all else is out, and which must be alone in it before the deletion.
+- RabbitMQ 3.10 leaves a publisher closed out after the policy has gone. So it goes while there is no queue.
+- Quorum queues cannot be deleted on the condition that they are unused and empty. So that is made sure of before,
+  and counts that are up to five seconds old are waited for.
+
+The order is kept among the messages that waited and among those that come; one that comes while those that waited
+move back can overtake them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from taskmq.errors import AccessDenied, PublishRejected, QueueMissing, TopologyMismatch
+from taskmq.topology import logical_queue
+from taskmq_rabbitmq import delay
+from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connection import Connection
+from taskmq_rabbitmq.declarations import declare_all, queue_depth, refusal
+from taskmq_rabbitmq.inspection import look_at_nodes, look_at_queue
+from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
+from taskmq_rabbitmq.mover import Mover
+from taskmq_rabbitmq.plan import MIGRATION, migrate_command
+from taskmq_rabbitmq.policies import exactly
+from taskmq_rabbitmq.seclusion import Seclusion
+from taskmq_rabbitmq.topology import Argument, Binding, Entity, Queue, entrance
+
+__all__ = ["SETTLE_SECONDS", "Migration"]
+
+SETTLE_SECONDS: Final = 11.0
+"""More than two of the intervals at which RabbitMQ counts what is in its queues."""
+
+_ATTEMPTS: Final = 10
+_CLOSING: Final = 100
+# How many messages are left for when they are taken one by one: closed is what is not empty.
+_TAIL: Final = 20
+_PAUSE: Final = 0.1
+_THROUGH_ENTRANCE: Final = 0.5
+# Above what anybody else would give.
+_PRIORITY: Final = 1_000_000
+# So that what dies of old age beside its queue is buried where it would have been.
+_BURIAL: Final = ("x-dead-letter-exchange", "x-dead-letter-routing-key")
+
+
+class Migration:
+    """Makes physical queues anew.
+
+    Args:
+        connection: for this alone; closed by whoever opened it.
+        management: the HTTP API; the user needs the tag `policymaker`.
+        report: called with each step, in words.
+        settle: how long to wait for counts to be up to date.
+        seclusion: for classic queues; None: nobody publishes.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        management: Management,
+        *,
+        report: Callable[[str], None],
+        settle: float = SETTLE_SECONDS,
+        seclusion: Seclusion | None,
+    ) -> None:
+        self._connection = connection
+        self._management = management
+        self._mover = Mover(connection)
+        self._report = report
+        self._settle = settle
+        self._seclusion = seclusion
+
+    async def run(self, different: Sequence[str], begun: Sequence[str], wanted: Sequence[Entity]) -> int:
+        """Make the queues `different` anew, and end what was `begun`; how many queues.
+
+        Args:
+            different: physical queues that are there with other properties.
+            begun: physical queues beside which a migration's queue was found.
+            wanted: what there has to be in the end.
+        """
+        names = list(dict.fromkeys((*different, *begun)))
+        if not names:
+            return 0
+        queues = {entity.name: entity for entity in wanted if isinstance(entity, Queue)}
+        await self._check_nodes()
+        for name in different:
+            await self._check_unused(name)
+        await self._replace_all([queues[name] for name in different], wanted)
+        for name in names:
+            if name not in different:
+                await self._make_anew(queues[name], wanted)
+        for name in names:
+            await self._bring_back(name)
+        await self._clear_away(names)
+        return len(names)
+
+    # Out and anew ---------------------------------------------------------------------------------------------
+
+    async def _replace_all(self, queues: Sequence[Queue], wanted: Sequence[Entity]) -> None:
+        for queue in queues:
+            await self._prepare(queue)
+        left: list[Queue] = list(queues)
+        for _ in range(_ATTEMPTS):
+            if not left:
+                return
+            plugs = {queue.name: await self._empty(queue.name) for queue in left}
+            # The counts of what is in consumers' hands are as old as the broker's interval.
+            await asyncio.sleep(self._settle)
+            alone = [queue for queue in left if await self._is_alone(queue.name, plugs[queue.name])]
+            if len(alone) < len(left):
+                continue
+            replaced = await self._replace_secluded(left, plugs, wanted)
+            left = [queue for queue in left if queue.name not in replaced]
+        if left:
+            raise TopologyMismatch(
+                f"{', '.join(repr(queue.name) for queue in left)}: still not empty, or somebody holds messages of it "
+                "or goes on declaring the old one. Stop its workers, give producers the new app or ?declare=off, and "
+                f"run {_again(left[0].name)}; nothing is lost, and the queue stays closed until then"
+            )
+
+    async def _prepare(self, queue: Queue) -> None:
+        name = queue.name
+        await declare_all(self._connection, [Queue(_beside(name), _beside_arguments(queue))])
+        await self._rebind(name, _beside(name))
+        if await self._rebind(entrance(name), _beside(name)):
+            # What is in the entrance when the queue closes is offered again three minutes later.
+            await asyncio.sleep(_THROUGH_ENTRANCE)
+        self._report(f"{name}: what comes by exchanges goes to {_beside(name)}")
+        await self._close_entrance(name)
+        self._report(f"{name}: closed; senders get PublishRejected")
+
+    async def _replace_secluded(
+        self, queues: Sequence[Queue], plugs: Mapping[str, int], wanted: Sequence[Entity]
+    ) -> set[str]:
+        """Replace what can be; the names."""
+        if not queues:
+            return set()
+        if self._seclusion is None or not await self._any_classic(queues):
+            return await self._replace(queues, plugs, wanted)
+        async with self._seclusion.of_publishers():
+            return await self._replace(queues, plugs, wanted)
+
+    async def _replace(self, queues: Sequence[Queue], plugs: Mapping[str, int], wanted: Sequence[Entity]) -> set[str]:
+        replaced: set[str] = set()
+        for queue in queues:
+            if not await self._is_alone(queue.name, plugs[queue.name]):
+                continue
+            await self._delete(queue.name)
+            self._report(f"{queue.name}: deleted")
+            try:
+                await self._make_anew(queue, wanted)
+            except TopologyMismatch as error:
+                # Somebody who knows the old app has declared it in between.
+                self._report(f"{queue.name}: once more, for somebody has declared the old one: {error}")
+                await self._prepare(queue)
+            else:
+                replaced.add(queue.name)
+        return replaced
+
+    async def _any_classic(self, queues: Sequence[Queue]) -> bool:
+        facts = [await look_at_queue(self._management, queue.name) for queue in queues]
+        return any(each is not None and each.kind != "quorum" for each in facts)
+
+    async def _close_entrance(self, name: str) -> None:
+        await self._management.put(
+            self._policy(name),
+            {
+                "pattern": exactly([name]),
+                "definition": {"max-length": 0, "overflow": "reject-publish"},
+                "priority": _PRIORITY,
+                "apply-to": "queues",
+            },
+        )
+        for _ in range(_CLOSING):
+            if not await self._mover.takes(name):
+                return
+            await asyncio.sleep(_PAUSE)
+        raise TopologyMismatch(
+            f"queue {name!r} still takes messages although a policy says max-length 0: is there one with a higher "
+            f"priority? Take it away and run {_again(name)}; nothing is lost"
+        )
+
+    async def _empty(self, name: str) -> int:
+        """Move everything out; how many plugs are in it afterwards."""
+        facts = await look_at_queue(self._management, name)
+        if facts is None:
+            return 0
+        if facts.kind != "quorum":
+            moved = await self._mover.move(name, _beside(name))
+            self._report(f"{name}: {moved} messages moved to {_beside(name)}")
+            return 0
+        ready, _ = await queue_depth(self._connection, name)
+        moved = await self._mover.move(name, _beside(name), limit=max(0, ready - _TAIL))
+        plugs = await self._mover.empty_behind_plugs(name, _beside(name))
+        self._report(f"{name}: {moved} messages and the last few moved to {_beside(name)}")
+        return plugs
+
+    async def _is_alone(self, name: str, plugs: int) -> bool:
+        """Whether all that is in a queue, wherever, are the plugs, and one more finds no place."""
+        facts = await look_at_queue(self._management, name)
+        if facts is None:
+            return True
+        ready, consumers = await queue_depth(self._connection, name)
+        if (facts.messages, ready, consumers) == (plugs, plugs, 0) and not await self._mover.takes(name):
+            return True
+        self._report(
+            f"{name}: not empty yet ({facts.messages or 0} messages, {facts.unsettled or 0} of them in somebody's "
+            f"hands, {consumers} consumers)"
+        )
+        return False
+
+    async def _make_anew(self, queue: Queue, wanted: Sequence[Entity]) -> None:
+        with contextlib.suppress(ManagementNotFound):
+            await self._management.delete(self._policy(queue.name))
+        await declare_all(self._connection, _all_of(queue, wanted))
+        await self._rebind(_beside(queue.name), queue.name)
+        await self._unbind_stale(queue.name, wanted)
+        self._report(f"{queue.name}: made anew and open")
+
+    async def _bring_back(self, name: str) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                moved = await self._mover.move(_beside(name), name)
+            except PublishRejected:
+                # The policy has gone, which the queue may not have noticed.
+                await asyncio.sleep(_PAUSE)
+                continue
+            self._report(f"{name}: {moved} messages moved back")
+            return
+        raise TopologyMismatch(
+            f"queue {name!r} takes no messages: is a max-length in its way? What is missing waits in "
+            f"{_beside(name)!r}; make room and run {_again(name)}"
+        )
+
+    async def _clear_away(self, names: Sequence[str]) -> None:
+        left = list(names)
+        for _ in range(_ATTEMPTS):
+            # What was on its way by the bindings has come by then, and the counts know it.
+            await asyncio.sleep(self._settle)
+            for name in [*left]:
+                if await self._clear_away_one(name):
+                    left.remove(name)
+            if not left:
+                return
+        raise TopologyMismatch(
+            f"{', '.join(repr(_beside(name)) for name in left)}: still not empty. Stop what consumes or fills it and "
+            f"run {_again(left[0])}; nothing is lost"
+        )
+
+    async def _clear_away_one(self, name: str) -> bool:
+        beside = _beside(name)
+        if (facts := await look_at_queue(self._management, beside)) is None:
+            return True
+        ready, consumers = await queue_depth(self._connection, beside)
+        if ready:
+            await self._bring_back(name)
+        if (facts.messages, ready, consumers) != (0, 0, 0):
+            return False
+        await self._delete(beside)
+        self._report(f"{name}: done; {beside} deleted")
+        return True
+
+    # Steps ----------------------------------------------------------------------------------------------------
+
+    async def _check_nodes(self) -> None:
+        try:
+            nodes = await look_at_nodes(self._management)
+        except AccessDenied:
+            self._report("whether all nodes are up cannot be seen by this user: make sure of it (tag `monitoring`)")
+            return
+        for node in nodes:
+            if not node.running or node.partitions or node.memory_alarm or node.disk_alarm:
+                raise TopologyMismatch(
+                    f"node {node.name} is down, has lost sight of others, or is short of memory or disk: nothing was "
+                    "changed; migrate when the cluster is well"
+                )
+
+    async def _check_unused(self, name: str) -> None:
+        _, consumers = await queue_depth(self._connection, name)
+        if consumers:
+            raise TopologyMismatch(
+                f"queue {name!r} has {consumers} consumers: stop its workers and run this again. Producers may go on"
+            )
+
+    def _policy(self, name: str) -> str:
+        return f"policies/{self._management.vhost}/{segment(_beside(name))}"
+
+    async def _rebind(self, old: str, new: str) -> bool:
+        """Give `new` the bindings of `old`, and take them from that; whether there were any."""
+        api = self._management
+        try:
+            bindings: list[dict[str, Any]] = await api.get(f"queues/{api.vhost}/{segment(old)}/bindings")
+        except ManagementNotFound:
+            return False
+        bindings = [binding for binding in bindings if binding["source"]]
+        for binding in bindings:
+            source = binding["source"]
+            await api.post(
+                f"bindings/{api.vhost}/e/{segment(source)}/q/{segment(new)}",
+                {"routing_key": binding["routing_key"], "arguments": binding["arguments"]},
+            )
+            with contextlib.suppress(ManagementNotFound):
+                await api.delete(
+                    f"bindings/{api.vhost}/e/{segment(source)}/q/{segment(old)}/{segment(binding['properties_key'])}"
+                )
+        return bool(bindings)
+
+    async def _unbind_stale(self, name: str, wanted: Sequence[Entity]) -> None:
+        """Leave only one way from the delay ladder to a queue, where it is known which: with two all comes twice."""
+        key, api = delay.delivery_key(name), self._management
+        if not any(isinstance(each, Binding) and (each.source, each.key) == (delay.DELIVER, key) for each in wanted):
+            return
+        source = segment(delay.DELIVER)
+        for binding in await api.get(f"exchanges/{api.vhost}/{source}/bindings/source"):
+            if binding["routing_key"] == key and Binding(delay.DELIVER, binding["destination"], key) not in wanted:
+                target = segment(binding["destination"])
+                await api.delete(f"bindings/{api.vhost}/e/{source}/q/{target}/{segment(binding['properties_key'])}")
+
+    async def _delete(self, name: str) -> None:
+        async def delete(channel: OpenChannel) -> None:
+            await channel.request(lambda done: channel.raw.queue_delete(name, callback=done))
+
+        try:
+            await self._connection.ask(delete)
+        except ChannelRefused as error:
+            if not isinstance(found := refusal(error, name), QueueMissing):
+                raise found from error
+
+
+def _beside(name: str) -> str:
+    return MIGRATION + name
+
+
+def _all_of(queue: Queue, wanted: Sequence[Entity]) -> list[Entity]:
+    """A physical queue and its entrance, with their bindings."""
+    names = (queue.name, entrance(queue.name))
+    return [
+        entity
+        for entity in wanted
+        if (isinstance(entity, Queue) and entity.name in names)
+        or (isinstance(entity, Binding) and entity.target_kind == "queue" and entity.target in names)
+    ]
+
+
+def _again(name: str) -> str:
+    return f"{migrate_command(logical_queue(name))} again"
+
+
+def _beside_arguments(wanted: Queue) -> dict[str, Argument]:
+    burial = {key: wanted.arguments[key] for key in _BURIAL if key in wanted.arguments}
+    strategy: dict[str, Argument] = {"x-dead-letter-strategy": "at-least-once"} if burial else {}
+    return {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 2**31 - 1,
+        "x-overflow": "reject-publish",
+        **burial,
+        **strategy,
+    }

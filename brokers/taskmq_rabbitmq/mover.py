@@ -1,0 +1,363 @@
+"""Messages from one queue to another: a copy is confirmed before its original is acknowledged.
+
+So a message is in at least one of them at every moment, and in both after a crash, with the same id. The order is
+kept. Copies are byte for byte what was received, but for what `copying` leaves out.
+"""
+
+import asyncio
+import math
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from taskmq.errors import BrokerBlocked, PublishRejected, QueueMissing, UnsupportedFeature
+from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.copying import copied_properties
+from taskmq_rabbitmq.declarations import queue_depth, refusal
+from taskmq_rabbitmq.lane import Properties
+from taskmq_rabbitmq.queue_consumer import consumer_tag
+from taskmq_rabbitmq.wire import Content, properties_bytes, publish_frames
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp import BasicProperties, Method, PikaChannel
+
+__all__ = ["PLUG", "Mover"]
+
+PLUG: Final = "taskmq-migration-plug"
+"""How the message ids begin of what is put into a queue only to fill it, and is never moved."""
+
+_PLAIN: Final = (
+    "messages are moved as bytes, which this pika does not hand out: migrate with the pika of taskmq's own"
+)
+_NO_ANSWER: Final = (
+    "the broker confirmed nothing for a minute: is there a memory or disk alarm, or a queue without a leader?"
+)
+_WINDOW: Final = 200
+_PLUGS: Final = 5
+_QUIET: Final = 0.1
+_PATIENCE: Final = 60.0
+
+
+class Mover:
+    """Moves messages over one connection, one pair of queues at a time.
+
+    Args:
+        connection: with the fast wire; closed by whoever opened it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._numbers = 0
+
+    async def move(self, source: str, target: str, *, limit: int | None = None) -> int:
+        """Move what is ready in `source` to `target`, `limit` messages at most; how many.
+
+        Raises:
+            BrokerBlocked: nothing was confirmed for a minute.
+            BrokerUnavailable: the connection was lost.
+            PublishRejected: `target` does not take them; what it did not take stays where it is.
+            QueueMissing: one of the queues does not exist.
+        """
+        if limit == 0:
+            return 0
+        async with self._copying(source, target) as (copying, tag):
+            return await _move(copying, tag, limit)
+
+    async def empty_behind_plugs(self, source: str, target: str) -> int:
+        """Move what is ready in `source`, a closed quorum queue, and leave plugs; how many plugs.
+
+        A closed queue lets messages in once nothing is ready in it. So one message is taken at a time, and plugs are
+        put in where nothing else is left. Once there are as many messages as plugs, there is nothing else.
+
+        Raises:
+            As `move`.
+        """
+        async with self._copying(source, target) as (copying, tag):
+            sending = await self._connection.channel()
+            try:
+                plugs = await _Outbox.on(sending)
+                return await _empty(copying, plugs, source, _plug_properties(copying.plug), tag)
+            finally:
+                await _close(sending)
+
+    async def takes(self, queue: str) -> bool:
+        """Whether `queue` takes a message; a plug is in it then.
+
+        Raises:
+            BrokerBlocked: the broker did not answer for a minute.
+            BrokerUnavailable: the connection was lost.
+            QueueMissing: it does not exist.
+        """
+        sending = await self._connection.channel()
+        try:
+            return bool(await _put_plugs(await _Outbox.on(sending), queue, _plug_properties(PLUG), 1))
+        except ChannelRefused as error:
+            raise refusal(error, queue) from error
+        finally:
+            await _close(sending)
+
+    @asynccontextmanager
+    async def _copying(self, source: str, target: str) -> "AsyncGenerator[tuple[_Copying, str]]":
+        self._numbers += 1
+        tag = consumer_tag(source, self._numbers)
+        taking = await self._connection.channel()
+        try:
+            sending = await self._connection.channel()
+            try:
+                outbox = await _Outbox.on(sending)
+                yield _Copying(self._connection, taking, outbox, source=source, target=target), tag
+            finally:
+                await _close(sending)
+        except ChannelRefused as error:
+            raise refusal(error, source) from error
+        finally:
+            # What is not acknowledged goes back with its channel, and is there again when that has ended.
+            await _close(taking)
+
+
+class _Outbox:
+    """A channel in confirm mode.
+
+    Attributes:
+        unanswered: numbers of messages.
+        confirmed: those that were confirmed and have not been looked at.
+        rejected: how many the broker refused.
+        returned: how many had no queue; they are confirmed afterwards.
+        changed: something has happened.
+    """
+
+    def __init__(self, channel: OpenChannel) -> None:
+        self.unanswered: set[int] = set()
+        self.confirmed: set[int] = set()
+        self.rejected = 0
+        self.returned = 0
+        self.changed = asyncio.Event()
+        self._channel = channel
+        self._written = 0
+
+    @classmethod
+    async def on(cls, channel: OpenChannel) -> "_Outbox":
+        """One on a new channel."""
+        outbox = cls(channel)
+        channel.raw.add_on_return_callback(outbox._on_return)
+        await channel.request(lambda done: channel.raw.confirm(outbox._on_confirm, done))
+        channel.ended.add_done_callback(lambda _: outbox.changed.set())
+        return outbox
+
+    def publish(self, queue: str, properties: bytes, body: bytes) -> int:
+        """Publish to `queue`; its number."""
+        raw = self._channel.raw
+        if (lane := raw.lane) is None:
+            raise UnsupportedFeature(_PLAIN)
+        frames = publish_frames(
+            raw.channel_number, b"", queue.encode(), properties, body, frame_max=lane.params.frame_max
+        )
+        self._channel.send(lambda: lane.send(frames))
+        self._written += 1
+        self.unanswered.add(self._written)
+        return self._written
+
+    async def has_changed(self, timeout: float) -> bool:
+        """Whether something has happened, within `timeout` seconds.
+
+        Raises:
+            BrokerUnavailable: the connection was lost.
+            ChannelRefused: the broker has closed the channel.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self.changed.wait()
+        except TimeoutError:
+            # On a busy machine both may be true at once.
+            if not self.changed.is_set():
+                return False
+        if self._channel.ended.done():
+            raise self._channel.ended.result()
+        self.changed.clear()
+        return True
+
+    def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001
+        answered = {number for number in self.unanswered if number <= tag} if is_multiple else {tag}
+        self.unanswered -= answered
+        if is_nack:
+            self.rejected += len(answered)
+        else:
+            self.confirmed |= answered
+        self.changed.set()
+
+    def _on_return(
+        self, _raw: "PikaChannel", _method: "Method", _properties: "BasicProperties", _body: bytes
+    ) -> None:
+        self.returned += 1
+
+
+class _Copying:
+    """A consumer whose messages are copied to another queue as they come.
+
+    Attributes:
+        outbox: where the copies go out.
+        plug: the message id of the plugs that are put in meanwhile.
+        held: what has come and is not acknowledged, in order: its tag, and the number of its copy; None for a plug.
+        plugs: how many of these plugs have come.
+    """
+
+    def __init__(
+        self, connection: Connection, taking: OpenChannel, outbox: _Outbox, *, source: str, target: str
+    ) -> None:
+        self.outbox = outbox
+        self.plug: Final = f"{PLUG}-{secrets.token_hex(8)}"
+        self.held: deque[tuple[int, int | None]] = deque()
+        self.plugs = 0
+        self._connection = connection
+        self._taking = taking
+        self._source = source
+        self._target = target
+        self._failure: Exception | None = None
+
+    async def start(self, tag: str, prefetch: int) -> None:
+        raw, changed = self._taking.raw, self.outbox.changed
+        await self._taking.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
+        raw.receive(self._receive)
+        self._taking.ended.add_done_callback(lambda _: changed.set())
+        await self._taking.request(
+            lambda done: raw.basic_consume(self._source, _unused, consumer_tag=tag, arguments={}, callback=done)
+        )
+
+    async def stop(self, tag: str) -> None:
+        """Take no more."""
+        await self._taking.request(lambda done: self._taking.raw.basic_cancel(tag, done))
+
+    async def ready(self) -> int:
+        """How many messages wait in the source."""
+        return (await queue_depth(self._connection, self._source))[0]
+
+    def next_copied(self) -> int | None:
+        """The tag of the first message that is held, if its copy is confirmed; it is held no longer.
+
+        Raises:
+            Exception: why this cannot go on.
+        """
+        self._check()
+        if not self.held:
+            return None
+        tag, number = self.held[0]
+        if number is not None:
+            if number not in self.outbox.confirmed:
+                return None
+            self.outbox.confirmed.remove(number)
+        self.held.popleft()
+        return tag
+
+    def ack(self, tag: int) -> None:
+        self._taking.raw.ack(tag)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._taking.ended.done():
+            raise self._taking.ended.result()
+        # A message that has no queue is returned first and confirmed then.
+        if self.outbox.returned:
+            raise QueueMissing(self._target)
+        if self.outbox.rejected:
+            raise PublishRejected(f"queue {self._target!r} refused a message of {self._source!r}, which stays there")
+
+    def _receive(self, tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
+        if self._failure is not None:
+            return
+        self.outbox.changed.set()
+        if (properties.message_id or "").startswith(PLUG):
+            self.plugs += properties.message_id == self.plug
+            self.held.append((tag, None))
+            return
+        try:
+            if not isinstance(properties, Content):
+                raise UnsupportedFeature(_PLAIN)
+            number = self.outbox.publish(self._target, copied_properties(*properties.parts), body)
+        except Exception as error:  # noqa: BLE001 - raised where the move is awaited
+            self._failure = error
+            return
+        self.held.append((tag, number))
+
+
+async def _move(copying: _Copying, tag: str, limit: int | None) -> int:
+    window = _WINDOW if limit is None else min(_WINDOW, limit)
+    # Each ack brings one more: so the last of them wait until nothing comes any more.
+    may_ack = math.inf if limit is None else limit - window
+    kept: list[int] = []
+    moved = 0
+    await copying.start(tag, window)
+    while limit is None or moved < limit:
+        if not await copying.outbox.has_changed(_PATIENCE if copying.outbox.unanswered else _QUIET):
+            if copying.outbox.unanswered:
+                raise BrokerBlocked(_NO_ANSWER)
+            if not await copying.ready() and not copying.outbox.changed.is_set():
+                break
+        while (done := copying.next_copied()) is not None:
+            moved += 1
+            if moved <= may_ack:
+                copying.ack(done)
+            else:
+                kept.append(done)
+    await copying.stop(tag)
+    for done in kept:
+        copying.ack(done)
+    return moved
+
+
+async def _empty(copying: _Copying, plugs: _Outbox, queue: str, properties: bytes, tag: str) -> int:
+    put = 0
+    await copying.start(tag, 1)
+    while True:
+        while not (ready := await copying.ready()) and not copying.held:
+            put += await _put_plugs(plugs, queue, properties)
+        while (done := copying.next_copied()) is None:
+            if not await copying.outbox.has_changed(_PATIENCE):
+                raise BrokerBlocked(_NO_ANSWER)
+        while not (ready := await copying.ready()):
+            put += await _put_plugs(plugs, queue, properties)
+        if ready == put - copying.plugs:
+            break
+        copying.ack(done)
+    await copying.stop(tag)
+    copying.ack(done)
+    return ready
+
+
+async def _put_plugs(outbox: _Outbox, queue: str, properties: bytes, count: int = _PLUGS) -> int:
+    """Put in as many plugs as the queue takes of a few; how many."""
+    for _ in range(count):
+        outbox.publish(queue, properties, b"it keeps the queue full during a migration; it can be deleted")
+    while outbox.unanswered:
+        if not await outbox.has_changed(_PATIENCE):
+            raise BrokerBlocked(_NO_ANSWER)
+    if outbox.returned:
+        raise QueueMissing(queue)
+    accepted = len(outbox.confirmed)
+    outbox.confirmed.clear()
+    return accepted
+
+
+def _plug_properties(message_id: str) -> bytes:
+    return properties_bytes(
+        content_type="text/plain",
+        content_encoding=None,
+        headers={},
+        correlation_id=PLUG,
+        message_id=message_id,
+        timestamp=None,
+        kind=PLUG,
+        app_id="taskmq",
+    )
+
+
+async def _close(channel: OpenChannel) -> None:
+    channel.close()
+    await asyncio.wait({channel.ended}, timeout=OPEN_SECONDS)
+
+
+def _unused(*_: object) -> None:
+    """What pika is given as the consumer: deliveries take the way of `AmqpChannel.receive`."""

@@ -1,0 +1,168 @@
+"""A moment in which nobody publishes at a virtual host.
+
+New connections are refused by a limit of 0, and those that may publish are closed. Connections of taskmq that only
+consume are left alone. What was unconfirmed on a closed connection its owner publishes again; taskmq's publishers
+come back by themselves as soon as the limit is gone.
+
+The list of connections may be seconds old, so in the end the broker itself is asked, by its limit: if it lets in one
+more than are listed to stay, nobody else is there, and with us in that place nobody else can come.
+
+A policy that applies to nothing tells that the limit is ours and which one there was before, so that whoever comes
+after a crash can take it away.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from taskmq.errors import AccessDenied, BrokerUnavailable, TopologyMismatch
+from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
+
+__all__ = ["Seclusion"]
+
+_NOTE: Final = "taskmq.migration.connections"
+_LIMIT: Final = "max-connections"
+_ROUNDS: Final = 10
+_PAUSE: Final = 0.2
+
+
+class Seclusion:
+    """Keeps publishers out of the virtual host of `management`, whose user has to be an administrator.
+
+    Args:
+        management: the HTTP API.
+        ours: what the names of our own connections have in them.
+        open_another: opens one more connection of ours, which closes at the end of its block.
+        settle: seconds after which a connection is sure to be listed.
+        report: called with each step.
+    """
+
+    def __init__(
+        self,
+        management: Management,
+        *,
+        ours: str,
+        open_another: Callable[[], AbstractAsyncContextManager[object]],
+        settle: float,
+        report: Callable[[str], None],
+    ) -> None:
+        self._management = management
+        self._ours = ours
+        self._open_another = open_another
+        self._settle = settle
+        self._report = report
+
+    async def check(self) -> None:
+        """Make sure that it can be had.
+
+        Raises:
+            AccessDenied: the user is no administrator.
+            BrokerUnavailable: the HTTP API does not answer.
+        """
+        tags = (await self._management.get("whoami"))["tags"]
+        if "administrator" not in (tags.split(",") if isinstance(tags, str) else tags):
+            raise AccessDenied(
+                "a classic queue can be made anew only while nobody publishes to it, because RabbitMQ confirms what "
+                "comes while it deletes one: run this as an administrator, who may close all publishers' connections "
+                "to this virtual host for a moment, or stop all producers of the queue and say --producers-stopped"
+            )
+
+    @asynccontextmanager
+    async def of_publishers(self) -> AsyncGenerator[None]:
+        """A block in which nobody but us publishes.
+
+        Raises:
+            TopologyMismatch: somebody's connection cannot be closed.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.end)
+            await self._begin()
+            await asyncio.sleep(self._settle)
+            for _ in range(_ROUNDS):
+                staying = await self._close_publishers()
+                if await self._is_alone(stack, staying):
+                    break
+            else:
+                raise TopologyMismatch("there are always new connections although the virtual host's limit is 0")
+            yield
+
+    async def end(self) -> None:
+        """Let everybody in again, if it was us who keeps them out; also after a crash."""
+        api = self._management
+        policy = f"policies/{api.vhost}/{segment(_NOTE)}"
+        try:
+            note = await api.get(policy)
+        except ManagementNotFound:
+            return
+        before = note["definition"].get("max-length")
+        if before is None:
+            await api.delete(f"vhost-limits/{api.vhost}/{_LIMIT}")
+        else:
+            await self._set_limit(before)
+        await api.delete(policy)
+        self._report("connections are let in again")
+
+    async def _begin(self) -> None:
+        api = self._management
+        limits: list[dict[str, Any]] = await api.get(f"vhost-limits/{api.vhost}")
+        before = next((each["value"][_LIMIT] for each in limits if _LIMIT in each["value"]), None)
+        note = {"overflow": "reject-publish"} if before is None else {"max-length": before}
+        # It applies to no queue: none can be called that.
+        await api.put(
+            f"policies/{api.vhost}/{segment(_NOTE)}",
+            {
+                "pattern": "^taskmq\\.migration\\.connections$",
+                "definition": note,
+                "priority": 0,
+                "apply-to": "queues",
+            },
+        )
+        await self._set_limit(0)
+        self._report("new connections to the virtual host are refused for a moment")
+
+    async def _close_publishers(self) -> int:
+        """Close what is listed and may publish; how many connections stay."""
+        closed: set[str] = set()
+        before: set[str] | None = None
+        while True:
+            began = time.monotonic()
+            listed = await self._connections()
+            # RabbitMQ shows one list for five times as long as it took to make.
+            pause = max(_PAUSE, 6 * (time.monotonic() - began))
+            staying = {str(each["name"]) for each in listed if self._stays(each)}
+            fresh = {str(each["name"]) for each in listed} - staying - closed
+            for name in fresh:
+                # It may have gone by itself; one that has is listed for a while.
+                with contextlib.suppress(ManagementNotFound):
+                    await self._management.delete(f"connections/{segment(name)}")
+            closed |= fresh
+            if not fresh and staying == before:
+                self._report(f"{len(closed)} publishing connections closed")
+                return len(staying)
+            before = staying
+            await asyncio.sleep(pause)
+
+    async def _is_alone(self, stack: AsyncExitStack, staying: int) -> bool:
+        await self._set_limit(staying + 1)
+        try:
+            await stack.enter_async_context(self._open_another())
+        except BrokerUnavailable:
+            await self._set_limit(0)
+            await asyncio.sleep(self._settle)
+            return False
+        return True
+
+    async def _set_limit(self, most: int) -> None:
+        await self._management.put(f"vhost-limits/{self._management.vhost}/{_LIMIT}", {"value": most})
+
+    async def _connections(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await self._management.get(f"vhosts/{self._management.vhost}/connections")
+        return found
+
+    def _stays(self, connection: dict[str, Any]) -> bool:
+        properties: dict[str, Any] = connection.get("client_properties") or {}
+        name = str(properties.get("connection_name", ""))
+        return self._ours in name or (properties.get("product") == "taskmq" and name.endswith(" consume"))

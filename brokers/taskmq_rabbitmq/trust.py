@@ -1,0 +1,44 @@
+"""What went wrong with TLS, in words. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["distrusted", "explained"]
+
+# From what OpenSSL, the socket and pika say, in this order, to what it means.
+_VERIFY: Final[Mapping[str, str]] = {
+    r"Hostname mismatch|IP address mismatch|doesn't match": (
+        "the server's certificate is not for this host: connect by a name that is in it"
+    ),
+    r"certificate has expired": "the server's certificate has expired: renew it on the node",
+    r"certificate is not yet valid": "the server's certificate is not valid yet: compare the clocks",
+    r"CERTIFICATE_VERIFY_FAILED": (
+        "the server's certificate is not signed by an authority that is trusted here: name the right one with "
+        "?cafile=FILE"
+    ),
+    r"ALERT_CERTIFICATE_REQUIRED|ALERT_HANDSHAKE_FAILURE": (
+        "the server wants a client certificate: ?certfile=FILE&keyfile=FILE"
+    ),
+    r"ALERT_UNKNOWN_CA|ALERT_BAD_CERTIFICATE|ALERT_CERTIFICATE_\w+": "the server refuses the client certificate",
+    r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE": "the port speaks no TLS: use amqp://, or its TLS port",
+    r"PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL": "the server has no TLS 1.2 or 1.3",
+}
+_PLAIN: Final[Mapping[str, str]] = {
+    r"IncompatibleProtocolError": "the port closed the connection before any AMQP: a TLS port wants amqps://",
+}
+
+
+def distrusted(failure: str) -> str | None:
+    """What is wrong where one side refuses the other's certificate or protocol: trying again does not help."""
+    return _first(failure, _VERIFY)
+
+
+def explained(failure: str) -> str:
+    """The text of a failure, with what it means where that is known."""
+    meaning = distrusted(failure) or _first(failure, _PLAIN)
+    return failure if meaning is None else f"{meaning} ({failure})"
+
+
+def _first(failure: str, meanings: Mapping[str, str]) -> str | None:
+    return next((meaning for pattern, meaning in meanings.items() if re.search(pattern, failure)), None)

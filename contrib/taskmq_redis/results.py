@@ -1,0 +1,110 @@
+"""Results, and waiting for them."""
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import StateUnavailable
+from taskmq.stores import ResultRecord
+from taskmq_redis.ears import Ears
+from taskmq_redis.keys import Keys
+from taskmq_redis.replies import decoded
+from taskmq_redis.scripts import PUT_RESULT
+from taskmq_redis.server import Server
+
+__all__ = ["RedisResults", "milliseconds"]
+
+# The first look is taken however short the time is.
+_FIRST_LOOK: Final = 1.0
+_PAUSE: Final = 1.0
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(ResultRecord)
+
+
+class RedisResults:
+    """Results by job id.
+
+    Who waits looks first, then listens, and looks again whenever the ears say so; so a record that is put at any
+    instant is seen by one of the two.
+    """
+
+    def __init__(self, server: Server, ears: Ears, keys: Keys) -> None:
+        self._server = server
+        self._ears = ears
+        self._keys = keys
+        self._waiting: set[asyncio.Future[ResultRecord]] = set()
+        self._looking: set[asyncio.Task[None]] = set()
+
+    async def put(self, record: ResultRecord, *, ttl: float) -> None:
+        arguments = (record.state, _encode(record), milliseconds(ttl))
+        await self._server.run(PUT_RESULT, [self._keys.result(record.job_id)], arguments)
+
+    async def get(self, job_id: str) -> ResultRecord | None:
+        return await self._get(self._keys.result(job_id), timeout=None)
+
+    async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        key = self._keys.result(job_id)
+        first = self._server.timeout if timeout is None else min(max(timeout, _FIRST_LOOK), self._server.timeout)
+        if (record := await self._get(key, timeout=first)) is not None:
+            return record
+        self._server.check_open()
+        future: asyncio.Future[ResultRecord] = loop.create_future()
+        stop = self._ears.listen(key, lambda payload: self._heard(key, payload, future))
+        self._waiting.add(future)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await future
+        except TimeoutError:
+            return None
+        finally:
+            stop()
+            self._waiting.discard(future)
+
+    async def aclose(self) -> None:
+        """End all waits."""
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(StateUnavailable(f"the state {self._server.address} was closed"))
+        for task in tuple(self._looking):
+            task.cancel()
+        if self._looking:
+            await asyncio.wait(self._looking)
+
+    async def _get(self, key: str, *, timeout: float | None) -> ResultRecord | None:
+        return decoded(await self._server.ask("HGET", key, "record", key=key, timeout=timeout), _decoder)
+
+    def _heard(self, key: str, payload: bytes, future: asyncio.Future[ResultRecord]) -> None:
+        if payload:
+            with suppress(StateUnavailable):
+                _end(future, decoded(payload, _decoder))
+        elif not future.done():
+            task = asyncio.get_running_loop().create_task(self._look(key, future))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def _look(self, key: str, future: asyncio.Future[ResultRecord]) -> None:
+        while not future.done():
+            try:
+                record = await self._get(key, timeout=None)
+            except StateUnavailable:
+                # The channels may be well already, and would not say so again.
+                await asyncio.sleep(random.uniform(_PAUSE / 2, _PAUSE))
+                continue
+            _end(future, record)
+            return
+
+
+def milliseconds(seconds: float) -> int:
+    """A time to live: at least one."""
+    return max(round(seconds * 1000), 1)
+
+
+def _end(future: asyncio.Future[ResultRecord], record: ResultRecord | None) -> None:
+    if record is not None and not future.done():
+        future.set_result(record)

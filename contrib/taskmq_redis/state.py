@@ -1,0 +1,86 @@
+"""`redis://` as a state, as one event loop of one process sees it."""
+
+import asyncio
+
+from taskmq.broker import BrokerOptions
+from taskmq_redis.delays import RedisDelays
+from taskmq_redis.diagnosis import Finding, examine, parse_info
+from taskmq_redis.ears import Ears
+from taskmq_redis.keys import Keys
+from taskmq_redis.occurrences import RedisOccurrences
+from taskmq_redis.replies import text, texts
+from taskmq_redis.results import RedisResults
+from taskmq_redis.server import Server
+from taskmq_redis.starts import RedisStarts
+from taskmq_redis.url import parse_url
+
+__all__ = ["RedisState", "open_state"]
+
+
+def open_state(url: str, options: BrokerOptions) -> "RedisState":
+    """A state at the Redis that `redis://`, `rediss://` or `unix://` names; connects on first use.
+
+    Raises:
+        InvalidSetting: the URL cannot be read.
+    """
+    return RedisState(url, options)
+
+
+class RedisState:
+    """One Redis, with a connection for commands and one for channels."""
+
+    def __init__(self, url: str, options: BrokerOptions) -> None:
+        endpoint = parse_url(url)
+        keys = Keys(endpoint.prefix)
+        self.address = endpoint.address
+        self._server = Server(endpoint, name=options.name)
+        self._ears = Ears(self._server.new_connection, timeout=endpoint.timeout)
+        self._results = RedisResults(self._server, self._ears, keys)
+        self._occurrences = RedisOccurrences(self._server, keys)
+        self._starts = RedisStarts(self._server, keys)
+        self._delays = RedisDelays(self._server, self._ears, keys)
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def results(self) -> RedisResults:
+        return self._results
+
+    @property
+    def occurrences(self) -> RedisOccurrences:
+        return self._occurrences
+
+    @property
+    def starts(self) -> RedisStarts:
+        return self._starts
+
+    @property
+    def delays(self) -> RedisDelays:
+        return self._delays
+
+    async def diagnose(self) -> list[Finding]:
+        """What is wrong with the server: level, what it is about, what was found, and the remedy.
+
+        Raises:
+            StateUnavailable: the server could not be reached.
+        """
+        answer = await self._server.ask("INFO", key="")
+        return examine(parse_info(text(answer)))
+
+    async def server_now_ms(self) -> int:
+        """See `taskmq.stores.Timekeeper`."""
+        reply = texts(await self._server.ask("TIME", key=""))
+        seconds, microseconds = map(int, reply)
+        return seconds * 1000 + microseconds // 1000
+
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        # A cancelled close goes on, and may be waited for again.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._server.aclose()
+        finally:
+            await self._results.aclose()
+            await self._ears.aclose()

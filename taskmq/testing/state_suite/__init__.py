@@ -1,0 +1,28 @@
+"""The conformance suite for states: an adapter is done when its subclass of `StateSuite` passes.
+
+    class TestMine(StateSuite):
+        @pytest.fixture(autouse=True)
+        def _server(self, my_server):
+            self.url = my_server.url
+
+        def open_state(self, name=""):
+            return my_package.open_state(self.url, BrokerOptions(name=name))
+
+One test calls `open_state` several times: that is several processes' worth of states on one server. Time
+passes by `advance`, which really waits; override it where the adapter's clock can be moved. For telling
+failures call `pytest.register_assert_rewrite("taskmq.testing.state_suite")` in conftest.py.
+"""
+
+from taskmq.testing.state_suite.case import StateCase
+from taskmq.testing.state_suite.delay_model import DelaysByModel
+from taskmq.testing.state_suite.delays import Delays
+from taskmq.testing.state_suite.ending import Ending
+from taskmq.testing.state_suite.occurrences import Occurrences
+from taskmq.testing.state_suite.results import Results
+from taskmq.testing.state_suite.starts import Starts
+
+__all__ = ["StateCase", "StateSuite"]
+
+
+class StateSuite(Results, Occurrences, Starts, Delays, DelaysByModel, Ending, StateCase):
+    """Every guarantee of `taskmq.stores`; see the module for its use."""

@@ -1,0 +1,41 @@
+"""Result records to be put."""
+
+from taskmq.states import JobState
+from taskmq.stores import ErrorRecord, ResultRecord
+
+__all__ = ["cancelled", "dead", "succeeded"]
+
+
+def succeeded(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> ResultRecord:
+    return ResultRecord(
+        job_id=job_id,
+        task="suite.task",
+        state=JobState.SUCCEEDED,
+        attempt=attempt,
+        content_type="application/json",
+        value=value,
+        started=1_700_000_000_000,
+        finished=1_700_000_000_500,
+    )
+
+
+def dead(job_id: str) -> ResultRecord:
+    return ResultRecord(
+        job_id=job_id,
+        task="suite.task",
+        state=JobState.DEAD,
+        attempt=5,
+        error=ErrorRecord(type_name="ValueError", message="no", traceback="here"),
+        finished=1_700_000_000_900,
+    )
+
+
+def cancelled(job_id: str) -> ResultRecord:
+    return ResultRecord(
+        job_id=job_id,
+        task="suite.task",
+        state=JobState.CANCELLED,
+        attempt=1,
+        error=ErrorRecord(type_name="Ignore", message="ignored by the task", traceback=""),
+        finished=1_700_000_000_800,
+    )

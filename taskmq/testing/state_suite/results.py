@@ -1,0 +1,245 @@
+"""Results: what is kept, what counts, who is told."""
+
+import asyncio
+
+from taskmq.states import JobState
+from taskmq.stores import ErrorRecord, ResultRecord
+from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.state_suite.case import LONG, StateCase, new
+from taskmq.testing.state_suite.records import cancelled, dead, succeeded
+
+__all__ = ["Results"]
+
+_MANY = 500
+
+
+class Results(StateCase):
+    """Every guarantee of `ResultStore`."""
+
+    @case
+    async def test_a_job_without_a_record_gives_none(self) -> None:
+        state = self.state()
+
+        assert await state.results.get(new("job")) is None
+
+    @case
+    async def test_a_record_comes_back_with_every_field(self) -> None:
+        state = self.state()
+        for record in (
+            succeeded(new("job")),
+            ResultRecord(
+                job_id=new("größe ☂ job"),
+                task="shop.resize",
+                state=JobState.DEAD,
+                attempt=5,
+                content_type="application/msgpack",
+                value=bytes(range(256)),
+                error=ErrorRecord(type_name="ValueError", message="naïve ☂\n'\"", traceback="line\n" * 500),
+                started=1_700_000_000_001,
+                finished=1_700_000_000_002,
+                worker="web-3:4711",
+            ),
+            ResultRecord(
+                job_id=new("job"),
+                task="t",
+                state=JobState.CANCELLED,
+                attempt=1,
+                error=ErrorRecord(type_name="", message="expired", traceback=""),
+                finished=2**53 - 1,
+            ),
+        ):
+            await state.results.put(record, ttl=LONG)
+            assert await state.results.get(record.job_id) == record
+            assert await state.results.wait(record.job_id, timeout=self.patience) == record
+
+    @case
+    async def test_a_value_of_a_megabyte_survives(self) -> None:
+        state = self.state()
+        record = succeeded(new("job"), value=bytes(number % 251 for number in range(1_000_000)))
+
+        await state.results.put(record, ttl=LONG)
+
+        assert await state.results.get(record.job_id) == record
+
+    @case
+    async def test_several_states_see_the_same_records(self) -> None:
+        writer, reader = self.state(), self.state()
+        record = succeeded(new("job"))
+
+        await writer.results.put(record, ttl=LONG)
+
+        assert await reader.results.get(record.job_id) == record
+        assert await reader.results.wait(record.job_id, timeout=0) == record
+
+    @case
+    async def test_a_record_survives_the_closing_of_its_writer(self) -> None:
+        writer, reader = self.state(), self.state()
+        record = succeeded(new("job"))
+        assert await reader.results.get(record.job_id) is None
+        await writer.results.put(record, ttl=LONG)
+
+        await writer.aclose()
+
+        assert await reader.results.get(record.job_id) == record
+
+    @case
+    async def test_whoever_waits_before_the_record_is_there_gets_it(self) -> None:
+        writer, reader = self.state(), self.state()
+        record = succeeded(new("job"))
+        waiting = [
+            asyncio.create_task(state.results.wait(record.job_id, timeout=timeout))
+            for state in (writer, reader)
+            for timeout in (None, self.patience)
+        ]
+        await asyncio.sleep(0.05)
+
+        await writer.results.put(record, ttl=LONG)
+
+        async with asyncio.timeout(self.patience):
+            assert await asyncio.gather(*waiting) == [record] * 4
+
+    @case
+    async def test_a_record_put_at_any_instant_of_a_wait_is_not_missed(self) -> None:
+        writer, reader = self.state(), self.state()
+
+        for point in CancelPoint.TIMED:
+            record = succeeded(new("job"))
+            waiting = asyncio.create_task(reader.results.wait(record.job_id, timeout=self.patience))
+            await point.come()
+            await writer.results.put(record, ttl=LONG)
+            assert await waiting == record, f"put {point}"
+
+    @case
+    async def test_many_can_wait_at_the_same_time_each_for_its_own(self) -> None:
+        writer, reader = self.state(), self.state()
+        records = [succeeded(new("job"), value=str(number).encode()) for number in range(_MANY)]
+        waiting = [
+            asyncio.create_task(reader.results.wait(record.job_id, timeout=self.patience * 2)) for record in records
+        ]
+        await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(writer.results.put(record, ttl=LONG) for record in reversed(records)))
+
+        assert await asyncio.gather(*waiting) == records
+
+    @case
+    async def test_many_can_wait_for_the_same_record(self) -> None:
+        writer, reader = self.state(), self.state()
+        record = succeeded(new("job"))
+        waiting = [
+            asyncio.create_task(reader.results.wait(record.job_id, timeout=self.patience * 2)) for _ in range(_MANY)
+        ]
+        await asyncio.sleep(0.05)
+
+        await writer.results.put(record, ttl=LONG)
+
+        assert await asyncio.gather(*waiting) == [record] * _MANY
+
+    @case
+    async def test_a_wait_in_vain_ends_with_none_after_its_timeout(self) -> None:
+        state = self.state()
+        loop = asyncio.get_running_loop()
+
+        for timeout in (0.0, 0.15):
+            start = loop.time()
+            assert await state.results.wait(new("job"), timeout=timeout) is None
+            assert timeout - 0.02 <= loop.time() - start <= timeout + self.patience / 2
+
+    @case
+    async def test_waits_may_be_cancelled_and_harm_no_other(self) -> None:
+        state = self.state()
+        record = succeeded(new("job"))
+        waiting = asyncio.create_task(state.results.wait(record.job_id, timeout=self.patience))
+
+        for point in CancelPoint.TIMED:
+            call = state.results.wait(record.job_id, timeout=None)
+            assert await cancelled_at(point, call, within=self.patience) is None
+
+        await state.results.put(record, ttl=LONG)
+        assert await waiting == record
+
+    @case
+    async def test_puts_and_gets_may_be_cancelled_and_the_state_goes_on(self) -> None:
+        state = self.state()
+
+        for point in CancelPoint.ALL:
+            record = succeeded(new("job"))
+            await cancelled_at(point, state.results.put(record, ttl=LONG), within=self.patience)
+            await cancelled_at(point, state.results.get(record.job_id), within=self.patience)
+            await state.results.put(record, ttl=LONG)
+            assert await state.results.get(record.job_id) == record
+
+    @case
+    async def test_a_success_is_never_overwritten(self) -> None:
+        state, other = self.state(), self.state()
+        success = succeeded(new("job"))
+        await state.results.put(success, ttl=LONG)
+
+        for later in (
+            dead(success.job_id),
+            cancelled(success.job_id),
+            succeeded(success.job_id, value=b"2", attempt=2),
+        ):
+            await other.results.put(later, ttl=LONG)
+            assert await state.results.get(success.job_id) == success
+            assert await other.results.wait(success.job_id, timeout=0) == success
+
+    @case
+    async def test_any_other_record_is_overwritten(self) -> None:
+        state, other = self.state(), self.state()
+        job_id = new("job")
+        await state.results.put(cancelled(job_id), ttl=LONG)
+
+        for later in (dead(job_id), cancelled(job_id), dead(job_id), succeeded(job_id)):
+            await other.results.put(later, ttl=LONG)
+            assert await state.results.get(job_id) == later
+
+    @case
+    async def test_of_many_successes_at_the_same_time_one_counts(self) -> None:
+        states = [self.state() for _ in range(5)]
+        job_id = new("job")
+
+        await asyncio.gather(
+            *(
+                state.results.put(succeeded(job_id, value=str(number).encode(), attempt=number), ttl=LONG)
+                for number, state in enumerate(states * 4, start=1)
+            )
+        )
+
+        seen = [await state.results.get(job_id) for state in states]
+        assert seen[0] is not None
+        assert seen == [seen[0]] * len(states)
+
+    @case
+    async def test_the_same_record_may_be_put_twice(self) -> None:
+        state, other = self.state(), self.state()
+
+        for record in (succeeded(new("job")), dead(new("job"))):
+            await state.results.put(record, ttl=LONG)
+            await other.results.put(record, ttl=LONG)
+            assert await state.results.get(record.job_id) == record
+
+    @case
+    async def test_a_record_is_gone_after_its_time(self) -> None:
+        state, other = self.state(), self.state()
+        gone, kept = succeeded(new("job")), succeeded(new("job"))
+        await state.results.put(gone, ttl=self.short)
+        await state.results.put(kept, ttl=LONG)
+
+        await self.advance(self.short * 1.5)
+
+        for each in (state, other):
+            assert await each.results.get(gone.job_id) is None
+            assert await each.results.wait(gone.job_id, timeout=0) is None
+            assert await each.results.get(kept.job_id) == kept
+
+    @case
+    async def test_after_its_time_a_success_makes_room_for_another_record(self) -> None:
+        state = self.state()
+        job_id = new("job")
+        await state.results.put(succeeded(job_id), ttl=self.short)
+
+        await self.advance(self.short * 1.5)
+
+        await state.results.put(dead(job_id), ttl=LONG)
+        assert await state.results.get(job_id) == dead(job_id)

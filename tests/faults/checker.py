@@ -1,0 +1,169 @@
+"""What became of every task, judged by ledgers alone. Pure.
+
+A sender is told one of three things about a task: it was sent (`OK`), it was not (a typed error), or it is not
+known (`UNKNOWN`). A task runs any number of times. From both follows:
+
+    lost        it was sent, and never ran, nor is it a dead letter
+    phantom     it ran, and nobody has tried to send it
+    ghost       it ran, although its sender was told that nothing was sent
+    recovered   it is not known whether it was sent, and it ran: fine
+    early       it ran before its time
+    duplicated  it ran more than once: allowed where a fault explains it, otherwise `unexplained`
+    untyped     its sender got something that is no `SendError`
+    late        its sender was told nothing until more than a second after the deadline
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["OK", "UNKNOWN", "UNTYPED", "Fault", "Run", "Send", "Verdict", "judge"]
+
+OK: Final = "ok"
+UNKNOWN: Final = "PublishUnknown"
+UNTYPED: Final = "!"
+"""What an outcome begins with that is not one of the `SendError`s."""
+
+_TOLERANCE_MS: Final = 1000
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One call of `send`, as its caller saw it.
+
+    Attributes:
+        token: names the task in all ledgers.
+        outcome: `OK`, the name of a `SendError`, or `UNTYPED` and the name of another exception.
+        began: ms since the epoch.
+        took: ms until the outcome.
+        due: the task must not run before (ms since the epoch); None: at once.
+    """
+
+    token: str
+    outcome: str
+    began: int
+    took: int
+    due: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a task, `at` ms since the epoch, in process `worker`."""
+
+    token: str
+    at: int
+    worker: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something was broken from `began` until everything was back at `ended`, ms since the epoch."""
+
+    what: str
+    began: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is wrong, as tokens, and how much was right, as numbers."""
+
+    lost: tuple[str, ...] = ()
+    phantom: tuple[str, ...] = ()
+    ghost: tuple[str, ...] = ()
+    early: tuple[str, ...] = ()
+    unexplained: tuple[str, ...] = ()
+    untyped: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    sends: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    runs: int = 0
+    duplicated: int = 0
+    recovered: int = 0
+    dead: int = 0
+    slowest: int = 0
+
+    @property
+    def wrong(self) -> dict[str, tuple[str, ...]]:
+        """What must not be, by kind; empty when all is well."""
+        kinds = ("lost", "phantom", "ghost", "early", "unexplained", "untyped", "late")
+        found: dict[str, tuple[str, ...]] = {kind: getattr(self, kind) for kind in kinds}
+        return {kind: tokens for kind, tokens in found.items() if tokens}
+
+    def __str__(self) -> str:
+        errors = ", ".join(
+            f"{name} {count:,}" for name, count in sorted(self.outcomes.items()) if name not in {OK, UNKNOWN}
+        )
+        bad = "; ".join(f"{len(tokens)} {kind}: {tokens[:_SHOWN]}" for kind, tokens in self.wrong.items())
+        return (
+            f"{self.sends:,} sends: {self.outcomes[OK]:,} confirmed, {self.outcomes[UNKNOWN]:,} unknown "
+            f"({self.recovered:,} of them ran), errors: {errors or 'none'}; slowest {self.slowest / 1000:.2f} s; "
+            f"{self.runs:,} runs, {self.duplicated:,} tasks more than once, {self.dead:,} dead letters; "
+            f"{bad or '0 lost, 0 wrong'}"
+        )
+
+
+def judge(
+    sends: Iterable[Send],
+    runs: Iterable[Run],
+    *,
+    dead: Iterable[str] = (),
+    faults: Iterable[Fault] = (),
+    deadline: float = 10.0,
+) -> Verdict:
+    """The verdict over a finished campaign: queues drained, every process ended.
+
+    Args:
+        sends: what the producers noted.
+        runs: what the workers noted.
+        dead: tokens of the dead letters.
+        faults: what was done to the broker, to explain duplicates by.
+        deadline: seconds within which every send had to end.
+    """
+    by_token = {send.token: send for send in sends}
+    times: defaultdict[str, list[int]] = defaultdict(list)
+    for run in runs:
+        times[run.token].append(run.at)
+    letters, known_faults = set(dead), list(faults)
+    arrived = times.keys() | letters
+    several = [token for token, at in times.items() if len(at) > 1]
+    limit = deadline * 1000 + _TOLERANCE_MS
+    every = by_token.values()
+    return Verdict(
+        lost=_tokens(send.token for send in every if send.outcome == OK and send.token not in arrived),
+        phantom=_tokens(token for token in arrived if token not in by_token),
+        ghost=_tokens(send.token for send in every if _is_refused(send.outcome) and send.token in arrived),
+        early=_tokens(
+            send.token
+            for send in every
+            if send.due is not None and send.token in times and min(times[send.token]) < send.due
+        ),
+        unexplained=_tokens(
+            token for token in several if not _is_explained(by_token.get(token), times[token], known_faults)
+        ),
+        untyped=_tokens(send.token for send in every if send.outcome.startswith(UNTYPED)),
+        late=_tokens(send.token for send in every if send.took > limit),
+        sends=len(by_token),
+        outcomes=Counter(send.outcome for send in every),
+        runs=sum(map(len, times.values())),
+        duplicated=len(several),
+        recovered=sum(send.outcome == UNKNOWN and send.token in arrived for send in every),
+        dead=len(letters),
+        slowest=max((send.took for send in every), default=0),
+    )
+
+
+def _tokens(tokens: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(tokens))
+
+
+def _is_refused(outcome: str) -> bool:
+    return outcome not in {OK, UNKNOWN} and not outcome.startswith(UNTYPED)
+
+
+def _is_explained(send: Send | None, times: list[int], faults: list[Fault]) -> bool:
+    """Whether something was broken between the first try to send the task and its last run."""
+    first = min(times) if send is None else min(send.began, *times)
+    return any(fault.began <= max(times) and fault.ended >= first for fault in faults)

@@ -1,0 +1,274 @@
+"""The field of a campaign: a folder, its tasks, workers and producers as real processes, and their ledgers."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import pika  # type: ignore[import-untyped]  # it carries no types
+
+from taskmq.envelope import decode_envelope
+from taskmq.topology import WorkQueue, dead_letter_queue
+from tests.faults.checker import OK, Fault, Run, Send, Verdict, judge
+from tests.faults.ledger import Ledger, noted, run_of, send_of
+from tests.faults.producer import Order
+from tests.servers.waiting import eventually
+
+__all__ = ["PROBE", "Field", "Process"]
+
+PROBE = "probe-"
+"""What tokens begin with that are no load."""
+
+JOBS = """
+import asyncio, os, time
+from taskmq import TaskMQ
+
+app = TaskMQ(os.environ["FAULTS_URL"], name="faults", send_timeout=float(os.environ["FAULTS_DEADLINE"]))
+
+LEDGER = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+NAP = float(os.environ["FAULTS_NAP"])
+
+
+@app.task(result=False)
+async def work(token: str) -> None:
+    os.write(LEDGER, f"{token} {time.time_ns() // 1_000_000} {os.getpid()}\\n".encode())
+    await asyncio.sleep(NAP)
+"""
+
+
+class Process:
+    """A process of the campaign and its log."""
+
+    def __init__(self, name: str, arguments: Sequence[str], folder: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        self._log = folder / f"log-{name}"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def inner_pid(self) -> int:
+        """The worker process below this supervisor; itself where there is none."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return int(children[0]) if children else self.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def consumes(self) -> bool:
+        """Whether a worker has said so."""
+        return "waiting for jobs" in self.log
+
+    def wait(self, within: float) -> int:
+        """Its exit code."""
+        try:
+            return self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} has not ended within {within:g} s:\n{self.log[-4000:]}") from None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+
+class Field:
+    """One campaign.
+
+    Args:
+        folder: for its files, empty.
+        url: what producers are given, and workers too.
+        queues: logical ones; each has one worker process of its own.
+        worker_url: what workers are given instead.
+        direct: AMQP URLs of the nodes themselves, for looking and probing; default: `url`.
+        deadline: seconds within which every send has to end.
+        nap: seconds that every task takes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        queues: Sequence[str],
+        *,
+        worker_url: str | None = None,
+        direct: Sequence[str] = (),
+        deadline: float = 10.0,
+        nap: float = 0.0,
+    ) -> None:
+        self.folder = folder
+        self.queues = tuple(queues)
+        self.deadline = deadline
+        self.direct = [pika.URLParameters(each) for each in direct or (url,)]
+        self.runs: Ledger[Run] = Ledger(folder / "runs", run_of)
+        self.faults: list[Fault] = []
+        self.workers: list[Process] = []
+        self.producers: list[Process] = []
+        self._sends: dict[str, Ledger[Send]] = {}
+        self._environment = {
+            **os.environ,
+            "FAULTS_URL": url,
+            "FAULTS_DEADLINE": str(deadline),
+            "FAULTS_NAP": str(nap),
+            # The same tree as the test's own, wherever taskmq is installed from.
+            "PYTHONPATH": os.pathsep.join(
+                str(Path(__file__).parents[2] / part) for part in ("", "brokers", "contrib")
+            ),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self._worker_environment = {**self._environment, "FAULTS_URL": worker_url or url}
+        (folder / "jobs.py").write_text(JOBS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self.producers, *self.workers):
+            if not process.has_ended:
+                with contextlib.suppress(OSError):
+                    os.kill(process.inner_pid, signal.SIGKILL)
+                process.signal(signal.SIGKILL)
+                process.wait(10)
+
+    # Processes ------------------------------------------------------------------------------------------------
+
+    def start_workers(self, *, concurrency: int = 16) -> None:
+        """One `taskmq worker` per queue; returns when all consume."""
+        for queue in self.queues:
+            options = ["-Q", queue, "-c", str(concurrency), "--grace", "10s"]
+            arguments = ["-m", "taskmq", "worker", "jobs:app", *options]
+            self.workers.append(Process(f"worker-{queue}", arguments, self.folder, self._worker_environment))
+        for worker in self.workers:
+            self.until(worker.consumes, f"{worker.name} consuming", 60)
+
+    def start_producer(self, order: Order) -> Process:
+        """One producer process; it ends by its order, or by `stop_producers`."""
+        self._sends[order.name] = Ledger(self.folder / f"sends-{order.name}", send_of)
+        arguments = ["-m", "tests.faults.producer", msgspec.json.encode(order).decode()]
+        process = Process(order.name, arguments, self.folder, self._environment)
+        self.producers.append(process)
+        return process
+
+    def stop_producers(self) -> None:
+        """Let every producer end, its last calls included."""
+        (self.folder / "stop").touch()
+        self.wait_for_producers(within=self.deadline + 60)
+
+    def wait_for_producers(self, *, within: float) -> None:
+        for producer in self.producers:
+            assert producer.wait(within) == 0, producer.log[-4000:]
+
+    def stop_workers(self) -> None:
+        """Drain the workers; each must end in order."""
+        for worker in self.workers:
+            worker.signal(signal.SIGTERM)
+        for worker in self.workers:
+            assert worker.wait(60) == 0, worker.log[-4000:]
+
+    def fault(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Note when something is broken, and when it is whole again."""
+        return noted(what, self.faults)
+
+    # What the ledgers say -------------------------------------------------------------------------------------
+
+    def sends(self) -> list[Send]:
+        """Every send that has ended so far."""
+        for ledger in self._sends.values():
+            ledger.refresh()
+        return [send for ledger in self._sends.values() for send in ledger.entries]
+
+    def confirmed(self) -> int:
+        return sum(send.outcome == OK for send in self.sends())
+
+    def drain(self, *, patience: float = 60.0) -> None:
+        """Return once every confirmed task has run and nothing is left at the broker, or nothing moves any more."""
+        missing = {send.token for send in self.sends() if send.outcome == OK}
+        missing.difference_update(run.token for run in self.runs.entries)
+        moved = time.monotonic()
+        while time.monotonic() - moved < patience:
+            if fresh := self.runs.refresh():
+                moved = time.monotonic()
+                missing.difference_update(run.token for run in fresh)
+            elif not missing and self.waiting() == 0:
+                return
+            time.sleep(0.2)
+
+    def verdict(self, *, without: Iterable[str] = ()) -> Verdict:
+        """What became of everything, but for tokens that begin with one of `without`."""
+        self.runs.refresh()
+        out = (PROBE, *without)
+        return judge(
+            [send for send in self.sends() if not send.token.startswith(out)],
+            [run for run in self.runs.entries if not run.token.startswith(out)],
+            dead=[token for token in self.dead_letters() if not token.startswith(out)],
+            faults=self.faults,
+            deadline=self.deadline,
+        )
+
+    # What the broker says -------------------------------------------------------------------------------------
+
+    @property
+    def physical(self) -> list[str]:
+        return [name for queue in self.queues for name in WorkQueue(queue).physical]
+
+    def waiting(self) -> int:
+        """Ready messages in the work queues; -1 while the broker cannot say."""
+        try:
+            with self.channel() as channel:
+                return sum(channel.queue_declare(name, passive=True).method.message_count for name in self.physical)
+        except (pika.exceptions.AMQPError, OSError):
+            return -1
+
+    def consumers(self) -> list[int]:
+        """How many consume each physical queue."""
+        with self.channel() as channel:
+            return [channel.queue_declare(name, passive=True).method.consumer_count for name in self.physical]
+
+    def dead_letters(self) -> list[str]:
+        """The tokens in all dead-letter queues, which stay there."""
+        tokens: list[str] = []
+        with self.channel() as channel:
+            for queue in self.queues:
+                while (got := channel.basic_get(dead_letter_queue(queue)))[0] is not None:
+                    envelope = decode_envelope(got[2])
+                    tokens.append(msgspec.json.decode(envelope.args, type=list[str])[0])
+        return tokens
+
+    @contextlib.contextmanager
+    def channel(self) -> Iterator[Any]:
+        """A channel to some node that answers."""
+        connection = pika.BlockingConnection(random.sample(self.direct, len(self.direct)))
+        try:
+            yield connection.channel()
+        finally:
+            with contextlib.suppress(pika.exceptions.AMQPError):
+                connection.close()
+
+    def until(self, holds: Callable[[], bool], what: str, within: float) -> None:
+        """Return once it holds; its failure shows the logs."""
+        try:
+            eventually(holds, what, within=timedelta(seconds=within))
+        except TimeoutError as error:
+            logs = "\n".join(f"== {each.name}\n{each.log[-2000:]}" for each in (*self.workers, *self.producers))
+            raise AssertionError(f"{error}\n{logs}") from error

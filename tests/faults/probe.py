@@ -1,0 +1,81 @@
+"""How soon every consumer is back: one message to each physical queue, and the time of its run.
+
+Each queue has one consumer in the whole campaign, so a probe that runs proves that very consumer; what the broker
+says about consumers is not asked for that.
+"""
+
+import itertools
+import time
+
+import msgspec
+import pika  # type: ignore[import-untyped]  # it carries no types
+
+from tests.faults.field import PROBE, Field
+from tests.faults.ledger import now_ms
+from tests.servers.ports import accepts
+
+__all__ = ["Probe", "Stalled", "wait_until_accepting"]
+
+_LOOK = 0.005
+_AGAIN = 0.5
+
+
+class Stalled(AssertionError):
+    """A consumer has not come back."""
+
+
+class Probe:
+    """Probes one field, again and again."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self._rounds = itertools.count()
+
+    def back_after(self, since: int, *, within: float = 60.0) -> dict[str, float]:
+        """Seconds from `since` (ms since the epoch) until each physical queue's probe has run.
+
+        Raises:
+            Stalled: one has not within `within` seconds.
+        """
+        end = time.monotonic() + within
+        number = next(self._rounds)
+        tokens = {f"{PROBE}{number}-{queue}": queue for queue in self._field.physical}
+        back: dict[str, float] = {}
+        again_at = 0.0
+        while missing := tokens.keys() - back.keys():
+            if time.monotonic() > end:
+                silent = ", ".join(sorted(tokens[token] for token in missing))
+                logs = "\n".join(worker.log[-2000:] for worker in self._field.workers)
+                raise Stalled(f"not back within {within:g} s: {silent}\n{logs}")
+            if time.monotonic() >= again_at:
+                self._publish({token: tokens[token] for token in missing})
+                again_at = time.monotonic() + _AGAIN
+            for run in self._field.runs.refresh():
+                if run.token in tokens:
+                    back.setdefault(run.token, max(run.at - since, 0) / 1000)
+            time.sleep(_LOOK)
+        return {tokens[token]: seconds for token, seconds in back.items()}
+
+    def _publish(self, tokens: dict[str, str]) -> None:
+        # Without confirms, and again soon: what a broker does with a message in the middle of an election is not
+        # what is measured here.
+        try:
+            with self._field.channel() as channel:
+                for token, queue in tokens.items():
+                    body = msgspec.json.encode({"v": 1, "task": "jobs.work", "args": [token]})
+                    properties = pika.BasicProperties(
+                        content_type="application/json", delivery_mode=2, message_id=token
+                    )
+                    channel.basic_publish("", queue, body, properties)
+        except (pika.exceptions.AMQPError, OSError):
+            return
+
+
+def wait_until_accepting(port: int, *, within: float = 90.0) -> int:
+    """When the port began to accept connections, ms since the epoch."""
+    end = time.monotonic() + within
+    while not accepts(port):
+        if time.monotonic() > end:
+            raise TimeoutError(f"port {port} does not accept within {within:g} s")
+        time.sleep(_LOOK)
+    return now_ms()

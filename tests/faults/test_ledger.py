@@ -1,0 +1,61 @@
+"""What campaigns write down and measure with."""
+
+import os
+from pathlib import Path
+
+from tests.faults.checker import Fault, Run, Send
+from tests.faults.gauge import Sample, growth, sample
+from tests.faults.ledger import Ledger, append, noted, run_of, send_line, send_of
+
+
+def test_a_ledger_gives_each_entry_once(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    ledger = Ledger(path, run_of)
+    assert ledger.refresh() == []
+
+    append(str(path), "a 1 2")
+    assert ledger.refresh() == [Run("a", 1, 2)]
+    append(str(path), "b 3 4")
+    assert ledger.refresh() == [Run("b", 3, 4)]
+
+    assert ledger.entries == [Run("a", 1, 2), Run("b", 3, 4)]
+
+
+def test_a_line_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    ledger = Ledger(path, run_of)
+    path.write_text("a 1 2\nb 3")
+    assert ledger.refresh() == [Run("a", 1, 2)]
+
+    path.write_text("a 1 2\nb 33 4\n")
+
+    assert ledger.refresh() == [Run("b", 33, 4)]
+
+
+def test_a_send_is_read_as_it_was_written() -> None:
+    for send in (Send("a", "ok", 1, 2), Send("b", "!KeyError", 1, 2, due=3)):
+        assert send_of(send_line(send)) == send
+
+
+def test_a_fault_is_noted_with_its_times() -> None:
+    faults: list[Fault] = []
+    with noted("cut", faults):
+        pass
+
+    (fault,) = faults
+    assert fault.what == "cut"
+    assert fault.began <= fault.ended
+
+
+def test_growth_is_that_of_the_medians_at_both_ends() -> None:
+    samples = [Sample(memory, 7, 3) for memory in (100, 900, 110, 500, 210, 200, 190)]
+
+    assert growth(samples, ends=3) == Sample(90, 0, 0)
+
+
+def test_a_sample_of_this_process_is_plausible() -> None:
+    here = sample(os.getpid())
+
+    assert here.memory > 1024
+    assert here.descriptors >= 3
+    assert here.threads >= 1

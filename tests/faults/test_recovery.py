@@ -1,0 +1,75 @@
+"""What the campaigns have found about recovery, each as small as it gets."""
+
+import time
+
+import pytest
+
+from taskmq.broker import Broker
+from taskmq.errors import PublishRejected, PublishUnknown
+from taskmq.testing.broker_suite import message
+from taskmq.testing.runner import case, eventually, raises
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+
+
+class TestConsumers(RabbitMQCase):
+    deadline = 60
+
+    @case
+    async def test_consumers_are_back_as_soon_as_their_connection_however_often_it_was_lost(self) -> None:
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queues = [await self.queue(other) for _ in range(8)]
+        _, consumer = await self.consume(broker, *queues)
+
+        async def connected() -> bool:
+            return self.proxy.connections == 1
+
+        async def healthy() -> bool:
+            return consumer.healthy
+
+        waits: list[float] = []
+        for _ in range(7):
+            self.proxy.cut()
+            await eventually(healthy, False, within=5)
+            await eventually(connected, True, within=10)
+            began = time.monotonic()
+            await eventually(healthy, True, within=10)
+            waits.append(time.monotonic() - began)
+
+        assert max(waits) < 1.0, waits
+
+
+class TestSends(RabbitMQCase):
+    @case
+    async def test_a_copy_that_is_refused_says_nothing_about_the_one_before_it(self) -> None:
+        """Found on a cluster whose leader was killed: a send that ended with "nothing was sent", and ran."""
+        broker, other = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(other)
+        await self.send(broker, queue, "one", "two")
+        self.proxy.hold_answers(True)
+        future = broker.publish(message(queue, "three"), timeout=20)
+
+        async def ready() -> int:
+            (stats,) = await other.stats([queue])
+            return stats.ready
+
+        await eventually(ready, 3, within=10)
+        await self.http(
+            "PUT",
+            "policies/{vhost}/full",
+            {"pattern": ".*", "definition": {"max-length": 1}, "apply-to": "queues"},
+        )
+        await eventually(lambda: self.is_full(other, queue), True, within=10)
+        self.proxy.cut()
+        self.proxy.hold_answers(False)
+
+        with raises(PublishUnknown):
+            await future
+
+    async def is_full(self, broker: Broker, queue: str) -> bool:
+        try:
+            await broker.publish(message(queue, "four"), timeout=5)
+        except PublishRejected:
+            return True
+        return False

@@ -1,0 +1,144 @@
+"""A worker whose connections are broken in every way that a network has, while it works off a full queue.
+
+`$TASKMQ_TEST_FAULT_TASKS` says how many tasks there are (default 500), `$TASKMQ_TEST_FAULT_SEED` in which order the
+faults come. The worker runs in this process, so that it can be asked for what it counts.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from datetime import timedelta
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.worker import Worker
+from taskmq_rabbitmq import RabbitMQBroker
+from tests.faults.checker import OK, Fault, Run, Send, judge
+from tests.faults.ledger import now_ms
+from tests.faults.storm import Storm, network_faults
+from tests.servers import RabbitMQ, TcpProxy, eventually
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+
+TASKS = int(os.environ.get("TASKMQ_TEST_FAULT_TASKS", "500"))
+SEED = int(os.environ.get("TASKMQ_TEST_FAULT_SEED", "20261121"))
+CONCURRENCY = 32
+HEARTBEAT = 5
+# At full speed TASKS / 100 seconds.
+NAP = CONCURRENCY / 100
+# Until a connection that died without a word is found out, and its consumers are back.
+BACK_WITHIN = 2 * HEARTBEAT + 2 + 5
+# One fault after the other may keep it from coming back for a while.
+STALLED_AFTER = 60.0
+
+
+class _Work:
+    """A worker on a thread of its own, and what it has run."""
+
+    def __init__(self, url: str) -> None:
+        self.runs: list[Run] = []
+        self.app = TaskMQ(url, name="faults")
+        self.app.task(name="work", result=False)(self._work)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(30)
+
+    def wait_for_more(self, what: str) -> None:
+        seen = len(self.runs)
+        eventually(lambda: len(self.runs) > seen, what, within=timedelta(seconds=BACK_WITHIN))
+
+    def stop(self) -> int:
+        """Drain; how many deliveries were settled too late to count."""
+        self._loop.call_soon_threadsafe(self._worker.drain)
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self._broker.stale_settles
+
+    def __repr__(self) -> str:
+        return f"<{len(self.runs)} runs, {self._broker!r}>"
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._worker = Worker(self.app, WorkerConfig(concurrency=CONCURRENCY, prefetch=2 * CONCURRENCY))
+        broker = self.app.session().broker
+        assert isinstance(broker, RabbitMQBroker)
+        self._broker = broker
+        running = asyncio.create_task(self._worker.run())
+        await self._worker.is_ready.wait()
+        self._ready.set()
+        await running
+
+    async def _work(self, token: str) -> None:
+        self.runs.append(Run(token, now_ms()))
+        await asyncio.sleep(NAP)
+
+
+class _Progress:
+    """How many runs there were, as long as there are more and more."""
+
+    def __init__(self, work: _Work) -> None:
+        self._work = work
+        self._count = 0
+        self._since = time.monotonic()
+
+    def made(self) -> int:
+        if (count := len(self._work.runs)) > self._count:
+            self._count, self._since = count, time.monotonic()
+        assert time.monotonic() - self._since < STALLED_AFTER, f"nothing has run since: {self._work!r}"
+        return count
+
+
+@pytest.mark.timeout(240 + TASKS / 10)
+def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_url: str) -> None:
+    sent = _send_all(amqp_url)
+    with TcpProxy(rabbitmq_server.port) as proxy:
+        through = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
+        work, began = _Work(f"{through}?heartbeat={HEARTBEAT}"), time.monotonic()
+        work.start()
+        faults: list[Fault] = []
+        storm = Storm(network_faults(proxy), SEED, into=faults)
+        progress = _Progress(work)
+        storm.blow(lambda: progress.made() < TASKS, calm=1.0)
+        _wait_for_the_rest(work, {send.token for send in sent})
+        late = work.stop()
+
+    verdict = judge(sent, work.runs, faults=faults)
+    print(
+        f"\n{TASKS:,} tasks on {rabbitmq_server.version} in {time.monotonic() - began:.0f} s, {storm}: {late:,} late "
+        f"settlings were void; longest silence {_longest_silence(work.runs):.1f} s; {verdict}"
+    )
+    assert verdict.wrong == {}
+    # A task runs again when its acknowledgement came too late, or never left.
+    assert verdict.runs - TASKS <= len(faults) * 2 * CONCURRENCY
+
+
+def _send_all(url: str) -> list[Send]:
+    """Fill the queue, without faults."""
+    app = TaskMQ(url)
+
+    async def work(token: str) -> None: ...
+
+    task = app.task(name="work")(work)
+    tokens, began = [f"t{number}" for number in range(TASKS)], now_ms()
+    with app:
+        task.send_many([(token,) for token in tokens])
+    return [Send(token, OK, began, 0) for token in tokens]
+
+
+def _wait_for_the_rest(work: _Work, tokens: set[str]) -> None:
+    """Nothing is broken any more: what is missing has to come, without a longer silence than recovery takes."""
+    while missing := tokens - {run.token for run in work.runs}:
+        work.wait_for_more(f"a further run, with {len(missing)} tasks missing,")
+
+
+def _longest_silence(runs: list[Run]) -> float:
+    """Seconds between one run and the next."""
+    return max((after.at - before.at for before, after in pairwise(runs)), default=0) / 1000

@@ -1,0 +1,90 @@
+"""What the tests of the Redis state share."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from taskmq.broker import BrokerOptions
+from taskmq.errors import StateUnavailable
+from taskmq.states import JobState
+from taskmq.stores import ResultRecord, WaitingMessage
+from taskmq_redis import RedisState, open_state
+
+PATIENCE = 20.0
+DUE = 1_700_000_000_000
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]], *, within: float = 50) -> None:
+    """Run a test's coroutine; no task may be left, and nothing may have gone to the loop's exception handler."""
+    complaints: list[str] = []
+
+    async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(f"{context.get('message')}: {context.get('exception')!r}")
+        )
+        async with asyncio.timeout(within):
+            await main()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(bounded())
+    assert complaints == []
+
+
+@asynccontextmanager
+async def opened(url: str, *, name: str = "test") -> AsyncGenerator[RedisState, None]:
+    state = open_state(url, BrokerOptions(name=name))
+    try:
+        yield state
+    finally:
+        await state.aclose()
+
+
+def record(job_id: str = "job", *, value: bytes = b"1") -> ResultRecord:
+    return ResultRecord(
+        job_id=job_id,
+        task="t",
+        state=JobState.SUCCEEDED,
+        attempt=1,
+        content_type="application/json",
+        value=value,
+        finished=1,
+    )
+
+
+def waiting(job_id: str = "job", *, due: int = DUE, body: bytes = b"{}") -> WaitingMessage:
+    return WaitingMessage(job_id=job_id, task="t", queue="q", due=due, body=body, content_type="application/json")
+
+
+def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, object]]]:
+    """Everything that can be asked of a state, by name."""
+    return {
+        "put": lambda: state.results.put(record(), ttl=60),
+        "get": lambda: state.results.get("job"),
+        "wait": lambda: state.results.wait("job", timeout=0),
+        "claim": lambda: state.occurrences.claim("tick", owner="beat", lease=60, ttl=60),
+        "complete": lambda: state.occurrences.complete("tick", ttl=60),
+        "begin": lambda: state.starts.begin("job", ttl=60),
+        "end": lambda: state.starts.end("job"),
+        "delay": lambda: state.delays.put(waiting()),
+        "take": lambda: state.delays.take(now=DUE, limit=10, lease=60),
+        "done": lambda: state.delays.done([]),
+        "next due": state.delays.next_due,
+        "count": state.delays.count,
+        "find": lambda: state.delays.find("job"),
+        "list": lambda: state.delays.list(limit=10),
+        "cancel": lambda: state.delays.cancel("job"),
+        "swap": lambda: state.delays.swap(waiting(), waiting(due=DUE + 1)),
+    }
+
+
+async def answers(state: RedisState, *, within: float = PATIENCE) -> None:
+    """Return once the state answers again."""
+    async with asyncio.timeout(within):
+        while True:
+            try:
+                await state.results.get("nothing")
+            except StateUnavailable:
+                await asyncio.sleep(0.02)
+            else:
+                return

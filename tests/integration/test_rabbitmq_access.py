@@ -1,0 +1,307 @@
+"""Users who may not: refused connections, refused requests, and refused messages among allowed ones."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.broker import BrokerOptions
+from taskmq.errors import AccessDenied, PublishUnknown
+from taskmq.testing.broker_suite import message
+from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.runner import case, eventually, raises
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_rabbitmq import RabbitMQBroker, open_broker
+from tests.integration.frame_proxy import FrameProxy
+from tests.integration.rabbitmq_case import RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+EVERYTHING = ".*"
+NOTHING = "^$"
+NO_DELAYS = "^(?!taskmq\\.delay).*"
+SOON = 5.0
+
+
+class AccessCase(RabbitMQCase):
+    """A broker whose name is "limited" connects as a user with few permissions."""
+
+    frames: FrameProxy
+
+    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def with_user() -> None:
+            self.frames = await self.opened.enter_async_context(FrameProxy(self.server.port))
+            self.user = f"limited-{self.vhost}"
+            await self.http("PUT", f"users/{self.user}", {"password": "pass", "tags": ""})
+            self.opened.push_async_callback(self.http, "DELETE", f"users/{self.user}")
+            await test()
+
+        super().run(with_user)
+
+    async def permit(self, *, configure: str = EVERYTHING, write: str = EVERYTHING, read: str = EVERYTHING) -> None:
+        granted = {"configure": configure, "write": write, "read": read}
+        await self.http("PUT", f"permissions/{{vhost}}/{self.user}", granted)
+
+    def url_of(self, user: str, password: str, port: int | None = None) -> str:
+        assert self.process_url is not None
+        netloc = f"{quote(user)}:{quote(password)}@127.0.0.1:{port or self.server.port}"
+        return urlsplit(self.process_url)._replace(netloc=netloc).geturl()
+
+    def limited(self, *, port: int | None = None) -> RabbitMQBroker:
+        return self.opened_at(self.url_of(self.user, "pass", port))
+
+    def opened_at(self, url: str) -> RabbitMQBroker:
+        broker = open_broker(url, BrokerOptions())
+        assert isinstance(broker, RabbitMQBroker)
+        self.opened.push_async_callback(broker.aclose)
+        return broker
+
+
+class TestConnecting(AccessCase):
+    @case
+    async def test_a_wrong_password_is_said_at_once(self) -> None:
+        broker = self.opened_at(self.url_of("guest", "S3CRET"))
+        began = time.monotonic()
+
+        with raises(AccessDenied) as connecting:
+            await broker.connect(timeout=30)
+        with raises(AccessDenied) as publishing:
+            await broker.publish(message("q", "one"), timeout=30)
+        with raises(AccessDenied):
+            await broker.declare([self.undeclared()])
+
+        assert time.monotonic() - began < 3 * SOON
+        assert "ACCESS_REFUSED" in str(connecting[0])
+        assert "S3CRET" not in f"{connecting[0]} {publishing[0]}"
+
+    @case
+    async def test_all_that_waits_is_told(self) -> None:
+        broker = self.opened_at(self.url_of("guest", "wrong"))
+        began = time.monotonic()
+
+        futures = [broker.publish(message("q", str(number)), timeout=30) for number in range(500)]
+        await asyncio.wait(futures)
+
+        assert time.monotonic() - began < SOON
+        assert {type(future.exception()) for future in futures} == {AccessDenied}
+
+    @case
+    async def test_a_virtual_host_without_access_is_said_at_once(self) -> None:
+        began = time.monotonic()
+
+        with raises(AccessDenied) as caught:
+            await self.limited().publish(message("q", "one"), timeout=30)
+
+        assert time.monotonic() - began < SOON
+        assert self.vhost in str(caught[0])
+
+    @case
+    async def test_too_many_connections_are_no_lack_of_permission(self) -> None:
+        await self.permit()
+        await self.http("PUT", "vhost-limits/{vhost}/max-connections", {"value": 0})
+
+        broker = self.limited()
+        future = broker.publish(message("q", "one"), timeout=1)
+        await asyncio.wait({future})
+
+        error = future.exception()
+        assert error is not None
+        assert not isinstance(error, AccessDenied)
+        assert "limit" in str(error)
+
+    @case
+    async def test_a_broker_object_works_as_soon_as_access_is_given(self) -> None:
+        broker = self.limited()
+        with raises(AccessDenied):
+            await broker.connect(timeout=30)
+
+        await self.permit()
+
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await broker.connect(timeout=10)
+                    break
+                except AccessDenied:
+                    continue
+        await self.queue(broker)
+
+
+class TestAsking(AccessCase):
+    @case
+    async def test_each_request_that_is_not_allowed_says_so(self) -> None:
+        queue = await self.queue(self.broker())
+        await self.permit(configure=NOTHING, write=NOTHING, read=NOTHING)
+        broker = self.limited()
+        began = time.monotonic()
+
+        for request in (
+            lambda: broker.declare([self.undeclared()]),
+            lambda: self.consume(broker, queue),
+            lambda: broker.purge(queue),
+            lambda: self.look(broker, queue),
+        ):
+            with raises(AccessDenied) as caught:
+                await request()
+            assert "refused for user" in str(caught[0])
+        assert time.monotonic() - began < 2 * SOON
+
+    @case
+    async def test_a_consumer_whose_user_loses_the_right_comes_back_with_it(self) -> None:
+        owner = self.broker()
+        work = self.undeclared()
+        await owner.declare([work])
+        await self.permit()
+        broker = self.limited(port=self.proxy.port)
+        inbox, consumer = await self.consume(broker, work.name)
+
+        await self.permit(read=NOTHING)
+        self.proxy.cut()
+
+        async def is_denied() -> bool:
+            return "cannot be consumed for now" in self.log.text and "refused for user" in self.log.text
+
+        await eventually(is_denied, True, within=self.patience)
+        assert not consumer.healthy
+        await self.permit()
+        await self.send(owner, work.name, "one")
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+    @case
+    async def test_a_worker_that_may_not_keeps_trying_and_says_so(self) -> None:
+        work = self.undeclared()
+        app = TaskMQ(self.url_of(self.user, "pass"))
+
+        @app.task(queue=work.name, result=False)
+        async def nothing() -> None: ...
+
+        worker = Worker(app, WorkerConfig())
+        running = asyncio.create_task(worker.run())
+
+        async def says_so() -> bool:
+            return "not consuming yet" in self.log.text
+
+        await eventually(says_so, True, within=self.patience)
+        await self.permit()
+        async with asyncio.timeout(self.patience):
+            await worker.is_ready.wait()
+        worker.drain()
+        await running
+
+    @pytest.fixture(autouse=True)
+    def _log(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.log = caplog
+
+    async def look(self, broker: RabbitMQBroker, queue: str) -> None:
+        async with broker.hold(queue, limit=1):
+            pass
+
+
+class TestPublishing(AccessCase):
+    @case
+    async def test_a_publish_that_is_not_allowed_ends_at_once(self) -> None:
+        queue = await self.queue(self.broker())
+        await self.permit(write=NOTHING)
+        broker = self.limited()
+        began = time.monotonic()
+
+        with raises(AccessDenied) as caught:
+            await broker.publish(message(queue, "one"), timeout=30)
+        futures = [broker.publish(message(queue, str(number)), timeout=30) for number in range(2000)]
+        await asyncio.wait(futures)
+
+        assert time.monotonic() - began < SOON
+        assert "amq.default" in str(caught[0])
+        assert {type(future.exception()) for future in futures} == {AccessDenied}
+        await self.expect_ready(self.broker(), queue, 0)
+
+    @case
+    async def test_messages_beside_refused_ones_arrive(self) -> None:
+        broker, queue = await self.without_delays()
+
+        allowed, refused = await self.publish_both(broker, queue, every=10)
+
+        assert {type(future.exception()) for future in refused} == {AccessDenied}
+        assert [future.exception() for future in allowed] == [None] * len(allowed)
+        await self.expect_each(queue, len(allowed))
+
+    @case
+    async def test_the_guilty_one_is_found_where_the_broker_does_not_name_it(self) -> None:
+        self.frames.is_vague = True
+        broker, queue = await self.without_delays(port=self.frames.port)
+
+        allowed, refused = await self.publish_both(broker, queue, every=100)
+
+        assert {type(future.exception()) for future in refused} == {AccessDenied}
+        assert [future.exception() for future in allowed] == [None] * len(allowed)
+        await self.expect_each(queue, len(allowed))
+
+    @case
+    async def test_a_publish_is_allowed_again_soon_after_the_permission_is(self) -> None:
+        broker, queue = await self.without_delays()
+        due = int(time.time() * 1000) + 60_000
+        with raises(AccessDenied):
+            await broker.publish(message(queue, "one", due=due), timeout=30)
+
+        await self.permit()
+
+        async with asyncio.timeout(self.patience):
+            while True:
+                try:
+                    await broker.publish(message(queue, "one", due=due), timeout=30)
+                    break
+                except AccessDenied:
+                    await asyncio.sleep(0.1)
+
+    @case
+    async def test_what_may_have_been_taken_before_the_right_was_lost_is_unknown(self) -> None:
+        queue = await self.queue(self.broker())
+        await self.permit()
+        broker = self.limited(port=self.proxy.port)
+        await self.send(broker, queue, "the channel is open")
+        self.proxy.stall(True)
+        future = broker.publish(message(queue, "one"), timeout=30)
+        await asyncio.sleep(0)
+
+        await self.permit(write=NOTHING)
+        self.proxy.cut()
+        self.proxy.stall(False)
+
+        with raises(PublishUnknown) as caught:
+            await future
+        assert "refused for user" in str(caught[0])
+
+    async def without_delays(self, port: int | None = None) -> tuple[RabbitMQBroker, str]:
+        work = self.undeclared()
+        await self.broker().declare([work])
+        await self.permit(write=NO_DELAYS)
+        broker = self.limited(port=port)
+        await broker.declare([work])
+        return broker, work.name
+
+    async def publish_both(
+        self, broker: RabbitMQBroker, queue: str, *, every: int
+    ) -> tuple[list[asyncio.Future[None]], list[asyncio.Future[None]]]:
+        due = int(time.time() * 1000) + 600_000
+        allowed: list[asyncio.Future[None]] = []
+        refused: list[asyncio.Future[None]] = []
+        for number in range(600):
+            if number % every == every // 2:
+                refused.append(broker.publish(message(queue, "late", due=due), timeout=20))
+            else:
+                allowed.append(broker.publish(message(queue, str(len(allowed))), timeout=20))
+            if number % 50 == 0:
+                await asyncio.sleep(0.01)
+        await asyncio.wait([*allowed, *refused])
+        return allowed, refused
+
+    async def expect_each(self, queue: str, count: int) -> None:
+        inbox, _ = await self.consume(self.broker(), queue, prefetch=100)
+        came: set[str] = set()
+        while len(came) < count:
+            came |= set(bodies(await inbox.take_and_ack(1)))
+        assert came == {str(number) for number in range(count)}

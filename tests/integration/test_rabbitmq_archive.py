@@ -1,0 +1,108 @@
+"""The archive of dead letters: copies in a stream, beside the letters and never instead of them."""
+
+import logging
+
+import pytest
+
+from taskmq import QueueMissing, Unroutable
+from taskmq.broker import Archiving
+from taskmq.testing.broker_suite.case import bodies, message
+from taskmq.testing.runner import case, eventually, raises
+from taskmq.topology import dead_letter_queue
+from taskmq_rabbitmq import RabbitMQBroker
+from taskmq_rabbitmq.topology import ARCHIVE
+from tests.integration.rabbitmq_case import RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+
+class TestArchive(RabbitMQCase):
+    options = "?archive=2d&archive_bytes=100000000"
+
+    @case
+    async def test_each_letter_is_in_its_queue_and_in_the_archive_which_outlives_it(self) -> None:
+        broker, reader = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        dead = dead_letter_queue(queue)
+        assert isinstance(reader, Archiving)
+
+        await self.send(broker, dead, *"abc")
+        await self.send(broker, queue, "no letter")
+
+        await self._expect_archived(reader, "a", "b", "c")
+        await self.expect_only(broker, dead, "a", "b", "c")
+        # "the last one" of what looked is a letter too.
+        await self._expect_archived(reader, "a", "b", "c", "the last one")
+
+    @case
+    async def test_it_is_read_from_any_offset_and_in_pieces(self) -> None:
+        broker = self.broker()
+        dead = dead_letter_queue(await self.queue(broker))
+        texts = [f"{number:03}" for number in range(300)]
+        await self.send(broker, dead, *texts)
+        await self._expect_archived(broker, *texts)
+
+        first = await broker.archived(limit=100)
+        second = await broker.archived(offset=first[-1][0] + 1, limit=1000)
+
+        assert [place for place, _ in first + second] == list(range(300))
+        assert bodies([delivery for _, delivery in first + second]) == texts
+        assert await broker.archived(offset=300, limit=10) == []
+
+    @case
+    async def test_it_ends_by_age_and_size_and_a_changed_url_changes_nothing_that_exists(self) -> None:
+        await self.queue(self.broker())
+        self.process_url = str(self.process_url).replace("archive=2d", "archive=12h")
+
+        await self.queue(self.broker())
+
+        arguments = (await self.http("GET", f"queues/{{vhost}}/{ARCHIVE}"))["arguments"]
+        assert (arguments["x-max-age"], arguments["x-max-length-bytes"]) == ("2D", 100_000_000)
+
+    @case
+    async def test_a_letter_whose_queue_is_gone_does_not_look_sent(self) -> None:
+        broker, stranger = self.broker(), self.broker()
+        await self.queue(broker)
+
+        with raises(Unroutable):
+            await stranger.publish(message("suite.gone.dlq", "lost"), timeout=10)
+
+    @case
+    async def test_without_its_archive_a_letter_is_sent_all_the_same(self) -> None:
+        broker = self.broker()
+        dead = dead_letter_queue(await self.queue(broker))
+        await self.delete_queue(ARCHIVE)
+        said: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+        logger = logging.getLogger("taskmq_rabbitmq.archive")
+        logger.addHandler(handler)
+        self.opened.callback(logger.removeHandler, handler)
+
+        await self.send(broker, dead, "a")
+
+        await self.expect_ready(broker, dead, 1)
+
+        async def complaints() -> int:
+            return len(said)
+
+        await eventually(complaints, 1, within=self.patience)
+        assert "not in the archive" in said[0]
+
+    async def _expect_archived(self, broker: RabbitMQBroker, *texts: str) -> None:
+        async def archived() -> list[str]:
+            return bodies([delivery for _, delivery in await broker.archived(limit=1000)])
+
+        await eventually(archived, list(texts), within=self.patience)
+
+
+class TestNoArchive(RabbitMQCase):
+    @case
+    async def test_where_nobody_keeps_one_that_is_said(self) -> None:
+        broker = self.broker()
+        await self.queue(broker)
+
+        with raises(QueueMissing) as caught:
+            await broker.archived(limit=10)
+
+        assert caught[0].queue == ARCHIVE

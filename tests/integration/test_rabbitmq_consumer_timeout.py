@@ -1,0 +1,191 @@
+"""Deliveries that stay unsettled for longer than RabbitMQ allows."""
+
+import asyncio
+from typing import ClassVar
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.broker import Subscription
+from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.runner import case, eventually
+from taskmq.topology import WorkQueue
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_rabbitmq import timeouts
+from taskmq_rabbitmq.consumer import RabbitMQConsumer
+from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+
+
+class TestWarning(RabbitMQCase):
+    @pytest.fixture(autouse=True)
+    def _log(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.log = caplog
+
+    @case
+    async def test_a_worker_says_at_its_start_which_queues_may_be_cut_off(self) -> None:
+        if self.server.version >= "4.3":
+            pytest.skip("4.3 is told how long it takes")
+        assert self.process_url is not None
+        app = TaskMQ(self.process_url)
+
+        @app.task(name="bounded", queue="bounded", timeout=60, result=False)
+        async def bounded() -> None: ...
+
+        @app.task(name="boundless", queue="boundless", result=False)
+        async def boundless() -> None: ...
+
+        worker = Worker(app, WorkerConfig())
+        running = asyncio.create_task(worker.run())
+        await worker.is_ready.wait()
+        worker.drain()
+        await running
+
+        (line,) = [line for line in self.log.messages if "may run for more than 30 minutes" in line]
+        assert "'boundless'" in line
+        assert "'bounded'" not in line
+        assert timeouts.remedy(tuple(map(int, self.server.version.split(".")))) in line
+
+
+class TimeoutCase(OwnNodeCase):
+    deadline = 100
+    patience = 30
+    config: ClassVar = {"consumer_timeout": "2000"}
+    # Up to 4.2 each channel looks for it once per tick, which is a minute otherwise.
+    advanced_config = "[{rabbit, [{channel_tick_interval, 1000}]}]."
+
+    @pytest.fixture(autouse=True)
+    def _log(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.log = caplog
+
+    def said(self, *words: str) -> bool:
+        """Whether one line of the log has all these words."""
+        return any(all(word in line for word in words) for line in self.log.messages)
+
+
+@pytest.mark.slow
+class TestClosedChannel(TimeoutCase):
+    """Up to 4.2 the broker closes the channel."""
+
+    @case
+    async def test_the_subscription_mends_itself_and_the_others_are_untouched(self) -> None:
+        if self.server.version >= "4.3":
+            pytest.skip("4.3 cancels the consumer instead")
+        broker, other = self.broker(), self.broker()
+        slow, quick = await self.queue(other), await self.queue(other)
+        inbox, consumer = await self.consume(broker, slow, quick, prefetch=2)
+        await self.send(other, slow, "held", "waiting")
+        held = await inbox.take(2)
+
+        again = await inbox.take(2)
+
+        assert bodies(again) == ["held", "waiting"]
+        assert all(delivery.redelivered for delivery in again)
+        remedy = timeouts.remedy(tuple(map(int, self.server.version.split("."))))
+        assert self.said(slow, "longer than the consumer timeout", remedy)
+        assert not self.said(quick, "consuming it anew")
+        assert isinstance(consumer, RabbitMQConsumer)
+        assert consumer.replacements == 0
+        for delivery in held:
+            delivery.ack()
+        assert broker.stale_settles == 2
+        for delivery in again:
+            delivery.ack()
+        await self.send(other, quick, "quick")
+        assert bodies(await inbox.take_and_ack(1)) == ["quick"]
+        await consumer.stop()
+        await self.expect_only(other, slow)
+        assert broker.stale_settles == 2
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+class TestCancelledConsumer(TimeoutCase):
+    """From 4.3 on the broker cancels the consumer, which may say how long it takes."""
+
+    version = "4.3"
+
+    @pytest.fixture(autouse=True)
+    def _patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch = monkeypatch
+
+    @case
+    async def test_a_consumer_that_says_it_takes_long_is_left_alone(self) -> None:
+        broker, other = self.broker(), self.broker()
+        bounded, boundless = await self.queue(other), await self.queue(other)
+        inbox = self.inbox()
+        consumer = await broker.consume([Subscription(bounded, 1, longest=60.0), Subscription(boundless, 1)], inbox)
+        await self.send(other, bounded, "bounded")
+        await self.send(other, boundless, "boundless")
+        held = await inbox.take(2)
+
+        # Several times the node's own limit.
+        await asyncio.sleep(8)
+
+        assert not inbox.untaken
+        assert "may run for more" not in self.log.text
+        for delivery in held:
+            delivery.ack()
+        assert broker.stale_settles == 0
+        await consumer.stop()
+        await self.expect_only(other, bounded)
+
+    @case
+    async def test_a_policy_cannot_cut_it_off_either(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(other)
+        await self.http(
+            "PUT",
+            "policies/{vhost}/short",
+            {"pattern": f"^{queue}$", "definition": {"consumer-timeout": 1500}, "apply-to": "quorum_queues"},
+        )
+        await asyncio.sleep(1)
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+        await self.send(other, queue, "one")
+        (one,) = await inbox.take(1)
+
+        await asyncio.sleep(6)
+
+        one.ack()
+        assert broker.stale_settles == 0
+
+    @case
+    async def test_a_classic_queue_is_consumed_without_it(self) -> None:
+        broker = self.broker()
+        queue = WorkQueue(self.undeclared().name, "classic")
+        await broker.declare([queue])
+        inbox, consumer = await self.consume(broker, queue.name)
+
+        await self.send(broker, queue.name, "one")
+
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+        assert consumer.healthy
+
+    @case
+    async def test_one_that_is_cancelled_comes_back_with_a_new_tag(self) -> None:
+        broker, other = self.broker(), self.broker()
+        slow, quick = await self.queue(other), await self.queue(other)
+        # No time limit of a task is as short as this.
+        self.patch.setattr(timeouts, "consume_arguments", lambda *_: {"x-consumer-timeout": 2000})
+        inbox, consumer = await self.consume(broker, slow, quick, prefetch=2)
+        await self.send(other, slow, "held", "waiting")
+        held = await inbox.take(2)
+
+        again = await inbox.take(2)
+
+        assert sorted(bodies(again)) == ["held", "waiting"]
+        assert self.said(slow, "longer than", "consumer timeout", "`timeout`")
+        assert not self.said(quick, "consuming it anew")
+        for delivery in held:
+            delivery.ack()
+        assert broker.stale_settles == 2
+        for delivery in again:
+            delivery.ack()
+
+        async def healthy() -> bool:
+            return consumer.healthy
+
+        await eventually(healthy, True, within=10)
+        await consumer.stop()
+        await self.expect_only(other, slow)

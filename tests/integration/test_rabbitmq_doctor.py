@@ -1,0 +1,458 @@
+"""What the doctor finds at real nodes that have what is wrong with them."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from taskmq.broker import BrokerOptions, Outgoing
+from taskmq.clock import SystemClock
+from taskmq.errors import PublishRejected
+from taskmq.planning import Role
+from taskmq.topology import WorkQueue
+from taskmq_rabbitmq import RabbitMQBroker, open_broker
+from taskmq_rabbitmq.diagnosis import Finding
+from tests.servers import RabbitMQ, StartRabbitMQ, eventually
+from tests.servers.cluster import RabbitMQCluster
+
+pytestmark = pytest.mark.rabbitmq
+
+_WORK = WorkQueue("images")
+_PATIENCE = timedelta(seconds=30)
+_EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
+
+
+class Fast(SystemClock):
+    """A host whose clock is a minute ahead."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 60_000
+
+
+class Ward:
+    """A virtual host to be looked at."""
+
+    def __init__(self, server: RabbitMQ, url: str) -> None:
+        self.server = server
+        self.url = url
+        self.vhost = urlsplit(url).path.removeprefix("/")
+
+    def broker(self, *, login: str = "guest:guest", more: str = "", clock: Any = None) -> RabbitMQBroker:
+        api = urlsplit(self.server.management_url)
+        where = urlsplit(self.url)._replace(netloc=f"{login}@127.0.0.1:{self.server.port}").geturl()
+        options = BrokerOptions(name="test", **({"clock": clock} if clock else {}))
+        broker = open_broker(f"{where}?{more or f'management=http://{api.hostname}:{api.port}'}", options)
+        assert isinstance(broker, RabbitMQBroker)
+        return broker
+
+    def also(self, more: str) -> str:
+        api = urlsplit(self.server.management_url)
+        return f"management=http://{api.hostname}:{api.port}&{more}"
+
+    def declare(self, *queues: WorkQueue) -> None:
+        async def main() -> None:
+            broker = self.broker()
+            await broker.declare(queues or [_WORK])
+            await broker.aclose()
+
+        asyncio.run(main())
+
+    def findings(
+        self,
+        loads: Mapping[WorkQueue, float | None] | None = None,
+        *,
+        watch: float = 0,
+        login: str = "guest:guest",
+        more: str = "",
+        clock: Any = None,
+    ) -> list[Finding]:
+        async def main() -> list[Finding]:
+            broker = self.broker(login=login, more=more, clock=clock)
+            try:
+                async with asyncio.timeout(40):
+                    return await broker.diagnose({_WORK: 60.0} if loads is None else loads, watch=watch)
+            finally:
+                await broker.aclose()
+
+        return asyncio.run(main())
+
+    def user(self, **permissions: str) -> str:
+        """Login of a user with these permissions and the tag `management`."""
+        name = f"user-{secrets.token_hex(4)}"
+        self.server.http("PUT", f"/api/users/{name}", {"password": "secret", "tags": "management"})
+        allowed = {"configure": "^$", "write": "^$", "read": "^$", **permissions}
+        self.server.http("PUT", f"/api/permissions/{self.vhost}/{name}", allowed)
+        return f"{name}:secret"
+
+    def user_as(self, role: Role) -> str:
+        """Login of a user who is allowed what `taskmq topology permissions` prints."""
+
+        async def main() -> Mapping[str, Any]:
+            broker = self.broker()
+            request = broker.topology([_WORK]).permissions(role, user="x").request
+            await broker.aclose()
+            assert request is not None
+            body: Any = request["body"]
+            return dict(body)
+
+        return self.user(**asyncio.run(main()))
+
+    def policy(self, pattern: str, kind: str = "policies", /, **definition: Any) -> None:
+        keys = {name.replace("_", "-"): value for name, value in definition.items()}
+        body = {"pattern": pattern, "definition": keys, "apply-to": "queues"}
+        self.server.http("PUT", f"/api/{kind}/{self.vhost}/harmful", body)
+
+    def findings_with(self, *words: str) -> list[Finding]:
+        """The findings once these words are among them: the HTTP API is a little late."""
+
+        def told() -> list[Finding]:
+            findings = self.findings()
+            texts = [text for _, _, text, _ in findings]
+            return findings if all(any(one in text for text in texts) for one in words) else []
+
+        return eventually(told, f"findings with {words}", within=_PATIENCE)
+
+    def queue(self, name: str, **arguments: Any) -> None:
+        keys = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        path = f"/api/queues/{self.vhost}/{quote(name, safe='')}"
+        self.server.http("PUT", path, {"durable": True, "arguments": keys})
+
+
+@pytest.fixture(scope="module")
+def clinic() -> Iterator[RabbitMQ]:
+    """A node whose counts are up to date after half a second instead of five."""
+    config = {"collect_statistics_interval": "500"}
+    with RabbitMQ(os.environ.get("TASKMQ_TEST_RABBITMQ"), config=config) as server:
+        yield server
+
+
+@pytest.fixture
+def ward(clinic: RabbitMQ) -> Iterator[Ward]:
+    url = clinic.create_vhost()
+    yield Ward(clinic, url)
+    clinic.delete_vhost(url)
+
+
+def _about(findings: list[Finding], about: str) -> list[Finding]:
+    return [finding for finding in findings if finding[1] == about]
+
+
+def _problems(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(about, text) for level, about, text, _ in findings if level == "problem"]
+
+
+def _text(findings: list[Finding], level: str, words: str) -> Finding:
+    """The only finding of this level with these words."""
+    found = [finding for finding in findings if finding[0] == level and words in finding[2]]
+    assert len(found) == 1, findings
+    assert found[0][3] or level == "ok"
+    return found[0]
+
+
+def _message(queue: str, *, due: int | None = None) -> Outgoing:
+    return Outgoing(queue=queue, body=b"{}", content_type="application/json", job_id="a", task="t", due=due)
+
+
+async def _takes(broker: RabbitMQBroker, message: Outgoing) -> bool:
+    try:
+        await broker.publish(message, timeout=10)
+    except PublishRejected:
+        return False
+    return True
+
+
+def test_a_new_virtual_host_has_no_problem_and_stays_empty(ward: Ward) -> None:
+    findings = ward.findings({})
+
+    assert _problems(findings) == []
+    assert {"rabbitmq", "management", "permissions", "erlang", "nodes"} <= {about for _, about, _, _ in findings}
+    assert ward.server.http("GET", f"/api/queues/{ward.vhost}") == []
+
+
+def test_a_healthy_topology_has_no_problem_and_nothing_is_missing(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings()
+
+    assert _problems(findings) == []
+    _text(findings, "ok", "everything is as taskmq declares it")
+    _text(findings, "ok", "enough for every role")
+    _text(findings, "ok", "within 2 s")
+
+
+def test_the_queues_of_the_app_that_are_missing_are_a_warning(ward: Ward) -> None:
+    _, _, text, remedy = _text(ward.findings(), "warning", "missing: ")
+
+    assert "taskmq.unroutable" in text
+    assert "taskmq topology apply" in remedy
+
+
+def test_without_the_http_api_it_says_what_was_not_looked_at_and_goes_on(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings(more="management=http://127.0.0.1:1")
+
+    assert _problems(findings) == []
+    _text(findings, "warning", "were not looked at")
+    _text(findings, "ok", "enough for every role")
+
+
+def test_a_user_without_the_monitoring_tag_is_told_what_that_hides(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings(login=ward.user(**_EVERYTHING))
+
+    _text(findings, "warning", "alarms, nodes and feature flags were not looked at")
+    assert _about(findings, "management")[0][0] == "ok"
+
+
+# Permissions
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [("producer", "enough for a producer"), ("worker", "enough for a worker"), ("operator", "every role")],
+)
+def test_what_topology_prints_for_a_role_is_enough_for_it(ward: Ward, role: Role, words: str) -> None:
+    ward.declare()
+
+    findings = ward.findings(login=ward.user_as(role), more=ward.also("declare=off"))
+
+    assert _problems(findings) == []
+    assert _about(findings, "permissions")[0][0] == "ok"
+    assert words in _about(findings, "permissions")[0][2]
+
+
+def test_a_worker_that_may_not_declare_needs_to_be_told_not_to(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings(login=ward.user_as("worker"))
+
+    _, about, _, remedy = _text(findings, "problem", "may not configure anything")
+    assert about == "permissions"
+    assert "?declare=off" in remedy
+
+
+def test_a_user_that_may_not_write_to_the_default_exchange_cannot_send(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings(login=ward.user(configure=".*", write=r"taskmq\..*", read=".*"))
+
+    _text(findings, "problem", "may not write to the default exchange")
+
+
+def test_a_user_that_may_not_write_to_the_ladder_cannot_delay(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings(login=ward.user(configure=".*", write="^(amq.default|images.*)$", read=".*"))
+
+    _text(findings, "problem", "may not write to the delay ladder")
+
+
+def test_looking_leaves_no_message_and_no_queue_behind(ward: Ward) -> None:
+    ward.declare()
+    path = f"/api/queues/{ward.vhost}?disable_stats=true&enable_queue_totals=true"
+    before: Any = ward.server.http("GET", path)
+
+    ward.findings()
+
+    after: Any = ward.server.http("GET", path)
+    assert [queue["name"] for queue in after] == [queue["name"] for queue in before]
+    assert sum(queue.get("messages", 0) for queue in after) == 0
+
+
+# Policies and arguments
+
+
+def test_a_policy_for_everything_is_told_with_all_that_it_breaks(ward: Ward) -> None:
+    ward.declare()
+    ward.policy(".*", message_ttl=1_000, expires=600_000, overflow="drop-head", max_length=1_000, delivery_limit=3)
+
+    findings = ward.findings_with("delays end too early", "the oldest letters vanish", "deleted with its jobs")
+
+    for words in (
+        "delays end too early",
+        "with all that waits in it",
+        "what leaves the queue is not kept until it has arrived",
+        "without a word to their sender",
+        "deleted with its jobs",
+        "dead letters vanish",
+        "the oldest letters vanish",
+        "deleted with its letters",
+    ):
+        _, _, text, _ = _text(findings, "problem", words)
+        assert text.startswith("policy harmful: ")
+    for words in ("given up after 3 returns", "vanishes after 3 looks", "unseen"):
+        _text(findings, "warning", words)
+
+
+def test_a_limit_that_the_app_does_not_know_of_is_a_problem(ward: Ward) -> None:
+    ward.declare()
+    ward.policy("^images$", max_length=1_000)
+
+    findings = ward.findings_with("everybody's delays stop")
+
+    assert [about for about, _ in _problems(findings)] == ["images"]
+
+
+def test_an_operator_policy_is_found_too(ward: Ward) -> None:
+    ward.declare()
+    ward.policy(".*", "operator-policies", message_ttl=1_000)
+
+    _, _, text, _ = _text(ward.findings_with("delays end too early"), "problem", "delays end too early")
+
+    assert text.startswith("operator policy harmful: ")
+
+
+def test_a_queue_with_other_arguments_is_a_problem_with_its_remedy(ward: Ward) -> None:
+    ward.declare(WorkQueue("other"))
+    ward.queue("images", queue_type="quorum", delivery_limit=5)
+
+    found = _about(ward.findings(), "images")
+
+    assert [(level, "x-delivery-limit" in text) for level, _, text, _ in found] == [("problem", True)]
+    assert found[0][3]
+
+
+def test_messages_in_a_queue_that_the_app_does_not_know_are_a_warning(ward: Ward) -> None:
+    ward.declare(_WORK, WorkQueue("old"))
+
+    async def fill() -> None:
+        broker = ward.broker()
+        for queue in ("old", "old.dlq"):
+            await broker.publish(_message(queue), timeout=10)
+        await broker.aclose()
+
+    asyncio.run(fill())
+
+    def told() -> list[Finding]:
+        return _about(ward.findings(), "old")
+
+    # Counts of the HTTP API are up to five seconds old.
+    found = eventually(lambda: texts if len(texts := told()) == 2 else None, "both findings", within=_PATIENCE)
+    assert {(level, text.partition(",")[0]) for level, _, text, _ in found or []} == {
+        ("warning", "no consumer"),
+        ("warning", "1 dead letters"),
+    }
+
+
+# Time
+
+
+def test_a_clock_that_is_off_is_a_problem(ward: Ward) -> None:
+    _, about, text, remedy = _text(ward.findings({}, clock=Fast()), "problem", "clock: at least")
+
+    assert about == "rabbitmq"
+    assert "behind this host's" in text
+    assert "NTP" in remedy
+
+
+def test_tasks_without_a_time_limit_are_a_warning_where_the_broker_has_one(ward: Ward) -> None:
+    ward.declare()
+    per_consumer = tuple(map(int, ward.server.version.split(".")[:2])) >= (4, 3)
+
+    findings = ward.findings({_WORK: None})
+
+    told = [text for _, _, text, _ in _about(findings, "images") if "consumer timeout" in text]
+    assert len(told) == (0 if per_consumer else 1)
+
+
+@pytest.mark.matrix
+def test_tasks_that_outlast_the_consumer_timeout_of_a_policy_are_a_problem(own_rabbitmq: StartRabbitMQ) -> None:
+    server = own_rabbitmq("4.0", config={"collect_statistics_interval": "500"})
+    ward = Ward(server, server.create_vhost())
+    ward.declare()
+    ward.policy("^images$", consumer_timeout=60_000)
+
+    def told() -> list[Finding]:
+        return [found for found in ward.findings({_WORK: 120.0}) if "consumer timeout 60 s" in found[2]]
+
+    ((level, about, text, remedy),) = eventually(told, "the policy being told", within=_PATIENCE)
+
+    assert (level, about) == ("problem", "images")
+    assert "120 s" in text
+    assert "consumer-timeout" in remedy
+
+
+# What concerns the whole node
+
+
+def test_alarms_are_problems_and_do_not_keep_the_doctor(ward: Ward) -> None:
+    ward.declare()
+    try:
+        ward.server.ctl("set_vm_memory_high_watermark", "absolute", "1MB")
+        ward.server.ctl("set_disk_free_limit", "9000GB")
+        findings = ward.findings_with("memory alarm", "disk alarm", "takes no messages from anybody")
+    finally:
+        ward.server.ctl("set_vm_memory_high_watermark", "0.4")
+        ward.server.ctl("set_disk_free_limit", "50MB")
+
+    for words in ("memory alarm", "disk alarm", "takes no messages from anybody"):
+        _text(findings, "problem", words)
+
+
+def test_delays_that_are_stuck_are_a_problem_when_it_looks_twice(ward: Ward) -> None:
+    ward.declare()
+    # A limit that the app does not know of: what leaves the ladder for the full queue is refused and kept.
+    ward.policy("^images$", max_length=1)
+
+    async def fill() -> None:
+        broker = ward.broker()
+        while await _takes(broker, _message("images")):
+            pass
+        for _ in range(3):
+            await broker.publish(_message("images", due=SystemClock().now_ms() + 300), timeout=10)
+        await broker.aclose()
+
+    asyncio.run(fill())
+
+    def held() -> bool:
+        queues: Any = ward.server.http("GET", f"/api/queues/{ward.vhost}")
+        return sum(int(queue.get("messages_dlx", 0)) for queue in queues) == 3
+
+    eventually(held, "the messages being held on the ladder", within=_PATIENCE)
+
+    findings = ward.findings(watch=2)
+
+    _, about, text, _ = _text(findings, "problem", "none has arrived within 2 s")
+    assert about.startswith("taskmq.delay.v1.l0")
+    assert text.startswith("3 messages")
+
+
+def test_features_that_are_switched_off_are_a_problem() -> None:
+    # Where they cannot be switched off any more, that is not asked.
+    with RabbitMQ(advanced_config="[{rabbit, [{forced_feature_flags_on_init, []}]}].") as server:
+        findings = Ward(server, server.create_vhost()).findings({})
+
+        is_old = server.version.startswith("3.10.")
+    assert [about for about, _ in _problems(findings)] == (["feature flags"] if is_old else [])
+
+
+@pytest.fixture
+def cluster() -> Iterator[RabbitMQCluster]:
+    with RabbitMQCluster(3, "4.3", config={"collect_statistics_interval": "1000"}) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(180)
+def test_a_node_that_is_down_is_told_and_so_is_what_it_weakens(cluster: RabbitMQCluster) -> None:
+    first, _, third = cluster.nodes
+    ward = Ward(first, first.create_vhost())
+    ward.declare()
+    third.kill()
+
+    def told() -> list[Finding]:
+        findings = ward.findings()
+        return findings if any("a member is down" in text for _, _, text, _ in findings) else []
+
+    findings = eventually(told, "the loss being told", within=timedelta(seconds=60))
+
+    assert ("n3@localhost", "the node is down") in _problems(findings)
+    _text(findings, "warning", "a member is down")

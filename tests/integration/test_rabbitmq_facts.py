@@ -1,0 +1,85 @@
+"""What RabbitMQ itself does, by version, where our decisions rest on it; nothing of ours is tested here."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.raw_rabbitmq import Raw
+from tests.servers import RabbitMQ
+
+pytestmark = pytest.mark.rabbitmq
+
+REFUSED = 406
+
+
+@pytest.fixture
+def raw(amqp_url: str) -> Iterator[Raw]:
+    with Raw(amqp_url) as it:
+        yield it
+
+
+@pytest.fixture
+def version(rabbitmq_server: RabbitMQ) -> tuple[int, int]:
+    major, minor, *_ = rabbitmq_server.version.split(".")
+    return int(major), int(minor)
+
+
+def test_quorum_queues_refuse_a_highest_priority(raw: Raw) -> None:
+    assert raw.refusal("q", {"x-queue-type": "quorum", "x-max-priority": 4}) == REFUSED
+
+
+def test_quorum_queues_take_the_largest_delivery_limit(raw: Raw) -> None:
+    assert raw.refusal("q", {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1}) == 0
+
+
+def test_classic_queues_refuse_a_consumer_timeout_from_4_3_on(raw: Raw, version: tuple[int, int]) -> None:
+    code = raw.refusal("q", {"x-queue-type": "classic", "x-consumer-timeout": 60_000})
+    assert code == (REFUSED if version >= (4, 3) else 0)
+
+
+def test_arguments_that_a_version_does_not_know_are_kept_and_not_compared(raw: Raw) -> None:
+    arguments = {"x-queue-type": "quorum", "x-of-the-future": 1}
+    assert raw.refusal("q", arguments) == 0
+    assert raw.refusal("q", arguments | {"x-of-the-future": 2}) == 0
+
+
+def test_a_known_argument_that_is_missing_is_refused(raw: Raw) -> None:
+    assert raw.refusal("q", {"x-queue-type": "quorum", "x-delivery-limit": 5}) == 0
+    assert raw.refusal("q", {"x-queue-type": "quorum"}) == REFUSED
+
+
+def test_a_transient_queue_of_nobody_s_own_is_still_taken(raw: Raw) -> None:
+    assert raw.refusal("q", {"x-queue-type": "classic"}, durable=False) == 0
+
+
+def test_the_highest_priority_of_a_classic_queue_starves_the_others(raw: Raw) -> None:
+    raw.channel.queue_declare("q", durable=True, arguments={"x-queue-type": "classic", "x-max-priority": 4})
+    for _ in range(5):
+        raw.publish("", "q", b"low", priority=0)
+    raw.publish("", "q", b"high", priority=4)
+
+    came: list[bytes] = []
+    for _ in range(60):
+        came.append(raw.take("q").body)
+        raw.publish("", "q", b"high", priority=4)
+
+    assert came == [b"high"] * 60
+
+
+def test_quorum_queues_have_three_ways_with_priorities(raw: Raw, version: tuple[int, int]) -> None:
+    raw.quorum("q")
+    for _ in range(6):
+        raw.publish("", "q", b"normal")
+    for priority in (9, 9, 9, 20, 20, 20):
+        raw.publish("", "q", b"%d" % priority, priority=priority)
+
+    came = [raw.take("q").body for _ in range(12)]
+
+    if version < (4, 0):
+        assert came == [b"normal"] * 6 + [b"9"] * 3 + [b"20"] * 3
+    elif version < (4, 3):
+        # Two classes, two high ones to one normal one, each in its order.
+        assert [body for body in came if body != b"normal"] == [b"9"] * 3 + [b"20"] * 3
+        assert came[:6].count(b"normal") == 2
+    else:
+        assert came == [b"20"] * 3 + [b"9"] * 3 + [b"normal"] * 6

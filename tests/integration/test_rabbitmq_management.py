@@ -1,0 +1,111 @@
+"""RabbitMQ's HTTP API, on a real node."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from taskmq.errors import AccessDenied
+from taskmq_rabbitmq.management import (
+    Management,
+    ManagementNotFound,
+    ManagementRefused,
+    ManagementUnavailable,
+    segment,
+)
+from taskmq_rabbitmq.url import parse_url
+from tests.servers import RabbitMQ
+from tests.servers.ports import PortLease
+
+pytestmark = pytest.mark.rabbitmq
+
+
+def management(amqp_url: str, server: RabbitMQ, *, login: str = "guest:guest") -> Management:
+    url = urlsplit(amqp_url)
+    at = urlsplit(server.management_url)
+    where = f"{url.scheme}://{login}@{url.hostname}:{url.port}{url.path}"
+    return Management(parse_url(f"{where}?management=http://{at.hostname}:{at.port}"))
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return asyncio.run(main())
+
+
+def test_what_is_put_can_be_got_and_deleted_whatever_its_name(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    api = management(amqp_url, rabbitmq_server)
+    path = f"queues/{api.vhost}/{segment('a/b c?#ä%2F')}"
+
+    async def main() -> tuple[Any, Any]:
+        await api.put(path, {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+        found = await api.get(path, disable_stats="true")
+        await api.delete(path)
+        return found, await api.get(f"queues/{api.vhost}")
+
+    found, after = run(main)
+
+    assert found["name"] == "a/b c?#ä%2F"
+    assert found["arguments"]["x-queue-type"] == "quorum"
+    assert after == []
+
+
+def test_what_is_not_there_is_not_found(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    api = management(amqp_url, rabbitmq_server)
+
+    with pytest.raises(ManagementNotFound, match="nothing"):
+        run(lambda: api.get(f"queues/{api.vhost}/nothing"))
+
+
+def test_a_request_that_makes_no_sense_is_refused_with_the_brokers_reason(
+    amqp_url: str, rabbitmq_server: RabbitMQ
+) -> None:
+    api = management(amqp_url, rabbitmq_server)
+
+    with pytest.raises(ManagementRefused, match="nonsense") as caught:
+        run(lambda: api.put(f"queues/{api.vhost}/q", {"arguments": {"x-queue-type": "nonsense"}}))
+
+    assert caught.value.status == 400
+
+
+def test_a_wrong_password_is_denied_and_never_shown(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    api = management(amqp_url, rabbitmq_server, login="guest:S3CRET")
+
+    with pytest.raises(AccessDenied, match="'guest'") as caught:
+        run(lambda: api.get("whoami"))
+
+    assert "S3CRET" not in f"{caught.value}{api!r}{api.address}"
+
+
+def test_a_node_without_the_plugin_is_unavailable_and_the_remedy_is_said() -> None:
+    with PortLease(1) as lease:
+        api = Management(parse_url(f"amqp://u:S3CRET@127.0.0.1/v?management=http://127.0.0.1:{lease.ports[0]}"))
+
+        with pytest.raises(ManagementUnavailable, match="rabbitmq-plugins enable rabbitmq_management") as caught:
+            run(lambda: api.get("overview"))
+
+    assert str(lease.ports[0]) in str(caught.value)
+    assert "S3CRET" not in str(caught.value)
+
+
+def test_a_proxy_of_the_environment_is_not_used(
+    amqp_url: str, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    api = management(amqp_url, rabbitmq_server)
+
+    assert run(lambda: api.get("whoami"))["name"] == "guest"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("amqp://u:p@a:7,b:8/v", "http://a:15672, http://b:15672"),
+        ("amqps://u:p@a/v", "https://a:15671"),
+        ("amqp://u:p@[::1]:5/v", "http://[::1]:15672"),
+        (f"amqp://u:p@a/v?management={quote('https://m.example/rabbit/')}", "https://m.example/rabbit"),
+    ],
+)
+def test_where_it_is_follows_from_the_url(url: str, address: str) -> None:
+    assert Management(parse_url(url)).address == address

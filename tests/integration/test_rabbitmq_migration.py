@@ -1,0 +1,264 @@
+"""Queues made anew with other properties while producers go on: nothing that was confirmed is lost."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from taskmq.broker import Broker, BrokerOptions, Delivery, Subscription
+from taskmq.errors import SendError, TopologyMismatch
+from taskmq.testing.broker_suite import message
+from taskmq.topology import QueueKind, WorkQueue
+from taskmq_rabbitmq import open_broker
+from tests.integration.migrating import migrate
+from tests.servers import RabbitMQ
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(300)]
+
+_ROOT = Path(__file__).parents[2]
+# Set, all changes and all ways to be killed are tried, with so many messages; else those that cover the others.
+_CAMPAIGN = os.environ.get("TASKMQ_TEST_MIGRATION_TASKS")
+_TASKS = int(_CAMPAIGN or 300)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RabbitMQ]:
+    """A node that counts what is in its queues five times a second."""
+    with RabbitMQ(
+        os.environ.get("TASKMQ_TEST_RABBITMQ"),
+        config={"collect_statistics_interval": "200"},
+        advanced_config="[{rabbit, [{quorum_tick_interval, 200}]}].",
+    ) as node:
+        yield node
+
+
+@pytest.fixture
+def url(server: RabbitMQ) -> Iterator[str]:
+    amqp = server.create_vhost()
+    at = urlsplit(server.management_url)
+    yield f"{amqp}?management=http://{at.hostname}:{at.port}"
+    server.delete_vhost(amqp)
+
+
+class Producer:
+    """Sends to a queue again and again, now and a little later, and remembers what was confirmed."""
+
+    def __init__(self, url: str, queue: WorkQueue) -> None:
+        self.confirmed: set[str] = set()
+        self.refused: Counter[str] = Counter()
+        self._url = url
+        self._queue = queue
+        self._number = 0
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        broker = open_broker(f"{self._url}&declare=off", BrokerOptions(name="producer"))
+        await broker.declare([self._queue])
+        try:
+            while not self._stop.is_set():
+                await asyncio.gather(*(self._send(broker) for _ in range(5)))
+                await asyncio.sleep(0.005)
+        finally:
+            await broker.aclose()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _send(self, broker: Broker) -> None:
+        self._number += 1
+        name = f"live-{self._number}"
+        due = None if self._number % 7 else BrokerOptions().clock.now_ms() + 700
+        try:
+            await broker.publish(
+                replace(message(self._queue.physical[-1 if self._number % 3 else 0], name), due=due, job_id=name),
+                timeout=20,
+            )
+        except SendError as error:
+            self.refused[type(error).__name__] += 1
+        else:
+            self.confirmed.add(name)
+
+
+def busiest(queue: WorkQueue) -> str:
+    return queue.name if queue.name in queue.physical else queue.physical[0]
+
+
+async def fill(url: str, queue: WorkQueue, count: int) -> list[str]:
+    broker = open_broker(url, BrokerOptions(name="test"))
+    try:
+        await broker.declare([queue])
+        names = [f"old-{number}" for number in range(count)]
+        await asyncio.gather(
+            *(broker.publish(replace(message(busiest(queue), name), job_id=name), timeout=30) for name in names)
+        )
+        await broker.publish(replace(message(queue.physical[-1], "low"), job_id="low"), timeout=30)
+        return names
+    finally:
+        await broker.aclose()
+
+
+async def drain(url: str, queue: WorkQueue, expected: set[str]) -> list[str]:
+    """The ids of all messages of the queue, in order of arrival, once the expected ones have come."""
+    broker = open_broker(url, BrokerOptions(name="test"))
+    seen: list[str] = []
+    complete = asyncio.Event()
+
+    def deliver(delivery: Delivery) -> None:
+        seen.append(delivery.message_id or "")
+        delivery.ack()
+        if expected <= set(seen):
+            complete.set()
+
+    try:
+        consumer = await broker.consume([Subscription(name, 100) for name in queue.physical], deliver)
+        try:
+            async with asyncio.timeout(30):
+                await complete.wait()
+        except TimeoutError:
+            missing = sorted(expected - set(seen))
+            pytest.fail(f"{len(missing)} of {len(expected)} lost: {missing[:10]}")
+        await consumer.stop()
+    finally:
+        await broker.aclose()
+    return seen
+
+
+def arguments_of(server: RabbitMQ, url: str) -> dict[str, dict[str, Any]]:
+    vhost = quote(urlsplit(url).path.removeprefix("/"), safe="")
+    rows = cast("list[dict[str, Any]]", server.http("GET", f"/api/queues/{vhost}"))
+    return {row["name"]: row["arguments"] for row in rows}
+
+
+def nothing_is_left(server: RabbitMQ, url: str) -> bool:
+    vhost = quote(urlsplit(url).path.removeprefix("/"), safe="")
+    left = [name for name in arguments_of(server, url) if name.startswith("taskmq.migration.")]
+    return not left and server.http("GET", f"/api/policies/{vhost}") == []
+
+
+CHANGES = [
+    pytest.param(WorkQueue("q", "classic"), WorkQueue("q"), id="classic to quorum"),
+    pytest.param(WorkQueue("q"), WorkQueue("q", max_length=100_000), id="a limit"),
+]
+if _CAMPAIGN:
+    CHANGES += [
+        pytest.param(WorkQueue("q"), WorkQueue("q", "classic"), id="quorum to classic"),
+        pytest.param(WorkQueue("q", max_length=100_000), WorkQueue("q"), id="no limit"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("old", "new"), CHANGES)
+def test_a_queue_is_made_anew_under_a_producer_and_keeps_everything(
+    server: RabbitMQ, url: str, old: WorkQueue, new: WorkQueue
+) -> None:
+    async def main() -> tuple[list[str], Producer, list[str], int]:
+        names = await fill(url, old, 3000)
+        producer = Producer(url, old)
+        sending = asyncio.create_task(producer.run())
+        count = await migrate(url, new)
+        producer.stop()
+        await sending
+        seen = await drain(url, new, {*names, "low"} | producer.confirmed)
+        return names, producer, seen, count
+
+    names, producer, seen, count = asyncio.run(main())
+
+    assert count == 3
+    # RabbitMQ sometimes ends a connection (541) when a queue that it publishes to is deleted; what was on its way is
+    # published again then, and may be refused.
+    assert set(producer.refused) <= {"PublishRejected", "PublishUnknown", "Unroutable"}
+    assert producer.refused["PublishRejected"]
+    # Without a crash nothing comes twice but what is on its way by two bindings for a moment.
+    assert [name for name in dict.fromkeys(seen) if name.startswith("old-")] == names
+    assert arguments_of(server, url)["q"]["x-queue-type"] == new.kind
+    assert nothing_is_left(server, url)
+
+
+FROM_QUORUM = ("goes to", "closed; senders", "moved to", ": deleted", "made anew", "moved back", "done")
+FROM_CLASSIC = (*FROM_QUORUM[:3], "are refused", "connections closed", "deleted", "let in again", *FROM_QUORUM[4:])
+DEATHS = [pytest.param("classic", FROM_CLASSIC, id="from classic")]
+if _CAMPAIGN:
+    DEATHS.append(pytest.param("quorum", FROM_QUORUM, id="from quorum"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "deaths"), DEATHS)
+def test_a_migration_that_is_killed_after_each_step_goes_on_when_it_is_run_again(
+    server: RabbitMQ, url: str, kind: QueueKind, deaths: tuple[str, ...]
+) -> None:
+    other: QueueKind = "quorum" if kind == "classic" else "classic"
+    old, new = WorkQueue("q", kind, ordered=1), WorkQueue("q", other, ordered=1)
+
+    async def main() -> tuple[set[str], list[str], list[int]]:
+        names = await fill(url, old, _TASKS)
+        producer = Producer(url, old)
+        sending = asyncio.create_task(producer.run())
+        codes = [await asyncio.to_thread(run_migration, url, other, words) for words in (*deaths, None)]
+        producer.stop()
+        await sending
+        expected = {*names, "low"} | producer.confirmed
+        return expected, await drain(url, new, expected), codes
+
+    expected, seen, codes = asyncio.run(main())
+
+    assert codes == [-signal.SIGKILL for _ in deaths] + [0]
+    assert expected <= set(seen)
+    assert arguments_of(server, url)["q.s00"]["x-queue-type"] == other
+    assert nothing_is_left(server, url)
+
+
+def run_migration(url: str, kind: QueueKind, words: str | None) -> int:
+    paths = os.pathsep.join((str(_ROOT), str(_ROOT / "brokers")))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.migrating", url, "q", kind, *([words] if words else [])],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        timeout=100,
+    )
+    return done.returncode
+
+
+def test_a_queue_with_a_worker_is_not_touched(server: RabbitMQ, url: str) -> None:
+    async def main() -> None:
+        await fill(url, WorkQueue("q", "classic"), 1)
+        broker = open_broker(url, BrokerOptions(name="test"))
+        try:
+            await broker.consume([Subscription("q", 1)], lambda delivery: None)
+            with pytest.raises(TopologyMismatch, match="stop its workers"):
+                await migrate(url, WorkQueue("q"))
+        finally:
+            await broker.aclose()
+
+    asyncio.run(main())
+
+    assert arguments_of(server, url)["q"]["x-queue-type"] == "classic"
+    assert nothing_is_left(server, url)
+
+
+def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, url: str) -> None:
+    async def main() -> list[str]:
+        await fill(url, WorkQueue("q", "classic"), 5)
+        broker = open_broker(url, BrokerOptions(name="test"))
+        held: list[Delivery] = []
+        consumer = await broker.consume([Subscription("q", 5)], held.append)
+        while len(held) < 5:
+            await asyncio.sleep(0.01)
+        # It takes no more, and still works on what it has.
+        await consumer.stop()
+        migration = asyncio.create_task(migrate(url, WorkQueue("q")))
+        await asyncio.sleep(0.3)
+        assert "q" in arguments_of(server, url)
+        await broker.aclose()
+        assert await migration == 3
+        return await drain(url, WorkQueue("q"), {f"old-{number}" for number in range(5)} | {"low"})
+
+    assert len(asyncio.run(main())) == 6

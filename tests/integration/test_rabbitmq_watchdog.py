@@ -1,0 +1,193 @@
+"""Consumers that are lost without a word, with and without the watchdog that finds them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+import pika  # type: ignore[import-untyped]  # it carries no types
+import pytest
+
+from taskmq.broker import BrokerOptions, Subscription
+from taskmq.testing.broker_suite.case import Inbox, bodies
+from taskmq.testing.runner import case, eventually
+from taskmq_rabbitmq.broker import RabbitMQBroker
+from taskmq_rabbitmq.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.url import parse_url
+from tests.integration.frame_proxy import BASIC_CANCEL, BASIC_CONSUME_OK, BASIC_DELIVER, FrameProxy
+from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+QUICKLY = 0.2
+NEVER = 3600.0
+
+
+class TestWatchdog(RabbitMQCase):
+    watch_seconds = QUICKLY
+    frames: FrameProxy
+
+    @pytest.fixture(autouse=True)
+    def _log(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.log = caplog
+
+    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def behind_frames() -> None:
+            self.frames = await self.opened.enter_async_context(FrameProxy(self.server.port))
+            await test()
+
+        super().run(behind_frames)
+
+    def open_broker(self, name: str = "") -> RabbitMQBroker:
+        if name != CUT_OFF:
+            return super().open_broker(name)
+        assert self.process_url is not None
+        url = urlsplit(self.process_url)._replace(netloc=f"guest:guest@127.0.0.1:{self.frames.port}")
+        return RabbitMQBroker(parse_url(url.geturl()), BrokerOptions(), watch_seconds=self.watch_seconds)
+
+    @case
+    async def test_a_lost_cancel_stalls_without_the_watchdog(self) -> None:
+        self.watch_seconds = NEVER
+        inbox, consumer, queue = await self.consume_what_is_replaced_unnoticed()
+
+        await self.send(self.broker(), queue, "one")
+
+        assert await self.stays_ready(queue, 1)
+        assert consumer.healthy
+        assert not inbox.deliveries
+
+    @case
+    async def test_a_lost_cancel_is_found(self) -> None:
+        self.watch_seconds = 1.0
+        inbox, consumer, queue = await self.consume_what_is_replaced_unnoticed()
+
+        await self.send(self.broker(), queue, "one")
+
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+        assert consumer.healthy
+        assert consumer.replacements >= 1
+        assert any(queue in text and "seems to be lost" in text for text in self.log.messages)
+
+    @case
+    async def test_lost_deliveries_stall_without_the_watchdog(self) -> None:
+        self.watch_seconds = NEVER
+        inbox, consumer, queue = await self.consume_what_loses_deliveries()
+
+        assert await self.stays_ready(queue, 5)
+        assert consumer.healthy
+        assert not inbox.deliveries
+
+    @case
+    async def test_lost_deliveries_come_again(self) -> None:
+        inbox, consumer, _ = await self.consume_what_loses_deliveries()
+
+        # A quorum queue may return them in another order where the broker thinks two of them were out.
+        assert sorted(bodies(await inbox.take_and_ack(7))) == [str(number) for number in range(7)]
+        assert consumer.replacements >= 1
+
+    @case
+    async def test_a_queue_declared_anew_at_once_stalls_without_the_watchdog(self) -> None:
+        """3.10: a quorum queue that is declared again within some 10 ms of its deletion keeps the dead consumer."""
+        if not self.server.version.startswith("3.10."):
+            pytest.skip("later versions cancel the consumer")
+        self.watch_seconds = NEVER
+        inbox, consumer, queue = await self.consume_what_is_declared_anew_at_once()
+
+        await self.send(self.broker(), queue, *"abc")
+
+        assert await self.stays_ready(queue, 0)
+        assert consumer.healthy
+        assert not inbox.deliveries
+
+    @case
+    async def test_a_queue_declared_anew_at_once_is_consumed(self) -> None:
+        inbox, _, queue = await self.consume_what_is_declared_anew_at_once()
+
+        await self.send(self.broker(), queue, *"abc")
+
+        assert sorted(set(bodies(await inbox.take_and_ack(3)))) == ["a", "b", "c"]
+
+    @case
+    async def test_a_busy_consumer_is_left_alone(self) -> None:
+        broker, sender = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(sender)
+        await self.send(sender, queue, *map(str, range(200)))
+        inbox, consumer = await self.consume_watched(broker, queue, prefetch=3)
+
+        for _ in range(20):
+            for delivery in await inbox.take(3):
+                await asyncio.sleep(0.02)
+                delivery.ack()
+
+        assert consumer.replacements == broker.stale_settles == 0
+        assert bodies(inbox.deliveries[:60]) == [str(number) for number in range(60)]
+
+    @case
+    async def test_renewing_an_idle_consumer_loses_no_turn(self) -> None:
+        self.watch_seconds = 0.005
+        broker, sender = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(sender)
+        inbox, consumer = await self.consume_watched(broker, queue, prefetch=10)
+
+        for number in range(20):
+            await asyncio.sleep(0.3)
+            await self.send(sender, queue, str(number))
+            assert bodies(await inbox.take_and_ack(1)) == [str(number)]
+
+        assert self.frames.seen[BASIC_CONSUME_OK] > 3
+        # What came while the old consumer left was neither given back nor taken twice.
+        assert not any(delivery.redelivered for delivery in inbox.deliveries)
+        assert consumer.replacements == broker.stale_settles == 0
+
+    async def consume_what_is_replaced_unnoticed(self) -> tuple[Inbox, RabbitMQConsumer, str]:
+        broker, owner = self.broker(CUT_OFF), self.broker()
+        work = self.undeclared()
+        await owner.declare([work])
+        inbox, consumer = await self.consume_watched(broker, work.name)
+        self.frames.lost = {BASIC_CANCEL}
+        await self.delete_queue(work.name)
+        await eventually(self.lost_something, True, within=self.patience)
+        await self.broker().declare([work])
+        return inbox, consumer, work.name
+
+    async def consume_what_loses_deliveries(self) -> tuple[Inbox, RabbitMQConsumer, str]:
+        broker, sender = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(sender)
+        inbox, consumer = await self.consume_watched(broker, queue, prefetch=2)
+        self.frames.lost = {BASIC_DELIVER}
+        await self.send(sender, queue, *map(str, range(7)))
+        await eventually(self.lost_something, True, within=self.patience)
+        self.frames.lost = set()
+        return inbox, consumer, queue
+
+    async def consume_what_is_declared_anew_at_once(self) -> tuple[Inbox, RabbitMQConsumer, str]:
+        broker, owner = self.broker(CUT_OFF), self.broker()
+        queue = await self.queue(owner)
+        inbox, consumer = await self.consume_watched(broker, queue)
+        arguments = (await self.http("GET", f"queues/{{vhost}}/{queue}"))["arguments"]
+        await asyncio.to_thread(self.declare_anew, queue, arguments)
+        return inbox, consumer, queue
+
+    async def consume_watched(
+        self, broker: RabbitMQBroker, queue: str, *, prefetch: int = 10
+    ) -> tuple[Inbox, RabbitMQConsumer]:
+        inbox = self.inbox()
+        return inbox, await broker.consume([Subscription(queue, prefetch)], inbox)
+
+    async def lost_something(self) -> bool:
+        return self.frames.swallowed > 0
+
+    async def stays_ready(self, queue: str, count: int) -> bool:
+        """Whether so many messages are ready in the end, after more than enough time for a watchdog."""
+        await self.expect_ready(self.broker(), queue, count)
+        await asyncio.sleep(10 * QUICKLY)
+        (stats,) = await self.broker().stats([queue])
+        return stats.ready == count
+
+    def declare_anew(self, queue: str, arguments: dict[str, object]) -> None:
+        assert self.process_url is not None
+        connection = pika.BlockingConnection(pika.URLParameters(self.process_url))
+        channel = connection.channel()
+        channel.queue_delete(queue)
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+        connection.close()

@@ -1,0 +1,220 @@
+"""Redis behind TLS, a Unix socket, a user with few rights, and as a cluster."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from taskmq.broker import BrokerOptions
+from taskmq.errors import StateUnavailable
+from taskmq.stores import State
+from taskmq.testing.state_suite.case import StateCase
+from taskmq.testing.state_suite.delays import Delays
+from taskmq.testing.state_suite.starts import Starts
+from taskmq_redis import open_state
+from tests.integration.redis_case import DUE, PATIENCE, calls_of, opened, record, run, waiting
+from tests.servers import Redis, eventually
+from tests.servers.certificates import Authority
+from tests.servers.ports import PortLease
+from tests.servers.redis import ask
+
+
+def test_a_unix_socket_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "re dis.sock"
+
+    async def main() -> None:
+        async with opened(f"unix://{str(path).replace(' ', '%20')}?db=3") as state:
+            waits = asyncio.create_task(state.results.wait("job", timeout=PATIENCE))
+            await state.results.put(record(), ttl=60)
+            assert await waits == record()
+
+    with Redis(options=("--unixsocket", str(path))) as server:
+        run(main)
+        assert ask(f"redis://127.0.0.1:{server.port}/3", "EXISTS", "taskmq:{job}:result") == 1
+
+
+def test_tls_trusts_those_whom_the_given_authority_names_and_nobody_else(tmp_path: Path) -> None:
+    authority, stranger = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    here, elsewhere = authority.issue("127.0.0.1", "localhost"), authority.issue("elsewhere.example")
+    client = authority.issue("worker", common_name="worker")
+
+    async def talks(url: str) -> None:
+        async with opened(url) as state:
+            waits = asyncio.create_task(state.results.wait("job", timeout=PATIENCE))
+            await state.results.put(record(), ttl=60)
+            assert await waits == record()
+
+    async def refused(url: str) -> None:
+        before = _descriptors()
+        async with opened(url) as state:
+            with pytest.raises(StateUnavailable, match=r"(?i)certificate|tls|ssl|connection"):
+                await state.results.get("job")
+        # Closing takes its time where the other side has to say goodbye; nothing is left behind.
+        async with asyncio.timeout(PATIENCE):
+            while _descriptors() > before:
+                await asyncio.sleep(0.02)
+
+    with ExitStack() as stack:
+        lease = stack.enter_context(PortLease(2))
+        for port, certificate in zip(lease.ports, (here, elsewhere), strict=True):
+            options = ("--tls-port", port, "--tls-auth-clients", "yes", "--tls-ca-cert-file", authority.file)
+            files = ("--tls-cert-file", certificate.chain, "--tls-key-file", certificate.key)
+            stack.enter_context(Redis(options=[str(word) for word in (*options, *files)]))
+        url = f"rediss://127.0.0.1:{lease.ports[0]}/0?cafile={authority.file}"
+        identity = f"&certfile={client.chain}&keyfile={client.key}"
+
+        run(lambda: talks(url + identity))
+        # No certificate of ours; a server that nobody we trust vouches for; one that is not who we asked for.
+        run(lambda: refused(url))
+        run(lambda: refused((url + identity).replace(str(authority.file), str(stranger.file))))
+        run(lambda: refused((url + identity).replace(str(lease.ports[0]), str(lease.ports[1]))))
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - their number is what counts
+
+
+def test_a_user_with_the_rights_that_the_page_names_can_do_everything() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "state.md").read_text()
+    rights = page.partition("ACL SETUSER taskmq ")[2].partition("\n")[0].replace(">SECRET", ">secret")
+
+    async def main() -> None:
+        async with opened(server.url.replace("redis://", "redis://worker:secret@")) as state:
+            for name, call in calls_of(state).items():
+                try:
+                    await call()
+                except StateUnavailable as error:
+                    pytest.fail(f"{name}: {error}")
+            waits = asyncio.create_task(state.results.wait("other", timeout=PATIENCE))
+            await state.results.put(record("other"), ttl=60)
+            assert await waits == record("other")
+            assert await state.diagnose()
+        async with opened(server.url.replace("redis://", "redis://worker:secret@") + "?prefix=other") as state:
+            with pytest.raises(StateUnavailable, match=r"(?i)permission"):
+                await state.results.get("job")
+
+    with Redis() as server:
+        server.command("ACL", "SETUSER", "worker", *rights.split())
+        run(main)
+
+
+def test_a_real_server_can_be_diagnosed() -> None:
+    async def main() -> None:
+        async with opened(server.url) as state:
+            found = {about: (level, remedy) for level, about, _, remedy in await state.diagnose()}
+            assert found == dict.fromkeys(("redis", "role", "eviction", "durability"), ("ok", ""))
+
+    with Redis() as server:
+        run(main)
+
+
+# Cluster -----------------------------------------------------------------------------------------------
+
+_SLOTS = 16_384
+_SHARE = _SLOTS // 3 + 1
+
+
+class Cluster:
+    """Three nodes that share the slots, as the tests' own Redis servers."""
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+        self.nodes: list[Redis] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            buses = stack.enter_context(PortLease(3)).ports
+            for bus in buses:
+                options = ("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "2000")
+                self.nodes.append(stack.enter_context(Redis(options=options)))
+            for number, (node, bus) in enumerate(zip(self.nodes, buses, strict=True)):
+                node.command(
+                    "CLUSTER", "ADDSLOTSRANGE", str(number * _SHARE), str(min((number + 1) * _SHARE, _SLOTS) - 1)
+                )
+                node.command("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
+                self.nodes[0].command("CLUSTER", "MEET", "127.0.0.1", str(node.port), str(bus))
+            for node in self.nodes:
+                eventually(partial(_is_whole, node), "the cluster being whole")
+            self._resources = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.nodes[0].port}/0"
+
+    def flush(self) -> None:
+        for node in self.nodes:
+            node.command("FLUSHALL")
+
+
+def _is_whole(node: Redis) -> bool:
+    return "cluster_state:ok" in str(node.command("CLUSTER", "INFO"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as cluster:
+        yield cluster
+
+
+class TestCluster(Starts, Delays, StateCase):
+    @pytest.fixture(autouse=True)
+    def _server(self, cluster: Cluster) -> None:
+        cluster.flush()
+        self.url = cluster.url
+
+    def open_state(self, name: str = "") -> State:
+        return open_state(self.url, BrokerOptions(name=name))
+
+
+def test_keys_are_spread_over_the_nodes_and_those_of_delays_are_together(cluster: Cluster) -> None:
+    cluster.flush()
+
+    async def main() -> None:
+        async with opened(cluster.url) as state:
+            await asyncio.gather(*(state.results.put(record(f"job {number}"), ttl=60) for number in range(300)))
+            await state.delays.put(waiting("a"))
+            await state.delays.put(waiting("b"))
+            await state.delays.take(now=DUE, limit=1, lease=60)
+
+    run(main)
+    sizes = [node.command("DBSIZE") for node in cluster.nodes]
+    assert sum(map(int, map(str, sizes))) == 303
+    assert all(int(str(size)) > 50 for size in sizes)
+
+
+def test_a_slot_that_moves_to_another_node_is_followed(cluster: Cluster) -> None:
+    cluster.flush()
+    ids = {node.port: str(node.command("CLUSTER", "MYID")) for node in cluster.nodes}
+    slot = str(cluster.nodes[0].command("CLUSTER", "KEYSLOT", "taskmq:{delay}:due"))
+    owner = cluster.nodes[int(slot) // _SHARE]
+    target = next(node for node in cluster.nodes if node is not owner)
+
+    async def main() -> None:
+        async with opened(cluster.url) as state:
+            await state.delays.put(waiting("before"))
+            # On its way: the new owner says ASK for what has left the old one, TRYAGAIN for what is half here.
+            target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner.port])
+            owner.command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target.port])
+            keys = owner.command("CLUSTER", "GETKEYSINSLOT", slot, "10")
+            assert isinstance(keys, list)
+            owner.command("MIGRATE", "127.0.0.1", str(target.port), "", "0", "5000", "KEYS", *map(str, keys))
+            asked = [await state.delays.find("before") for _ in range(3)]
+            for node in (target, owner):
+                node.command("CLUSTER", "SETSLOT", slot, "NODE", ids[target.port])
+
+            await state.delays.put(waiting("after"))
+
+            assert asked == [waiting("before")] * 3
+            assert await state.delays.count() == 2
+            assert int(str(target.command("DBSIZE"))) == 2
+
+    run(main)

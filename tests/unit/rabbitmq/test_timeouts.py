@@ -1,0 +1,64 @@
+"""What is said, to the broker and to people, about tasks that take long."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.broker import Subscription
+from taskmq_rabbitmq.timeouts import DEFAULT_SECONDS, consume_arguments, remedy, warning
+
+TIMER_LIMIT_MS = 2**32
+
+
+@given(st.floats(0, 1e9))
+def test_a_consumer_that_says_how_long_it_takes_has_more_than_that(longest: float) -> None:
+    milliseconds = consume_arguments(longest, (4, 3, 6))["x-consumer-timeout"]
+
+    assert milliseconds >= min(longest, 30 * 24 * 3600.0) * 1000
+    assert DEFAULT_SECONDS * 1000 <= milliseconds < TIMER_LIMIT_MS
+
+
+def test_one_that_does_not_know_asks_for_very_long() -> None:
+    assert consume_arguments(None, (4, 3, 0)) == {"x-consumer-timeout": 30 * 24 * 3600 * 1000}
+
+
+@pytest.mark.parametrize("version", [(3, 10, 8), (3, 13), (4, 0, 5), (4, 2, 9), None])
+def test_before_4_3_no_consumer_may_say_it(version: tuple[int, ...] | None) -> None:
+    assert consume_arguments(60.0, version) == {}
+
+
+def test_queues_with_tasks_that_may_be_cut_off_are_named_once() -> None:
+    said = warning(
+        [
+            Subscription("reports.p.high", 1),
+            Subscription("reports", 1),
+            Subscription("mail", 1, longest=60),
+            Subscription("video", 1, longest=7200),
+        ],
+        (3, 10, 8),
+    )
+
+    assert said is not None
+    assert said.count("'reports'") == 1
+    assert "'video'" in said
+    assert "mail" not in said
+
+
+def test_nothing_is_said_where_nothing_can_happen() -> None:
+    assert warning([Subscription("mail", 1, longest=60)], (3, 10, 8)) is None
+    assert warning([Subscription("reports", 1)], (4, 3, 6)) is None
+    assert warning([Subscription("reports", 1)], None) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ((3, 10, 8), "rabbitmq.conf"),
+        ((3, 11, 28), "rabbitmq.conf"),
+        ((3, 12, 0), "policy"),
+        ((4, 2, 9), "policy"),
+        ((4, 3, 6), "longer `timeout`"),
+    ],
+)
+def test_the_remedy_fits_the_version(version: tuple[int, ...], words: str) -> None:
+    assert words in remedy(version)
