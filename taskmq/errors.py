@@ -216,6 +216,7 @@ class QueueMissing(TaskMQError):
     def __init__(self, queue: str, hint: str = "") -> None:
         super().__init__(f"queue {queue!r} does not exist at the broker{f': {hint}' if hint else ''}")
         self.queue = queue
+        self.hint = hint
 
 
 class TopologyMismatch(TaskMQError):

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 
 from taskmq.broker import Broker, Outgoing
 from taskmq.clock import Clock, SystemClock
-from taskmq.errors import BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, TooLarge
+from taskmq.errors import (
+    BrokerUnavailable,
+    PublishUnknown,
+    QueueMissing,
+    SendError,
+    StateUnavailable,
+    TooLarge,
+    Unroutable,
+)
 from taskmq.stores import DelayStore, State
 from taskmq.topology import WorkQueue
 from taskmq.waiting import to_waiting
@@ -74,7 +82,7 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self.send_timeout
-        await self.declare([queue])
+        await self._declare_to_send([queue])
         # One deadline for both.
         await self._publish(message, timeout=max(end - loop.time(), 0))
 
@@ -83,11 +91,18 @@ class Session:
         loop = asyncio.get_running_loop()
         end = loop.time() + self.send_timeout
         try:
-            await self.declare(queues)
+            await self._declare_to_send(queues)
         except SendError as error:
             return [error] * len(messages)
         left = max(end - loop.time(), 0)
         return await _outcomes([self._publish(message, timeout=left) for message in messages])
+
+    async def _declare_to_send(self, queues: Sequence[WorkQueue]) -> None:
+        try:
+            await self.declare(queues)
+        except QueueMissing as error:
+            # Where nothing may be declared, a missing queue is the sender's: nothing was sent.
+            raise Unroutable(error.queue, *filter(None, [error.hint])) from error
 
     async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
         """Publish many to the broker, whatever they were to wait for; what happened to each."""

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from taskmq.broker import BrokerOptions, Outgoing
-from taskmq.errors import BrokerUnavailable, PublishRejected, SendError, TopologyMismatch
+from taskmq.errors import BrokerUnavailable, PublishRejected, QueueMissing, SendError, TopologyMismatch, Unroutable
 from taskmq.session import Session
 from taskmq.testing import FlakyBroker
 from taskmq.topology import WorkQueue
@@ -82,6 +82,22 @@ def test_a_queue_is_declared_once(url: str) -> None:
         with pytest.raises(TopologyMismatch):
             await session.declare([WorkQueue("third")])
         assert not session.is_declared(WorkQueue("third"))
+
+    run(main)
+
+
+def test_a_queue_that_may_not_be_declared_and_is_missing_makes_what_is_sent_unroutable(url: str) -> None:
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+        session = Session(broker, None, send_timeout=10)
+        broker.fail_calls("declare", 2, QueueMissing("orders", "have it made"))
+
+        with pytest.raises(Unroutable, match="have it made"):
+            await session.declare_and_publish(_QUEUE, outgoing())
+        outcomes = await session.publish_all([_QUEUE], [outgoing(), outgoing(1)])
+
+        assert [type(outcome) for outcome in outcomes] == [Unroutable, Unroutable]
+        assert broker.kinds() == []
 
     run(main)
 
