@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.broker import QueueStats
+from taskmq.topology import is_shard
 from taskmq_local.tables import find_queue
+from taskmq_local.turns import has_turn
 
 __all__ = ["delete_queue", "purge_some", "queue_stats", "register_consumer", "register_owner"]
 
@@ -26,7 +28,10 @@ def register_owner(connection: sqlite3.Connection, owner: str) -> None:
 
 
 def register_consumer(connection: sqlite3.Connection, owner: str, number: int, queues: Sequence[str]) -> str | None:
-    """Note which queues the owner's consumer takes from; the first that does not exist, and then nothing is noted."""
+    """Note which queues the owner's consumer takes from, and take its turn at each shard that nobody has.
+
+    The first queue that does not exist, and then nothing is noted; else None.
+    """
     ids: list[int] = []
     for name in queues:
         if (queue := find_queue(connection, name)) is None:
@@ -34,6 +39,9 @@ def register_consumer(connection: sqlite3.Connection, owner: str, number: int, q
         ids.append(queue)
     register_owner(connection, owner)
     connection.executemany("INSERT INTO consumers VALUES (?, ?, ?)", [(owner, number, queue) for queue in ids])
+    for name, queue in zip(queues, ids, strict=True):
+        if is_shard(name):
+            has_turn(connection, queue, owner, number)
     return None
 
 

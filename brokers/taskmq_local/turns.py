@@ -1,7 +1,7 @@
 """Whose turn it is at a shard of an ordered queue, in the file of `local://`.
 
-The first who looks has the turn, and keeps it until it has left and holds nothing of the shard any more. A dead
-owner's turns go with what it held, in one transaction: what it had comes first to the next one.
+The first who consumes or looks has the turn, and keeps it until it has left and holds nothing of the shard any more.
+A dead owner's turns go with what it held, in one transaction: what it had comes first to the next one.
 """
 
 import sqlite3

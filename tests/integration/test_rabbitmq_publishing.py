@@ -1,6 +1,8 @@
 """What RabbitMQ makes of a publish: confirmed, returned, refused, never answered."""
 
 import asyncio
+import os
+import platform
 import time
 from typing import Any, ClassVar
 
@@ -65,7 +67,7 @@ class TestPublishing(RabbitMQCase):
 
     @case
     async def test_the_connections_are_legible_too(self) -> None:
-        broker = self.broker("worker shop web-3:4711")
+        broker = self.broker("shop")
         await broker.declare([queue := self.undeclared()])
         await self.consume(broker, queue.name)
 
@@ -81,7 +83,8 @@ class TestPublishing(RabbitMQCase):
             while len(names) < 2:
                 names = ours(await self.http("GET", "connections"))
                 await asyncio.sleep(0.1)
-        assert names == {"worker shop web-3:4711 publish", "worker shop web-3:4711 consume"}
+        here = f"taskmq shop {platform.node()}:{os.getpid()}"
+        assert names == {f"{here} publish", f"{here} consume"}
 
     @case
     async def test_a_message_without_a_queue_is_unroutable(self) -> None:

@@ -1,0 +1,83 @@
+"""taskmq as a contender: everything at its default, which is confirmed, mandatory, typed, acknowledged last."""
+
+import asyncio
+import os
+
+from script import Producer, answer, in_groups
+from tally import ARGUMENTS, count, record_lateness
+
+from taskmq import TaskMQ, WorkQueue
+
+_QUEUE = os.environ.get("BENCH_QUEUE", "bench")
+_KIND = "classic" if os.environ.get("BENCH_KIND") == "classic" else "quorum"
+
+app = TaskMQ(os.environ["BENCH_URL"], queues=[WorkQueue(_QUEUE, kind=_KIND)], default_queue=_QUEUE)
+
+
+@app.task(name="bench.noop")
+async def noop(number: int, text: str, data: dict[str, int | str]) -> None:
+    count()
+
+
+@app.task(name="bench.noop_sync")
+def noop_sync(number: int, text: str, data: dict[str, int | str]) -> None:
+    count()
+
+
+@app.task(name="bench.noop_process", executor="process")
+def noop_process(number: int, text: str, data: dict[str, int | str]) -> None:
+    count()
+
+
+@app.task(name="bench.stamp")
+async def stamp(number: int, sent_ns: int) -> None:
+    record_lateness(number, sent_ns)
+
+
+@app.task(name="bench.pause")
+async def pause(milliseconds: int) -> None:
+    await asyncio.sleep(milliseconds / 1000)
+    count()
+
+
+class Taskmq(Producer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.modes = {
+            "one": self.one,
+            "concurrent": self.concurrent,
+            "bulk": lambda number: self.bulk(noop, number),
+            "sync": lambda number: self.bulk(noop_sync, number),
+            "process": lambda number: self.bulk(noop_process, number),
+        }
+
+    async def prepare(self) -> None:
+        await app.session().declare(app.queues)
+
+    async def finish(self) -> None:
+        await app.aclose()
+
+    async def one(self, number: int) -> None:
+        for each in range(number):
+            await noop.asend(each, *ARGUMENTS)
+
+    async def concurrent(self, number: int) -> None:
+        await in_groups(number, lambda each: noop.asend(each, *ARGUMENTS), size=100)
+
+    async def bulk(self, task, number: int) -> None:
+        await task.asend_many((each, *ARGUMENTS) for each in range(number))
+
+    async def stamp(self, number: int, due_ns: int, delay: float) -> None:
+        if delay:
+            await stamp.options(delay=delay).asend(number, due_ns)
+        else:
+            await stamp.asend(number, due_ns)
+
+    async def pause(self, milliseconds: int) -> None:
+        await pause.asend(milliseconds)
+
+
+__all__ = ["app"]
+
+if __name__ == "__main__":
+    answer(Taskmq())
