@@ -122,6 +122,9 @@ class QueueConsumer:
     async def renew(self) -> None:
         """Consume on a new channel, and then no more on the old one; for a consumer that holds nothing.
 
+        Nothing is handed over twice. What the broker was about to send to the old one comes to a consumer marked as
+        redelivered.
+
         Raises:
             ChannelRefused: the broker refuses it; the old one stays.
             BrokerUnavailable: the connection went; it is mended as ever.

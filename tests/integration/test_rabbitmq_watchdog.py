@@ -137,7 +137,7 @@ class TestWatchdog(RabbitMQCase):
         assert consumer.replacements == broker.stale_settles == 0
 
     @case
-    async def test_renewing_gives_nothing_back_and_loses_nothing(self) -> None:
+    async def test_renewing_hands_over_each_message_once(self) -> None:
         self.watch_seconds = NEVER
         broker, sender = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(sender)
@@ -155,8 +155,9 @@ class TestWatchdog(RabbitMQCase):
         renewing.cancel()
         await asyncio.wait({renewing})
 
+        # What RabbitMQ had meant for a consumer that left just then comes as redelivered, but was never here.
         assert sorted(map(int, bodies(deliveries))) == list(range(300))
-        assert not any(delivery.redelivered for delivery in deliveries)
+        assert not inbox.untaken
         assert broker.stale_settles == 0
         assert self.frames.seen[BASIC_CONSUME_OK] > 20
 
