@@ -4,9 +4,10 @@ Model. A `RabbitMQBroker` belongs to one loop and has two connections, each open
 one consumes, because RabbitMQ stops reading from connections that publish when it is short of memory or disk,
 and acknowledgements must go on then. A `Connection` opens itself again whenever it is lost:
 
-    idle -> connecting -> open -> (lost) -> waiting (full jitter, 0.2 s to 30 s, next node) -> connecting ...
+    idle -> connecting -> open -> (lost) -> waiting (full jitter, 0.2 s to 4 s) -> connecting ...
 
-and counts its openings as generations. Nothing is carried over from one to the next but what is written here:
+with a pause after each round of all nodes, and counts its openings as generations. Silence for 1.5 to 1.75
+heartbeats is a loss (`Pulse`). Nothing is carried over from one to the next but what is written here:
 
 - The publisher has one channel in confirm mode. What is unconfirmed when it ends is published again on the next,
   with the same message id and the header `x-taskmq-republished`.
@@ -14,6 +15,10 @@ and counts its openings as generations. Nothing is carried over from one to the 
   delivery knows its feed; settling one whose channel has ended does nothing and is counted.
 - What was declared or found (`Declarations`) is looked at once more in each generation. Declares, looks and
   purges run on channels of their own, because a refusal costs the channel.
+- What the broker refuses costs the publisher's channel: the guilty message ends with its error (`refused`), all
+  others go out again.
+- A `Watchdog` per consumer object compares every 30 s what is consumed with what the broker says, replaces dead
+  consumers, and renews those that have been idle for some minutes.
 
 Promises. The future of `publish` ends inside its deadline: None is only set after the broker's confirm, with
 `mandatory` on; a delayed message is written only once its queue is known to be bound to the ladder's end.
@@ -26,10 +31,11 @@ and settlings written as ready bytes (`wire`), beside pika on its own connection
 the loop leave in one write. `?wire=plain` in the URL leaves all frames to pika. Messages are written in
 `outgoing.transmit` and come in through `Feed.receive`, and nowhere else.
 
-Modules, pure first: url, delay, levels, topology, deaths, wire, diagnosis, queue_diagnosis; amqp (the border with
-pika), lane, channels, connection; declarations; outgoing, publisher; delivery, consumer, hold, reentry; examination
-(what the doctor asks); broker. Topology as code, loaded on demand: plan, definitions, policies, copying; management,
-inspection; mover, seclusion, migration; blueprint.
+Modules, pure first: url, delay, levels, topology, deaths, wire, denial, timeouts, diagnosis, queue_diagnosis; amqp
+(the border with pika), resolver, lane, channels, pulse, connection; declarations; outgoing, refused, publisher;
+delivery, queue_consumer, watchdog, consumer, hold, reentry; examination (what the doctor asks); broker. Topology as
+code, loaded on demand: plan, definitions, policies, copying; management, inspection; mover, seclusion, migration;
+blueprint.
 """
 
 from taskmq.broker import Broker, BrokerOptions

@@ -182,16 +182,18 @@ async def _first_refusal(broker: RabbitMQBroker) -> AccessDenied:
 
 
 @pytest.mark.parametrize(
-    ("secret", "reason"),
+    ("make", "reason"),
     [
-        (signed_token(seconds=-60), "the token of .* expired [0-9]+ s ago and there is no newer one"),
-        (signed_token(rights=("read:nowhere/*",)), "NOT_ALLOWED|ACCESS_REFUSED"),
-        ("no-token-at-all", "check the token's audience"),
+        (lambda: signed_token(seconds=-60), "the token of .* expired [0-9]+ s ago and there is no newer one"),
+        (lambda: signed_token(rights=("read:nowhere/*",)), "NOT_ALLOWED|ACCESS_REFUSED"),
+        (lambda: "no-token-at-all", "check the token's audience"),
     ],
+    ids=["expired", "without rights", "no token"],
 )
 def test_a_token_that_is_not_accepted_is_a_refusal(
-    node: RabbitMQ, token: TokenFile, secret: str, reason: str
+    node: RabbitMQ, token: TokenFile, make: Callable[[], str], reason: str
 ) -> None:
+    secret = make()
     token.write(secret)
 
     async def main() -> None:

@@ -180,9 +180,9 @@ class Ordering(BrokerCase):
     async def test_a_delayed_message_takes_its_place_when_it_is_due(self) -> None:
         broker = self.broker()
         shard = await self._shard(broker)
-        due = SystemClock().now_ms() + 300
         inbox, _ = await self.consume(broker, shard, prefetch=1)
 
+        due = SystemClock().now_ms() + 1000
         await self.publish(broker, message(shard, "delayed", due=due), message(shard, "at once"))
         (first,) = await inbox.take(1)
         await self.expect_ready(broker, shard, 1)
