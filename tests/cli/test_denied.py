@@ -22,5 +22,5 @@ def test_a_refused_user_is_exit_code_4_and_no_password(
     result = taskmq(*tokens.split())
 
     assert result.code == 4
-    assert "refused this client" in result.err
+    assert "ACCESS_REFUSED" in result.err
     assert "S3CRET" not in result.err + result.out

@@ -62,12 +62,14 @@ def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "shop.py").write_text(SHOP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("TASKMQ_APP", "shop:app")
-    return tmp_path
+    yield tmp_path
+    # The next test's app is another one, at another broker.
+    sys.modules.pop("shop", None)
 
 
 COMMANDS = [
