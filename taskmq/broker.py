@@ -19,7 +19,7 @@ Guarantees every adapter gives:
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
@@ -29,12 +29,14 @@ from taskmq.topology import WorkQueue
 
 __all__ = [
     "Archiving",
+    "Broadcasting",
     "Broker",
     "BrokerOptions",
     "Consumer",
     "Delivery",
     "Diagnosable",
     "HeaderValue",
+    "Listening",
     "Look",
     "Outgoing",
     "QueueStats",
@@ -279,6 +281,43 @@ class Broker(Protocol):
 
     async def aclose(self) -> None:
         """Wait for what was published and settled to reach the broker, then let go. May be called twice."""
+        ...
+
+
+class Listening(Protocol):
+    """A running listener. Connection losses are mended inside; what is announced meanwhile is missed."""
+
+    async def stop(self) -> None:
+        """Nothing comes after this returns. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class Broadcasting(Protocol):
+    """A broker that can tell something to everybody who listens at the moment: events, presence, commands.
+
+    Topics are words separated by dots, at most 255 bytes. In a pattern `*` stands for one word and `#` for any
+    number of them. Nothing is durable: what nobody listens to is gone, and what a slow listener has not taken may be
+    dropped.
+    """
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        """Hand a message to whoever listens to `topic`; False where it was dropped at once.
+
+        Never waits, never raises for a broker that is not there; connects in the background when it is not
+        connected. What was announced in one order arrives in that order.
+        """
+        ...
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+        """Call `receive`, on this loop, with topic and body of each message that one of the patterns matches, once.
+
+        Everything that is announced after this returns is received, by this process and others alike, as long as no
+        connection is lost.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+        """
         ...
 
 

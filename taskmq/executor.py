@@ -24,6 +24,13 @@ class Executor(Protocol):
         """
         ...
 
+    def ask_to_stop(self, execution: Execution, /) -> None:
+        """Tell a run that nobody waits for it any more; it may go on, and end by itself.
+
+        All of them see `context.cancelled`. Does nothing for a run that has ended. Cancelling `run` does not ask.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Give up what still runs and release threads or processes. May be called twice."""
         ...

@@ -34,5 +34,8 @@ class CoroutineExecutor:
     async def _call(self, execution: Execution) -> Any:
         return await execution.function(*execution.args, **execution.kwargs)
 
+    def ask_to_stop(self, execution: Execution) -> None:
+        execution.context.mark_cancelled()
+
     async def aclose(self) -> None:
         """Nothing to release."""

@@ -92,6 +92,9 @@ class ProcessExecutor:
                     await child.kill()
         return _unpacked(answer, execution)
 
+    def ask_to_stop(self, execution: Execution) -> None:
+        execution.context.mark_cancelled()
+
     async def aclose(self) -> None:
         """Kill every child, running or not."""
         self._is_closed = True

@@ -63,6 +63,9 @@ class ThreadExecutor:
             raise error
         return value
 
+    def ask_to_stop(self, execution: Execution) -> None:
+        execution.context.mark_cancelled()
+
     async def aclose(self) -> None:
         """Let idle threads end; running ones are daemons and are left behind."""
         self._is_closed = True

@@ -5,18 +5,21 @@ from typing import Any
 
 from taskmq.broker import Delivery
 from taskmq.envelope import Envelope
+from taskmq.execution import Execution
 from taskmq.tasks import Task
 
 __all__ = ["Attempt"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A delivery, read.
 
     Attributes:
         job_id: from the body, else the message id, else made here.
         started: when the function was called, in ms; None when it was not.
+        execution: its run, from just before the function is called.
+        cancelled: why the run is being cancelled; None unless somebody asked for it.
     """
 
     delivery: Delivery
@@ -24,3 +27,5 @@ class Attempt:
     task: Task[..., Any]
     job_id: str
     started: int | None = None
+    execution: Execution | None = None
+    cancelled: str | None = None

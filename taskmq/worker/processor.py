@@ -70,6 +70,7 @@ class Processor:
             return Dead("invalid_arguments", error)
         except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
             return self._failed(attempt, error)
+        attempt.execution = execution
         if attempt.task.plan.ack == "early":
             attempt.delivery.ack()
         current_context.set(execution.context)
@@ -77,6 +78,8 @@ class Processor:
             return Succeeded(await self._chains[attempt.task.plan.executor](execution))
         except asyncio.CancelledError as error:
             execution.context.mark_cancelled()
+            if attempt.cancelled is not None:
+                return Cancelled(attempt.cancelled)
             if self.is_interrupting:
                 return Interrupted()
             # Not ours: the task cancelled itself, which is its failure.

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import logging
+import operator
 import os
 import socket
 import time
+from contextlib import AsyncExitStack
+from importlib.metadata import version
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -16,16 +19,19 @@ from taskmq.executor import Executor
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
 from taskmq.options import ExecutorKind
 from taskmq.outcome import Dead, Outcome, Parked, Retried
-from taskmq.topology import CLASSES, WorkQueue, is_shard
+from taskmq.topology import CLASSES, WorkQueue, is_shard, logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.backlog import Backlog
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.mover import moving
+from taskmq.worker.process_facts import abandoned, open_descriptors, resident_bytes
 from taskmq.worker.processor import Processor
 from taskmq.worker.quarantine import Quarantine
 from taskmq.worker.settle import Settler
 from taskmq.worker.shards import LONGEST_HOLD, Shards
 from taskmq.worker.starts import Starts
+from taskmq.worker.status import RunningJob, WorkerStatus
+from taskmq.worker.tally import Tally
 
 __all__ = ["Worker"]
 
@@ -35,6 +41,7 @@ _RECONNECT_PAUSE: Final = 1.0
 _INTERRUPT_TIMEOUT: Final = 5.0
 _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
+_JOBS_SHOWN: Final = 20
 
 
 class Worker:
@@ -46,6 +53,7 @@ class Worker:
 
     Attributes:
         is_ready: set once the worker consumes.
+        tally: what it has done and does.
         left_behind: tasks that did not end even when they were cancelled; their jobs went back.
 
     Raises:
@@ -74,6 +82,10 @@ class Worker:
             again=self._again,
             passed=self._passed,
         )
+        self.tally = Tally()
+        self._started_at = app.clock.now_ms()
+        self._consumer: Consumer | None = None
+        self._executors: dict[ExecutorKind, Executor] = {}
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._over: set[Delivery] = set()
         self._quarantine: Quarantine | None = None
@@ -85,6 +97,47 @@ class Worker:
     @property
     def queues(self) -> list[WorkQueue]:
         return self._queues
+
+    def status(self) -> WorkerStatus:
+        """How it goes now; costs a few system calls."""
+        now = time.monotonic()
+        longest = sorted(self.tally.running.items(), key=operator.itemgetter(1))[:_JOBS_SHOWN]
+        return WorkerStatus(
+            name=self.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version("taskmq"),
+            app=self._target or self._app.name,
+            queues=[queue.name for queue in self._queues],
+            state=self._state,
+            slots=self._config.concurrency,
+            running=len(self._running),
+            backlog=len(self._backlog),
+            ended=self.tally.ended,
+            abandoned=abandoned(self._executors.values()),
+            memory=resident_bytes(),
+            descriptors=open_descriptors(),
+            loop_lag=0.0,
+            started=self._started_at,
+            jobs=[
+                RunningJob(
+                    job_id=attempt.job_id,
+                    task=attempt.envelope.task,
+                    queue=logical_queue(attempt.delivery.queue),
+                    attempt=attempt.envelope.attempt,
+                    seconds=now - since,
+                )
+                for attempt, since in longest
+            ],
+        )
+
+    @property
+    def _state(self) -> str:
+        if self._is_draining.is_set():
+            return "draining"
+        if self._consumer is None:
+            return "starting"
+        return "running" if self._consumer.healthy else "disconnected"
 
     def drain(self) -> None:
         """Stop taking deliveries; `run` returns once what runs has ended, or been interrupted after the grace."""
@@ -101,15 +154,17 @@ class Worker:
         Cancelling it is `requeue_now`.
         """
         app = self._app
-        executors = _executors(app, self._target, self._config)
+        executors = self._executors = _executors(app, self._target, self._config)
         try:
             self._processor = Processor(app, executors, self._config)
             self._settler = Settler(app, worker=self.name)
             self._quarantine = self._new_quarantine()
-            consumer = await self._started()
-            if consumer is not None:
-                async with moving(app):
-                    await self._serve(consumer)
+            self._consumer = await self._started()
+            if self._consumer is not None:
+                async with AsyncExitStack() as parts:
+                    # What lives as long as the worker consumes.
+                    await parts.enter_async_context(moving(app))
+                    await self._serve(self._consumer)
         finally:
             for executor in executors.values():
                 await executor.aclose()
@@ -185,17 +240,28 @@ class Worker:
         if isinstance(read, Parked):
             await self._settler.park(delivery, read)
             return
+        self.tally.start(read, now=time.monotonic())
         plan, quarantine = read.task.plan, self._quarantine
         if (delivery.redelivered or plan.executor == "process") and plan.ack == "late" and quarantine is not None:
             await self._run_in(quarantine, read)
             return
-        outcome = await self._processor.run(read)
+        try:
+            outcome = await self._processor.run(read)
+        except BaseException:
+            self.tally.forget(read)
+            raise
+        self.tally.end(read, outcome, now=time.monotonic())
         # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
         self._over.add(delivery)
         await self._end(read, outcome)
 
     async def _run_in(self, quarantine: Quarantine, attempt: Attempt) -> None:
-        outcome = await quarantine.run(attempt)
+        try:
+            outcome = await quarantine.run(attempt)
+        except BaseException:
+            self.tally.forget(attempt)
+            raise
+        self.tally.end(attempt, outcome, now=time.monotonic())
         self._over.add(attempt.delivery)
         is_done = await self._end(attempt, outcome)
         if is_done and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
