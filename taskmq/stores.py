@@ -12,12 +12,20 @@ import msgspec
 from taskmq.states import JobState
 
 __all__ = [
+    "BegunRun",
+    "CheckpointStore",
     "DelayStore",
     "DiagnosableState",
     "ErrorRecord",
+    "Lease",
+    "LeaseStore",
     "OccurrenceStore",
+    "ProgressRecord",
+    "ProgressStore",
     "ResultRecord",
     "ResultStore",
+    "Revocation",
+    "RevocationStore",
     "StartStore",
     "State",
     "TakenMessage",
@@ -113,6 +121,187 @@ class StartStore(Protocol):
 
     async def end(self, job_id: str) -> None:
         """Forget the job's runs: one of them has ended, whatever its outcome, so they kill nobody.
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a key.
+
+    Attributes:
+        token: larger than that of every earlier lease of the key, also of those that have ended.
+        left: seconds until it ends by itself.
+        note: what the holder has written on it.
+    """
+
+    owner: str
+    token: int
+    left: float
+    note: str = ""
+
+
+class LeaseStore(Protocol):
+    """Keys that one owner at a time holds, for as long as the owner keeps saying so; by the store's clock.
+
+    A holder that was silent for too long has lost the key, whatever it believes. So what it does in the holder's
+    name carries the token, and who receives that refuses smaller ones than it has seen. A holder may trust its lease
+    for its time from the moment *before* it asked. Every method raises `StateUnavailable` when the store cannot be
+    reached; then it may have been done all the same.
+    """
+
+    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        """Take a free key for `seconds`: the token, or the lease that is in the way, be it the same owner's."""
+        ...
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        """Hold the key for `seconds` from now on, with another note unless it is None.
+
+        False, and nothing is changed, where the lease of that token has ended.
+        """
+        ...
+
+    async def release(self, key: str, *, token: int) -> None:
+        """End the lease of that token; nothing where it has ended."""
+        ...
+
+    async def look(self, key: str) -> Lease | None:
+        """The lease that there is now; None where the key is free."""
+        ...
+
+
+class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a job is, as its task has said last.
+
+    Attributes:
+        attempt: that said so.
+        done: how much is done, in the task's own unit.
+        total: of how much; None when the task does not know.
+        note: a few words for people.
+        started: when that run began, ms since the epoch by its worker's clock.
+        updated: when it said so, by the same clock.
+    """
+
+    job_id: str
+    attempt: int
+    done: float
+    total: float | None = None
+    note: str = ""
+    started: int
+    updated: int
+
+
+class ProgressStore(Protocol):
+    """The last progress of each job, for people to look at.
+
+    Where the state cannot be reached a job goes on without (fails open); a later report tells all that an earlier
+    one did.
+    """
+
+    async def report(self, record: ProgressRecord, *, ttl: float) -> None:
+        """Keep `record` for `ttl` seconds in the place of the job's last one.
+
+        Nothing is changed where the last one is of a run that began later and whose attempt is not lower: that
+        run is the job's, and this one was left behind.
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+    async def find(self, job_id: str) -> ProgressRecord | None:
+        """The job's last record; None where there is none (yet, or any more).
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+
+class BegunRun(msgspec.Struct, frozen=True):
+    """A run that a `CheckpointStore` knows.
+
+    Attributes:
+        token: grows with every run that begins, of the same job.
+        values: what the job's runs have saved, by name.
+    """
+
+    token: int
+    values: dict[str, bytes]
+
+
+class CheckpointStore(Protocol):
+    """What the runs of a job have saved for those that come after them.
+
+    The last run that has begun is the job's: only that one saves. A task that saves counts on it, so a store that
+    cannot be reached is an error of the task's (fails closed).
+    """
+
+    async def begin(self, job_id: str, *, attempt: int, ttl: float) -> BegunRun | None:
+        """Begin a run, and with it keep what is saved for another `ttl` seconds.
+
+        The token is larger than that of every run of the job that began before, also when what those have saved was
+        forgotten meanwhile: it is at least the time in milliseconds. None: a run of a later attempt has begun. A
+        first attempt always begins: a dead letter that is replayed starts there, and goes on from what was saved.
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+    async def save(self, job_id: str, name: str, value: bytes, *, token: int, ttl: float) -> bool:
+        """Keep `value` under `name`, in the place of the last one, and everything for another `ttl` seconds.
+
+        Durable as far as the store is when this returns. False, and nothing is changed, where another run has begun
+        since the one that has `token`, or the job was forgotten.
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+    async def forget(self, job_id: str, *, token: int) -> None:
+        """Forget what the job has saved, unless another run has begun since the one that has `token`.
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+
+class Revocation(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that somebody has cancelled.
+
+    Attributes:
+        place: grows with each one of a store; where to go on reading.
+        until: when it is forgotten, ms since the epoch.
+    """
+
+    job_id: str
+    reason: str
+    place: int
+    until: int
+
+
+class RevocationStore(Protocol):
+    """Jobs that were cancelled and may not have ended yet, for every worker to see.
+
+    Where the state cannot be reached a cancelled job may run (fails open): a worker that stopped its work because it
+    does not know would do more harm.
+    """
+
+    async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
+        """Remember for `ttl` seconds that the job is cancelled; a second time changes nothing but how long.
+
+        Raises:
+            StateUnavailable: the store could not be reached; it may have been remembered or not.
+        """
+        ...
+
+    async def since(self, place: int, *, limit: int) -> list[Revocation]:
+        """Up to `limit` that hold still and came after `place`, in their order; from the first one on after 0.
 
         Raises:
             StateUnavailable: the store could not be reached.
@@ -234,7 +423,19 @@ class State(Protocol):
     def starts(self) -> StartStore: ...
 
     @property
+    def revocations(self) -> RevocationStore: ...
+
+    @property
     def delays(self) -> DelayStore: ...
+
+    @property
+    def progress(self) -> ProgressStore: ...
+
+    @property
+    def checkpoints(self) -> CheckpointStore: ...
+
+    @property
+    def leases(self) -> LeaseStore: ...
 
     async def aclose(self) -> None:
         """Let go. May be called twice."""

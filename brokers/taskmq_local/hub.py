@@ -19,6 +19,10 @@ from taskmq.errors import QueueMissing, Unroutable
 from taskmq.topology import UNROUTABLE, is_shard
 from taskmq_local.delay_shelf import DelayShelf
 from taskmq_local.limits import Capacity
+from taskmq_local.memory_leases import LeaseShelf
+from taskmq_local.memory_listener import MemoryListener
+from taskmq_local.memory_revocations import RevocationShelf
+from taskmq_local.note_shelves import CheckpointShelf, ProgressShelf
 from taskmq_local.nudge import Nudge
 from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
 
@@ -75,7 +79,11 @@ class Hub:
         self.results = ResultShelf()
         self.occurrences = OccurrenceShelf()
         self.starts = StartShelf()
+        self.leases = LeaseShelf()
+        self.revocations = RevocationShelf()
         self.delays = DelayShelf()
+        self.progress = ProgressShelf()
+        self.checkpoints = CheckpointShelf()
         self._lock = threading.Lock()
         self._queues: dict[str, HubQueue] = {}
         # By name, not in the queue: a consumer outlives the loss of its queue.
@@ -83,6 +91,7 @@ class Hub:
         self._delayed: list[tuple[int, int, Outgoing]] = []
         self._places = count(1)
         self._timekeepers: list[Nudge] = []
+        self._listeners: list[MemoryListener] = []
 
     def declare(self, queues: Mapping[str, Capacity]) -> None:
         """Make the queues that do not exist; of those that do, the capacity is the last that was declared."""
@@ -241,6 +250,22 @@ class Hub:
             if nudge in self._timekeepers:
                 self._timekeepers.remove(nudge)
 
+    def announce(self, topic: str, body: bytes) -> None:
+        """Tell all listeners, in the same order each."""
+        with self._lock:
+            for listener in self._listeners:
+                listener.hear(topic, body)
+
+    def listen(self, listener: MemoryListener) -> None:
+        """Tell `listener` what is announced from now on."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def stop_listening(self, listener: MemoryListener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
     def clear(self) -> None:
         """Drop everything: queues, delayed messages, and what the state keeps."""
         with self._lock:
@@ -249,6 +274,10 @@ class Hub:
         self.results.clear()
         self.occurrences.clear()
         self.starts.clear()
+        self.progress.clear()
+        self.checkpoints.clear()
+        self.leases.clear()
+        self.revocations.clear()
         self.delays.clear()
 
     def _free(self, queue: HubQueue) -> list[Nudge]:

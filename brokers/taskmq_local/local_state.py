@@ -10,9 +10,13 @@ from taskmq.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
 from taskmq_local.asking import Asking
 from taskmq_local.database import Database
+from taskmq_local.local_checkpoints import LocalCheckpoints
 from taskmq_local.local_delays import LocalDelays
+from taskmq_local.local_leases import LocalLeases
 from taskmq_local.local_occurrences import LocalOccurrences
+from taskmq_local.local_progress import LocalProgress
 from taskmq_local.local_results import LocalResults
+from taskmq_local.local_revocations import LocalRevocations
 from taskmq_local.local_starts import LocalStarts
 from taskmq_local.owners import Owner, sweep
 from taskmq_local.wakeups import Bell, Kind
@@ -33,6 +37,10 @@ class LocalState:
         self._occurrences = LocalOccurrences(asking, options.clock)
         self._starts = LocalStarts(asking, options.clock)
         self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
+        self._revocations = LocalRevocations(asking, options.clock)
+        self._leases = LocalLeases(asking, options.clock)
+        self._progress = LocalProgress(asking, options.clock)
+        self._checkpoints = LocalCheckpoints(asking, options.clock)
         self._owner: Owner | None = None
         self._bells: dict[Kind, Bell] = {}
         self._is_closed = False
@@ -53,6 +61,22 @@ class LocalState:
     @property
     def delays(self) -> LocalDelays:
         return self._delays
+
+    @property
+    def revocations(self) -> LocalRevocations:
+        return self._revocations
+
+    @property
+    def leases(self) -> LocalLeases:
+        return self._leases
+
+    @property
+    def progress(self) -> LocalProgress:
+        return self._progress
+
+    @property
+    def checkpoints(self) -> LocalCheckpoints:
+        return self._checkpoints
 
     async def aclose(self) -> None:
         if self._closing is None:

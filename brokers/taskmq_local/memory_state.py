@@ -9,6 +9,9 @@ from taskmq.errors import StateUnavailable
 from taskmq.stores import ResultRecord
 from taskmq_local.hub import Hub, open_hub
 from taskmq_local.memory_delays import MemoryDelays
+from taskmq_local.memory_leases import MemoryLeases
+from taskmq_local.memory_notes import MemoryCheckpoints, MemoryProgress
+from taskmq_local.memory_revocations import MemoryRevocations
 from taskmq_local.nudge import call_on
 from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
 
@@ -29,7 +32,11 @@ class MemoryState:
         self._results = MemoryResults(hub.results, options.clock, self._door)
         self._occurrences = MemoryOccurrences(hub.occurrences, options.clock, self._door)
         self._starts = MemoryStarts(hub.starts, options.clock, self._door)
+        self._progress = MemoryProgress(hub.progress, options.clock, check_open=self._door.check)
+        self._checkpoints = MemoryCheckpoints(hub.checkpoints, options.clock, check_open=self._door.check)
         self._delays = MemoryDelays(hub.delays, options.clock, check_open=self._door.check)
+        self._revocations = MemoryRevocations(hub.revocations, options.clock, check_open=self._door.check)
+        self._leases = MemoryLeases(hub.leases, options.clock, check_open=self._door.check)
 
     @property
     def results(self) -> "MemoryResults":
@@ -46,6 +53,22 @@ class MemoryState:
     @property
     def delays(self) -> MemoryDelays:
         return self._delays
+
+    @property
+    def revocations(self) -> MemoryRevocations:
+        return self._revocations
+
+    @property
+    def leases(self) -> MemoryLeases:
+        return self._leases
+
+    @property
+    def progress(self) -> MemoryProgress:
+        return self._progress
+
+    @property
+    def checkpoints(self) -> MemoryCheckpoints:
+        return self._checkpoints
 
     async def aclose(self) -> None:
         self._door.close()

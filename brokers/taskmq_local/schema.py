@@ -16,6 +16,11 @@ back a large message moves a few bytes. Its id is its place in the queue:
     results, occurrences, starts   what the state keeps; a result's `seq` grows with every put
     waiting    messages that wait in the state; `version` is new with every put and swap, `taken` is until
                when somebody is about to publish it
+    progress   how far jobs are, as their last runs have said
+    checkpoints, saved   the last run of a job, and what its runs have saved
+    broadcasts what was announced a short while ago, for those who listen, see `local_listener`
+    revocations jobs that were cancelled, in the order of `place`
+    keys       who holds what of the lease store, and until when
 
 A file of an older version is upgraded by whoever opens it first; one of a newer version is refused.
 """
@@ -29,7 +34,7 @@ from typing import Final
 
 __all__ = ["SCHEMA_VERSION", "SchemaTooNew", "open_connection"]
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 7
 
 _VERSION_1: Final = """
     CREATE TABLE queues (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
@@ -112,7 +117,59 @@ _VERSION_3: Final = """
         is_leaving INTEGER NOT NULL DEFAULT 0
     );
 """
-_STEPS: Final = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4: Final = """
+    CREATE TABLE broadcasts (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        expires INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        body BLOB NOT NULL
+    );
+"""
+_VERSION_5: Final = """
+    CREATE TABLE keys (
+        key TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        token INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        note TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX keys_until ON keys (until);
+    INSERT INTO counters VALUES ('lease', 0);
+"""
+_VERSION_6: Final = """
+    CREATE TABLE progress (
+        job_id TEXT PRIMARY KEY,
+        attempt INTEGER NOT NULL,
+        started INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        record BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX progress_expires ON progress (expires);
+    CREATE TABLE checkpoints (
+        job_id TEXT PRIMARY KEY,
+        token INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        expires INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX checkpoints_expires ON checkpoints (expires);
+    CREATE TABLE saved (
+        job_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (job_id, name)
+    ) WITHOUT ROWID;
+"""
+_VERSION_7: Final = """
+    CREATE TABLE revocations (
+        job_id TEXT PRIMARY KEY,
+        reason TEXT NOT NULL,
+        place INTEGER NOT NULL UNIQUE,
+        until INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX revocations_until ON revocations (until);
+    INSERT INTO counters VALUES ('revocation', 0);
+"""
+_STEPS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7)
 _PRAGMAS: Final = (
     "journal_mode = WAL",
     # A commit is on the disk when it returns: confirmed means durable, also at power loss.

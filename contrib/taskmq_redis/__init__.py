@@ -6,6 +6,11 @@ its keys in one slot of a Redis Cluster:
     taskmq:{JOB}:result            hash: state, record (MessagePack)              the result's time to live
     taskmq:{OCCURRENCE}:occurrence hash: owner, until, claim                      the occurrence's
     taskmq:{JOB}:starts            hash: begun, call                              renewed by each begin
+    taskmq:{JOB}:progress          hash: attempt, started, record (MessagePack)   the result's
+    taskmq:{JOB}:checkpoints       hash: token, attempt, and :NAME -> value       renewed by each begin and save
+    taskmq:{revoked}:places        sorted set: JOB by when it was cancelled       the longest cancellation's
+    taskmq:{revoked}:ends          sorted set: JOB by when that is forgotten      the same
+    taskmq:{revoked}:reasons       hash: JOB -> reason                            the same
     taskmq:{delay}:messages        hash: JOB -> token, due, message (MessagePack) none, see below
     taskmq:{delay}:due             sorted set: JOB by its due instant             none
     taskmq:{delay}:taken           sorted set: JOB by the end of its lease        none

@@ -20,6 +20,24 @@ class Keys:
     def starts(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:starts"
 
+    def lease(self, key: str) -> str:
+        return f"{self.prefix}:{{{key}}}:lease"
+
+    def progress(self, job_id: str) -> str:
+        return f"{self.prefix}:{{{job_id}}}:progress"
+
+    def checkpoints(self, job_id: str) -> str:
+        return f"{self.prefix}:{{{job_id}}}:checkpoints"
+
+    @property
+    def revocations(self) -> tuple[str, str, str]:
+        """Of the jobs by place, the ends of their times, and the reasons."""
+        return (
+            f"{self.prefix}:{{revoked}}:places",
+            f"{self.prefix}:{{revoked}}:ends",
+            f"{self.prefix}:{{revoked}}:reasons",
+        )
+
     @property
     def delays(self) -> tuple[str, str, str]:
         """Of the messages, their due instants, and those that are taken."""

@@ -9,18 +9,28 @@ from typing import Final
 
 __all__ = [
     "BEGIN",
+    "BEGIN_RUN",
     "CANCEL",
     "CLAIM",
     "COMPLETE",
     "DONE",
     "DUE_LENGTH",
     "END",
+    "FORGET_RUN",
     "GIVE_BACK",
+    "LOOK_LEASE",
     "NEXT_DUE",
     "PUT_MESSAGE",
     "PUT_RESULT",
+    "RELEASE_LEASE",
+    "RENEW_LEASE",
+    "REPORT",
+    "REVOKE",
+    "REVOKED_SINCE",
+    "SAVE",
     "SWAP",
     "TAKE",
+    "TAKE_LEASE",
     "TOKEN_LENGTH",
     "Script",
 ]
@@ -92,6 +102,188 @@ return tonumber(redis.call('HGET', KEYS[1], 'begun'))
 END: Final = Script("""
 return redis.call('DEL', KEYS[1])
 """)
+
+# A token is the server's microseconds, or one more than the one before it where that is later: so also what Redis has
+# forgotten, by its time or with all its data, is not given twice. A lease that has ended is remembered for an hour,
+# in case the clock is set back.
+_LEASE = (
+    _NOW
+    + """
+local kept = redis.call('HMGET', KEYS[1], 'owner', 'token', 'until', 'note', 'call')
+local left = kept[3] and tonumber(kept[3]) - now or 0
+"""
+)
+_KEEP_LEASE = """
+redis.call('PEXPIRE', KEYS[1], ARGV[2] + 3600000)
+"""
+
+# `call` is this very call, as above.
+TAKE_LEASE: Final = Script(
+    _LEASE
+    + """
+if left > 0 and kept[5] == ARGV[4] then
+    return {kept[2]}
+end
+if left > 0 then
+    return {kept[1], kept[2], string.format('%.0f', left), kept[4]}
+end
+local token = time[1] * 1000000 + time[2]
+if kept[2] and tonumber(kept[2]) >= token then
+    token = tonumber(kept[2]) + 1
+end
+token = string.format('%.0f', token)
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', token, 'until', string.format('%.0f', now + ARGV[2]),
+    'note', ARGV[3], 'call', ARGV[4])
+"""
+    + _KEEP_LEASE
+    + "return {token}"
+)
+
+RENEW_LEASE: Final = Script(
+    _LEASE
+    + """
+if left <= 0 or kept[2] ~= ARGV[1] then
+    return 0
+end
+redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + ARGV[2]))
+if ARGV[3] then
+    redis.call('HSET', KEYS[1], 'note', ARGV[3])
+end
+"""
+    + _KEEP_LEASE
+    + "return 1"
+)
+
+RELEASE_LEASE: Final = Script("""
+if redis.call('HGET', KEYS[1], 'token') == ARGV[1] then
+    redis.call('HSET', KEYS[1], 'until', '0')
+    redis.call('PEXPIRE', KEYS[1], 3600000)
+end
+return 1
+""")
+
+LOOK_LEASE: Final = Script(
+    _LEASE
+    + """
+if left <= 0 then
+    return {}
+end
+return {kept[1], kept[2], string.format('%.0f', left), kept[4]}
+"""
+)
+
+# A run that was left behind does not tell about the job any more.
+REPORT: Final = Script("""
+local kept = redis.call('HMGET', KEYS[1], 'attempt', 'started')
+if kept[1] and tonumber(kept[2]) > tonumber(ARGV[2]) and tonumber(kept[1]) >= tonumber(ARGV[1]) then
+    return 0
+end
+redis.call('HSET', KEYS[1], 'attempt', ARGV[1], 'started', ARGV[2], 'record', ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+""")
+
+# What is saved stands beside `token` and `attempt`, under names that begin with a colon.
+BEGIN_RUN: Final = Script(
+    _NOW
+    + """
+local kept = redis.call('HMGET', KEYS[1], 'token', 'attempt')
+if kept[2] and tonumber(kept[2]) > tonumber(ARGV[1]) and tonumber(ARGV[1]) > 1 then
+    return {''}
+end
+local token = now
+if kept[1] and tonumber(kept[1]) >= now then
+    token = tonumber(kept[1]) + 1
+end
+token = string.format('%.0f', token)
+redis.call('HSET', KEYS[1], 'token', token, 'attempt', ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local answer = {token}
+local all = redis.call('HGETALL', KEYS[1])
+for at = 1, #all, 2 do
+    if string.sub(all[at], 1, 1) == ':' then
+        answer[#answer + 1] = string.sub(all[at], 2)
+        answer[#answer + 1] = all[at + 1]
+    end
+end
+return answer
+"""
+)
+SAVE: Final = Script("""
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
+    return 0
+end
+redis.call('HSET', KEYS[1], ':' .. ARGV[2], ARGV[3])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+""")
+# The next number is nobody's; it is remembered for a while, so that tokens grow however fast runs come.
+FORGET_RUN: Final = Script("""
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then
+    return 0
+end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'token', string.format('%.0f', tonumber(ARGV[1]) + 1))
+redis.call('PEXPIRE', KEYS[1], 60000)
+return 1
+""")
+
+# KEYS: jobs by place, jobs by the end of their time, reasons. A place is the server's microseconds, or one more than
+# the last: so it grows, although everything here is forgotten one day.
+_PRUNE_REVOKED = """
+while true do
+    local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 500)
+    if #gone == 0 then
+        break
+    end
+    redis.call('ZREM', KEYS[1], unpack(gone))
+    redis.call('ZREM', KEYS[2], unpack(gone))
+    redis.call('HDEL', KEYS[3], unpack(gone))
+end
+"""
+REVOKE: Final = Script(
+    _NOW
+    + """
+local ends = now + ARGV[3]
+local known = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not known then
+    local place = time[1] * 1000000 + time[2]
+    local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
+    if last and tonumber(last) >= place then
+        place = tonumber(last) + 1
+    end
+    redis.call('ZADD', KEYS[1], string.format('%.0f', place), ARGV[1])
+    redis.call('HSET', KEYS[3], ARGV[1], ARGV[2])
+end
+if not known or tonumber(known) < ends then
+    redis.call('ZADD', KEYS[2], string.format('%.0f', ends), ARGV[1])
+end
+for at = 1, 3 do
+    if redis.call('PTTL', KEYS[at]) < tonumber(ARGV[3]) then
+        redis.call('PEXPIRE', KEYS[at], ARGV[3])
+    end
+end
+"""
+    + _PRUNE_REVOKED
+    + "return 1"
+)
+REVOKED_SINCE: Final = Script(
+    _NOW
+    + _PRUNE_REVOKED
+    + """
+local answer = {}
+local found = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+for at = 1, #found, 2 do
+    local ends = redis.call('ZSCORE', KEYS[2], found[at])
+    local reason = redis.call('HGET', KEYS[3], found[at])
+    answer[#answer + 1] = found[at]
+    answer[#answer + 1] = reason or ''
+    answer[#answer + 1] = string.format('%.0f', tonumber(found[at + 1]))
+    answer[#answer + 1] = ends or '0'
+end
+return answer
+"""
+)
 
 # KEYS of all that follow: messages, due, taken. A message is kept as its token, its due instant, and itself.
 _TELL = """

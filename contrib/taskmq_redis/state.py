@@ -3,13 +3,17 @@
 import asyncio
 
 from taskmq.broker import BrokerOptions
+from taskmq_redis.checkpoints import RedisCheckpoints
 from taskmq_redis.delays import RedisDelays
 from taskmq_redis.diagnosis import Finding, examine, parse_info
 from taskmq_redis.ears import Ears
 from taskmq_redis.keys import Keys
+from taskmq_redis.leases import RedisLeases
 from taskmq_redis.occurrences import RedisOccurrences
+from taskmq_redis.progress import RedisProgress
 from taskmq_redis.replies import text, texts
 from taskmq_redis.results import RedisResults
+from taskmq_redis.revocations import RedisRevocations
 from taskmq_redis.server import Server
 from taskmq_redis.starts import RedisStarts
 from taskmq_redis.url import parse_url
@@ -39,6 +43,10 @@ class RedisState:
         self._occurrences = RedisOccurrences(self._server, keys)
         self._starts = RedisStarts(self._server, keys)
         self._delays = RedisDelays(self._server, self._ears, keys)
+        self._leases = RedisLeases(self._server, keys)
+        self._progress = RedisProgress(self._server, keys)
+        self._checkpoints = RedisCheckpoints(self._server, keys)
+        self._revocations = RedisRevocations(self._server, keys)
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -56,6 +64,22 @@ class RedisState:
     @property
     def delays(self) -> RedisDelays:
         return self._delays
+
+    @property
+    def leases(self) -> RedisLeases:
+        return self._leases
+
+    @property
+    def progress(self) -> RedisProgress:
+        return self._progress
+
+    @property
+    def checkpoints(self) -> RedisCheckpoints:
+        return self._checkpoints
+
+    @property
+    def revocations(self) -> RedisRevocations:
+        return self._revocations
 
     async def diagnose(self) -> list[Finding]:
         """What is wrong with the server: level, what it is about, what was found, and the remedy.

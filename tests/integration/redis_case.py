@@ -9,6 +9,7 @@ from taskmq.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
 from taskmq.states import JobState
 from taskmq.stores import ResultRecord, WaitingMessage
+from taskmq.testing.state_suite.progress import reported
 from taskmq_redis import RedisState, open_state
 
 PATIENCE = 20.0
@@ -66,6 +67,11 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "complete": lambda: state.occurrences.complete("tick", ttl=60),
         "begin": lambda: state.starts.begin("job", ttl=60),
         "end": lambda: state.starts.end("job"),
+        "report": lambda: state.progress.report(reported("job"), ttl=60),
+        "progress": lambda: state.progress.find("job"),
+        "begin run": lambda: state.checkpoints.begin("job", attempt=1, ttl=60),
+        "save": lambda: state.checkpoints.save("job", "a", b"1", token=1, ttl=60),
+        "forget": lambda: state.checkpoints.forget("job", token=1),
         "delay": lambda: state.delays.put(waiting()),
         "take": lambda: state.delays.take(now=DUE, limit=10, lease=60),
         "done": lambda: state.delays.done([]),

@@ -429,6 +429,8 @@ def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs(r
             "result",
             "occurrence",
             "starts",
+            "progress",
+            "checkpoints",
             "messages",
             "due",
             "taken",

@@ -14,15 +14,33 @@ failures call `pytest.register_assert_rewrite("taskmq.testing.state_suite")` in 
 """
 
 from taskmq.testing.state_suite.case import StateCase
+from taskmq.testing.state_suite.checkpoint_model import CheckpointsByModel
+from taskmq.testing.state_suite.checkpoints import Checkpoints
 from taskmq.testing.state_suite.delay_model import DelaysByModel
 from taskmq.testing.state_suite.delays import Delays
 from taskmq.testing.state_suite.ending import Ending
+from taskmq.testing.state_suite.leases import Leases
 from taskmq.testing.state_suite.occurrences import Occurrences
+from taskmq.testing.state_suite.progress import Progress
 from taskmq.testing.state_suite.results import Results
+from taskmq.testing.state_suite.revocations import Revocations
 from taskmq.testing.state_suite.starts import Starts
 
 __all__ = ["StateCase", "StateSuite"]
 
 
-class StateSuite(Results, Occurrences, Starts, Delays, DelaysByModel, Ending, StateCase):
+class StateSuite(
+    Results,
+    Occurrences,
+    Starts,
+    Revocations,
+    Delays,
+    DelaysByModel,
+    Leases,
+    Progress,
+    Checkpoints,
+    CheckpointsByModel,
+    Ending,
+    StateCase,
+):
     """Every guarantee of `taskmq.stores`; see the module for its use."""

@@ -8,6 +8,7 @@ from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.delays import waiting
 from taskmq.testing.state_suite.occurrences import claims
+from taskmq.testing.state_suite.progress import reported
 from taskmq.testing.state_suite.records import succeeded
 
 __all__ = ["Ending"]
@@ -53,7 +54,16 @@ class Ending(StateCase):
             claims(state.occurrences, new("occurrence")),
             state.occurrences.complete(new("occurrence"), ttl=LONG),
             state.starts.begin(new("job"), ttl=LONG),
+            state.progress.report(reported(new("job")), ttl=LONG),
+            state.progress.find(new("job")),
+            state.checkpoints.begin(new("job"), attempt=1, ttl=LONG),
+            state.checkpoints.save(new("job"), "a", b"1", token=1, ttl=LONG),
+            state.checkpoints.forget(new("job"), token=1),
             state.starts.end(new("job")),
+            state.leases.take(new("key"), owner="a", seconds=LONG),
+            state.leases.renew(new("key"), token=1, seconds=LONG),
+            state.leases.release(new("key"), token=1),
+            state.leases.look(new("key")),
             state.delays.put(waiting(new("job"))),
             state.delays.take(now=0, limit=1, lease=LONG),
             state.delays.done([TakenMessage(waiting(new("job")), "1")]),

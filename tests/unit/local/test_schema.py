@@ -14,11 +14,28 @@ def tables_of(path: Path) -> list[tuple[str, str]]:
         return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
+_FIRST = (
+    "queues",
+    "messages",
+    "ready",
+    "leases",
+    "delayed",
+    "owners",
+    "consumers",
+    "counters",
+    "results",
+    "occurrences",
+)
+
+
 def make_version_1(path: Path) -> None:
     """What taskmq 0.1 wrote: today's file without what came later."""
     with closing(open_connection(path, patience=5)) as connection:
-        for table in ("starts", "waiting", "capacities", "turns"):
-            connection.execute(f"DROP TABLE {table}")
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            if table not in _FIRST and not table.startswith("sqlite_"):
+                connection.execute(f"DROP TABLE {table}")
+        connection.execute("DELETE FROM counters WHERE name != 'message'")
         connection.execute("PRAGMA user_version = 1")
 
 
@@ -54,10 +71,6 @@ def test_what_a_file_of_version_1_holds_survives_the_upgrade(tmp_path: Path) -> 
         await broker.aclose()
 
     run(fill())
-    make_version_1_again = sqlite3.connect(tmp_path / "taskmq.db")
-    make_version_1_again.executescript(
-        "DROP TABLE starts; DROP TABLE waiting; DROP TABLE capacities; DROP TABLE turns; PRAGMA user_version = 1;"
-    )
-    make_version_1_again.close()
+    make_version_1(tmp_path / "taskmq.db")
 
     run(look())

@@ -1,0 +1,96 @@
+"""Revocations: jobs that were cancelled."""
+
+import asyncio
+
+from taskmq.stores import Revocation
+from taskmq.testing.runner import case
+from taskmq.testing.state_suite.case import LONG, StateCase, new
+
+__all__ = ["Revocations"]
+
+_ALL = 1_000_000
+
+
+class Revocations(StateCase):
+    """Every guarantee of `RevocationStore`."""
+
+    @case
+    async def test_cancelled_jobs_are_read_in_their_order_from_where_one_left_off(self) -> None:
+        state, other = self.state(), self.state()
+        first, second, third = new("größe ☂ job"), new("job"), new("job")
+        place = await self._last()
+
+        await state.revocations.revoke(first, reason="zu spät ☂", ttl=LONG)
+        await other.revocations.revoke(second, reason="", ttl=LONG)
+        found = await other.revocations.since(place, limit=_ALL)
+        await state.revocations.revoke(third, reason="c", ttl=LONG)
+
+        assert [(one.job_id, one.reason) for one in found] == [(first, "zu spät ☂"), (second, "")]
+        assert found[0].place < found[1].place
+        rest = await state.revocations.since(found[-1].place, limit=_ALL)
+        assert [one.job_id for one in rest] == [third]
+
+    @case
+    async def test_many_are_read_piece_by_piece(self) -> None:
+        state = self.state()
+        place = await self._last()
+        jobs = [new(f"job {number}") for number in range(5)]
+        for job in jobs:
+            await state.revocations.revoke(job, reason="r", ttl=LONG)
+
+        found: list[Revocation] = []
+        while piece := await state.revocations.since(found[-1].place if found else place, limit=2):
+            assert len(piece) <= 2
+            found += piece
+
+        assert [one.job_id for one in found] == jobs
+
+    @case
+    async def test_cancelling_again_changes_nothing_but_for_how_long(self) -> None:
+        state = self.state()
+        place = await self._last()
+        job = new("job")
+        await state.revocations.revoke(job, reason="first", ttl=self.short)
+        (before,) = await state.revocations.since(place, limit=_ALL)
+
+        await state.revocations.revoke(job, reason="second", ttl=LONG)
+        await state.revocations.revoke(job, reason="third", ttl=self.short)
+        await self.advance(self.short * 1.5)
+
+        (after,) = await state.revocations.since(place, limit=_ALL)
+        assert (after.reason, after.place) == ("first", before.place)
+        assert after.until > before.until
+
+    @case
+    async def test_cancelled_jobs_are_forgotten_after_their_time(self) -> None:
+        state = self.state()
+        place = await self._last()
+        forgotten, kept = new("job"), new("job")
+        await state.revocations.revoke(forgotten, reason="r", ttl=self.short)
+        await state.revocations.revoke(kept, reason="r", ttl=LONG)
+
+        await self.advance(self.short * 1.5)
+
+        assert [one.job_id for one in await state.revocations.since(place, limit=_ALL)] == [kept]
+        await state.revocations.revoke(forgotten, reason="again", ttl=LONG)
+        found = await state.revocations.since(place, limit=_ALL)
+        assert [(one.job_id, one.reason) for one in found] == [(kept, "r"), (forgotten, "again")]
+
+    @case
+    async def test_jobs_cancelled_at_the_same_time_have_places_of_their_own(self) -> None:
+        states = [self.state() for _ in range(4)]
+        place = await self._last()
+        jobs = [new(f"job {number}") for number in range(40)]
+
+        await asyncio.gather(
+            *(states[number % 4].revocations.revoke(job, reason="r", ttl=LONG) for number, job in enumerate(jobs))
+        )
+
+        found = await states[0].revocations.since(place, limit=_ALL)
+        assert sorted(one.job_id for one in found) == sorted(jobs)
+        assert len({one.place for one in found}) == len(jobs)
+
+    async def _last(self) -> int:
+        """Behind what other tests have left."""
+        found = await self.state().revocations.since(0, limit=_ALL)
+        return found[-1].place if found else 0
