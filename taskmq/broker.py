@@ -42,6 +42,7 @@ __all__ = [
     "QueueStats",
     "Revocable",
     "Subscription",
+    "TimeLimited",
 ]
 
 HeaderValue = str | int
@@ -163,11 +164,13 @@ class Subscription:
         prefetch: how many unsettled deliveries the consumer may hold; at least 1.
         longest: how many seconds a delivery may stay unsettled, where that is known: the longest time limit of
             the tasks in the queue. A broker with a limit of its own is told, or its limit is warned about.
+        is_punctual: whatever takes longer than the broker allows is settled before: no need to warn.
     """
 
     queue: str
     prefetch: int
     longest: float | None = None
+    is_punctual: bool = False
 
 
 class Consumer(Protocol):
@@ -177,9 +180,28 @@ class Consumer(Protocol):
         """No delivery comes after this returns; those not yet settled may still be. May be called twice."""
         ...
 
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """Hold up to `prefetch` unsettled deliveries of a subscribed queue from now on.
+
+        What is in hand stays, also beyond that. Not for shards.
+
+        Raises:
+            BrokerUnavailable: the broker was lost meanwhile; the subscription comes back with one or the other.
+        """
+        ...
+
     @property
     def healthy(self) -> bool:
         """Whether every subscription is live at the broker as far as this side knows."""
+        ...
+
+
+@runtime_checkable
+class TimeLimited(Protocol):
+    """A consumer whose broker takes back a delivery that stays unsettled for too long."""
+
+    def settle_within(self, queue: str) -> float | None:
+        """So many seconds after it has come, as far as is known; None where there is no limit."""
         ...
 
 
@@ -316,7 +338,8 @@ class Broadcasting(Protocol):
         connection is lost.
 
         Raises:
-            BrokerUnavailable: the broker could not be reached.
+            BrokerUnavailable: the broker could not be reached, or does not let this user listen.
+            TopologyMismatch: what it takes is not at the broker, and may not be declared.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -17,9 +17,11 @@ from taskmq_local.holding import LocalLook
 from taskmq_local.ledger import Ledger
 from taskmq_local.limits import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.local_consumer import LocalConsumer
+from taskmq_local.local_listener import MAX_PENDING, LocalListener, last_broadcast, write_broadcast
 from taskmq_local.owners import Owner, sweep
 from taskmq_local.publishing import PublishBatch
 from taskmq_local.tables import create_queues, give_back_all
+from taskmq_local.topics import MAX_TOPIC_BYTES
 from taskmq_local.upkeep import Chores, Upkeep
 from taskmq_local.work import Care, DatabaseFailure
 
@@ -44,6 +46,8 @@ class LocalBroker:
         self._ledger: Ledger | None = None
         self._upkeep: Upkeep | None = None
         self._consumers: list[LocalConsumer] = []
+        self._listeners: list[LocalListener] = []
+        self._announcing = 0
         self._numbers = count(1)
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
@@ -120,6 +124,31 @@ class LocalBroker:
         consumer.start()
         return consumer
 
+    def announce(self, topic: str, body: bytes) -> bool:
+        """See `taskmq.broker.Broadcasting`; how late and how bounded: `local_listener`."""
+        if self._is_closed or self._announcing >= MAX_PENDING or len(topic.encode()) > MAX_TOPIC_BYTES:
+            return False
+        now = self._clock.now_ms()
+        self._announcing += 1
+        written = self._database.post(
+            lambda connection: write_broadcast(connection, topic, body, now), care=Care.LOOSE, bells=("broadcasts",)
+        )
+        written.add_done_callback(self._announced)
+        return True
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> LocalListener:
+        """See `taskmq.broker.Broadcasting`."""
+        since = await self._call(last_broadcast, care=Care.READ)
+        self._check_open()
+        try:
+            listener = LocalListener(self._database, patterns, receive, since=since)
+        except OSError as error:
+            raise BrokerUnavailable(f"{self._database.root}: {error}") from error
+        self._listeners.append(listener)
+        # What was announced before its bell was there rang for others.
+        listener.look()
+        return listener
+
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._hold(queue, limit)
 
@@ -184,6 +213,8 @@ class LocalBroker:
     # Private ----------------------------------------------------------------------------------------------
 
     async def _close(self) -> None:
+        for listener in self._listeners:
+            listener.end()
         for consumer in self._consumers:
             consumer.halt()
         if self._upkeep is not None:
@@ -200,6 +231,9 @@ class LocalBroker:
         if self._owner is not None:
             # What could not be given back is found by the others once the name is dead.
             self._owner.release()
+
+    def _announced(self, _written: asyncio.Future[None]) -> None:
+        self._announcing -= 1
 
     async def _flush(self) -> None:
         try:

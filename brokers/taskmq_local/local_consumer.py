@@ -41,7 +41,7 @@ class Line:
         self.is_live = True
         self._database = database
         self._ledger = ledger
-        self._queue = subscription.queue
+        self.queue = subscription.queue
         self._prefetch = subscription.prefetch
         self._deliver = deliver
         self._taker = taker
@@ -58,6 +58,10 @@ class Line:
     def stop(self) -> None:
         self._is_running = False
 
+    def resize(self, prefetch: int) -> None:
+        self._prefetch = prefetch
+        self._lease()
+
     def ack(self, id_: int) -> None:
         self._in_hand -= 1
         self._ledger.ack(id_)
@@ -72,7 +76,7 @@ class Line:
         if self._may_be_more and not self._is_leasing and self._is_running and self._in_hand < self._prefetch:
             self._is_leasing = True
             self._database.submit(
-                Lease(self._queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased)
+                Lease(self.queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased)
             )
 
     def _limit(self) -> int:
@@ -83,10 +87,10 @@ class Line:
     def _leased(self, lease: Lease, error: Exception | None) -> None:
         self._is_leasing = False
         if error is not None:
-            self._report(f"cannot take messages of {self._queue!r}, trying on: {error}")
+            self._report(f"cannot take messages of {self.queue!r}, trying on: {error}")
             return
         if lease.is_missing:
-            self._report(f"queue {self._queue!r} has gone, waiting for it to be declared again")
+            self._report(f"queue {self.queue!r} has gone, waiting for it to be declared again")
             return
         self.is_live = True
         if not self._is_running:
@@ -95,7 +99,7 @@ class Line:
         if len(lease.rows) == lease.limit:
             self._may_be_more = True
         self._in_hand += len(lease.rows)
-        hand_out([LocalDelivery(row, self._queue, self) for row in lease.rows], self._deliver)
+        hand_out([LocalDelivery(row, self.queue, self) for row in lease.rows], self._deliver)
         self._lease()
 
     def _report(self, trouble: str) -> None:
@@ -133,6 +137,12 @@ class LocalConsumer:
 
     def start(self) -> None:
         self.look()
+
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue:
+                line.resize(prefetch)
 
     def look(self) -> None:
         """Something may have become ready."""

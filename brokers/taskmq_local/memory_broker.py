@@ -1,7 +1,7 @@
 """`memory://NAME`: a broker in this process, for tests and demonstrations."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
@@ -10,7 +10,9 @@ from taskmq.topology import WorkQueue
 from taskmq_local.hub import Hub, open_hub
 from taskmq_local.limits import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.memory_consumer import MemoryConsumer, MemoryHand, MemoryLook
+from taskmq_local.memory_listener import MemoryListener
 from taskmq_local.nudge import Nudge
+from taskmq_local.topics import MAX_TOPIC_BYTES
 
 __all__ = ["MemoryBroker", "open_memory_broker"]
 
@@ -33,6 +35,7 @@ class MemoryBroker:
         self._declared: dict[str, Capacity] = {}
         self._consumers: list[MemoryConsumer] = []
         self._holds: list[MemoryHand] = []
+        self._listeners: list[MemoryListener] = []
         self._timekeeper: Nudge | None = None
         self._timer: asyncio.Task[None] | None = None
         self._closed = False
@@ -107,6 +110,20 @@ class MemoryBroker:
             hand.give_back_all()
             self._hub.let_go(queue, hand)
 
+    def announce(self, topic: str, body: bytes) -> bool:
+        """See `taskmq.broker.Broadcasting`."""
+        if self._closed or len(topic.encode()) > MAX_TOPIC_BYTES:
+            return False
+        self._hub.announce(topic, body)
+        return True
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> MemoryListener:
+        """See `taskmq.broker.Broadcasting`."""
+        self._check_open()
+        listener = MemoryListener(self._hub, patterns, receive)
+        self._listeners.append(listener)
+        return listener
+
     async def purge(self, queue: str) -> int:
         """Delete the ready messages, but not those that wait for their time."""
         self._check_open()
@@ -136,6 +153,8 @@ class MemoryBroker:
             consumer.end()
         for hand in self._holds:
             hand.give_back_all()
+        for listener in self._listeners:
+            listener.end()
         await asyncio.sleep(0)
 
     def _publish(self, message: Outgoing) -> None:

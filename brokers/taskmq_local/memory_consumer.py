@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from taskmq.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing
@@ -139,6 +140,12 @@ class MemoryConsumer:
         for line in self._lines:
             line.start()
 
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue:
+                line.resize(prefetch)
+
     async def stop(self) -> None:
         for line in self._lines:
             line.stop()
@@ -163,6 +170,14 @@ class _Line:
         self._deliver = deliver
         self._nudge = Nudge(self._fill)
         self._running = False
+
+    @property
+    def queue(self) -> str:
+        return self._subscription.queue
+
+    def resize(self, prefetch: int) -> None:
+        self._subscription = replace(self._subscription, prefetch=prefetch)
+        self._nudge.fire()
 
     @property
     def is_live(self) -> bool:

@@ -17,6 +17,9 @@ heartbeats is a loss (`Pulse`). Nothing is carried over from one to the next but
   purges run on channels of their own, because a refusal costs the channel.
 - What the broker refuses costs the publisher's channel: the guilty message ends with its error (`refused`), all
   others go out again.
+- Announcements have a channel of their own on the publishing connection, without confirms, and are dropped where the
+  publisher would wait (`Announcements`). A listener has an exclusive queue, on the consuming connection, and makes
+  another one when that is lost (`RabbitMQListener`).
 - A `Watchdog` per consumer object compares every 30 s what is consumed with what the broker says, replaces dead
   consumers, and renews those that have been idle for some minutes.
 
@@ -33,9 +36,9 @@ the loop leave in one write. `?wire=plain` in the URL leaves all frames to pika.
 
 Modules, pure first: url, delay, levels, topology, deaths, wire, denial, timeouts, diagnosis, queue_diagnosis; amqp
 (the border with pika), resolver, lane, channels, pulse, connection; declarations; outgoing, refused, publisher;
-delivery, queue_consumer, watchdog, consumer, hold, reentry; examination (what the doctor asks); broker. Topology as
-code, loaded on demand: plan, definitions, policies, copying; management, inspection; mover, seclusion, migration;
-blueprint.
+announcements, listener; delivery, queue_consumer, watchdog, consumer, hold, reentry; examination (what the doctor
+asks); broker. Topology as code, loaded on demand: plan, definitions, policies, copying; management, inspection;
+mover, seclusion, migration; blueprint.
 """
 
 from taskmq.broker import Broker, BrokerOptions

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
         def write(self, data: bytes) -> None: ...
         def abort(self) -> None: ...
+        def get_write_buffer_size(self) -> int: ...
 
     class BasicProperties:
         """A message's properties."""
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
             queue: str,
             on_message_callback: OnMessage,
             *,
+            auto_ack: bool = False,
             consumer_tag: str,
             arguments: Arguments,
             callback: Done,
@@ -121,6 +123,8 @@ if TYPE_CHECKING:
             *,
             passive: bool = False,
             durable: bool = False,
+            exclusive: bool = False,
+            auto_delete: bool = False,
             arguments: Arguments | None = None,
             callback: Done | None = None,
         ) -> None: ...
@@ -190,6 +194,21 @@ if TYPE_CHECKING:
         def _on_connection_workflow_done(self, conn_or_exc: object) -> None: ...
         def _terminate_stream(self, error: Exception | None) -> None: ...
 
+        def _adapter_remove_timeout(self, timeout_id: object) -> None: ...
+        def _create_heartbeat_checker(self) -> "HeartbeatChecker | None": ...
+
+    class HeartbeatChecker:
+        """What pika sends and looks for so that neither side takes the other for dead."""
+
+        _connection: PikaConnection
+        _timeout: int
+        _send_interval: float
+        _send_timer: object | None
+
+        def __init__(self, connection: PikaConnection, timeout: int) -> None: ...
+        def _start_send_timer(self) -> None: ...
+        def _start_check_timer(self) -> None: ...
+
     class AMQPError(Exception):
         """pika's root error."""
 
@@ -246,6 +265,7 @@ if TYPE_CHECKING:
         """What pika needs to connect to one host; on a connection, what was agreed with it."""
 
         frame_max: int
+        heartbeat: int
 
         def __init__(
             self,
@@ -277,6 +297,7 @@ else:
         ProbableAuthenticationError,
         StreamLostError,
     )
+    from pika.heartbeat import HeartbeatChecker
     from pika.spec import Basic
 
     Nack = Basic.Nack
@@ -288,6 +309,7 @@ __all__ = [
     "ChannelClosedByBroker",
     "ConnectionParameters",
     "ExternalCredentials",
+    "HeartbeatChecker",
     "IOServices",
     "Nack",
     "PikaChannel",

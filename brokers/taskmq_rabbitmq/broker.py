@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.planning import Topology
 from taskmq.topology import WorkQueue, dead_letter_queue
 from taskmq_rabbitmq import delay, levels
+from taskmq_rabbitmq.announcements import Announcements
 from taskmq_rabbitmq.archive import keep_copy, read_archive
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection, State
@@ -20,6 +21,7 @@ from taskmq_rabbitmq.credentials import Login
 from taskmq_rabbitmq.declarations import Declarations, queue_depth, refusal
 from taskmq_rabbitmq.delivery import Tally
 from taskmq_rabbitmq.hold import hold, look
+from taskmq_rabbitmq.listener import RabbitMQListener
 from taskmq_rabbitmq.management import Management
 from taskmq_rabbitmq.publisher import Publisher
 from taskmq_rabbitmq.queue_consumer import consumer_tag
@@ -54,6 +56,7 @@ class RabbitMQBroker:
         self._tally = Tally()
         self._numbers = itertools.count(1)
         self._consumers: list[RabbitMQConsumer] = []
+        self._listeners: list[RabbitMQListener] = []
         self._endings: set[asyncio.Task[None]] = set()
         self._parts: _Parts | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -114,10 +117,34 @@ class RabbitMQBroker:
             tally=self._tally,
             numbers=self._numbers,
             watch_seconds=self._watch_seconds,
+            timeout_of_nodes=self._endpoint.consumer_timeout,
         )
         self._consumers = [other for other in self._consumers if not other.stopped]
         self._consumers.append(consumer)
         return consumer
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        """See `taskmq.broker.Broadcasting`."""
+        if self._closing is not None:
+            return False
+        return (self._parts or self._open()).announcements.announce(topic, body)
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> RabbitMQListener:
+        """See `taskmq.broker.Broadcasting`."""
+        listener = RabbitMQListener(
+            patterns,
+            receive,
+            connection=self._open().receiving,
+            declares=self._endpoint.declare != "off",
+            loop=asyncio.get_running_loop(),
+        )
+        self._listeners.append(listener)
+        try:
+            await listener.start()
+        except BaseException:
+            await listener.stop()
+            raise
+        return listener
 
     def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         tag = consumer_tag(queue, next(self._numbers))
@@ -188,8 +215,12 @@ class RabbitMQBroker:
     async def _close(self) -> None:
         if (parts := self._parts) is None:
             return
-        await asyncio.gather(*(consumer.stop() for consumer in self._consumers), *self._endings)
-        await parts.publisher.close(_DRAIN_SECONDS)
+        await asyncio.gather(
+            *(consumer.stop() for consumer in self._consumers),
+            *(listener.stop() for listener in self._listeners),
+            *self._endings,
+        )
+        await asyncio.gather(parts.publisher.close(_DRAIN_SECONDS), parts.announcements.close())
         await asyncio.gather(parts.sending.close(_CLOSE_SECONDS), parts.receiving.close(_CLOSE_SECONDS))
         parts.login.close()
 
@@ -227,6 +258,7 @@ class _Parts:
             loop=loop,
             route=levels.route if endpoint.delay == "levels" else delay.route,
         )
+        self.announcements = Announcements(self.sending, declares=endpoint.declare != "off", loop=loop)
         self.management = Management(endpoint, token=self.login.secret if endpoint.token is not None else None)
         self._endpoint = endpoint
         self._loop = loop

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from taskmq.errors import BrokerUnavailable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["ChannelEnd", "ChannelRefused", "OpenChannel"]
 
 _ANSWER_SECONDS: Final = 30.0
+_HELD_UP: Final = 0.1
+_GRACE: Final = 1.0
 _T = TypeVar("_T")
 
 
@@ -76,12 +79,24 @@ class OpenChannel:
         if self.ended.done():
             raise self.ended.result()
         self._answers.add(answer)
+        end = self._loop.time() + timeout
+        timer: asyncio.TimerHandle
+
+        def give_up(*, due: float) -> None:
+            nonlocal timer
+            if answer.done():
+                return
+            if (now := self._loop.time()) - due > _HELD_UP:
+                # The loop stood: the answer may have come and not been read.
+                timer = self._loop.call_later(_GRACE, partial(give_up, due=now + _GRACE))
+            else:
+                answer.set_exception(BrokerUnavailable(f"the broker gave no answer within {timeout:g} s"))
+
+        timer = self._loop.call_at(end, partial(give_up, due=end))
         try:
-            async with asyncio.timeout(timeout):
-                return await answer
-        except TimeoutError as error:
-            raise BrokerUnavailable(f"the broker gave no answer within {timeout:g} s") from error
+            return await answer
         finally:
+            timer.cancel()
             self._answers.discard(answer)
 
     async def end(self) -> ChannelEnd:

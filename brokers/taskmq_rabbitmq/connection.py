@@ -96,6 +96,7 @@ class Connection:
         self._opened_at = 0.0
         self._lost_at: float | None = None
         self._is_denied = False
+        self._denial: AccessDenied | None = None
         self._distrusts = 0
         self._pulse: Pulse | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -119,6 +120,11 @@ class Connection:
     def is_open(self) -> bool:
         return self._state is State.OPEN
 
+    @property
+    def denial(self) -> str | None:
+        """What the broker said when the last attempt was refused; None where it failed otherwise, or did not."""
+        return None if self._denial is None else str(self._denial)
+
     async def opened(self, timeout: float | None) -> AmqpConnection:
         """The connection itself, once it is open; opens it when nobody has.
 
@@ -135,6 +141,8 @@ class Connection:
                         return self._amqp
                     await self._next_attempt()
         except TimeoutError:
+            if self._denial is not None:
+                raise AccessDenied(str(self._denial)) from None
             raise BrokerUnavailable(
                 f"no connection to {self._endpoint.address} within {max(timeout or 0, 0):.1f} s; "
                 f"last error: {self.last_error or 'none, still connecting'}"
@@ -253,6 +261,7 @@ class Connection:
         self.server_version = _version(amqp)
         self._opened_at = self._loop.time()
         self._is_denied = False
+        self._denial = None
         self._distrusts = 0
         if self._lost_at is not None:
             _log.info("%s is connected again after %.1f s", self, self._opened_at - self._lost_at)
@@ -281,6 +290,7 @@ class Connection:
         if not self._is_denied:
             self._is_denied = True
             _log.warning("%s is refused, and goes on trying: %s", self, error)
+        self._denial = error
         self._wake(error)
 
     def _renew(self, secret: str) -> None:
@@ -305,6 +315,7 @@ class Connection:
         self._amqp = None
         self.blocked = None
         self.last_error = reason
+        self._denial = None
         if self._pulse is not None:
             self._pulse.stop()
             self._pulse = None

@@ -37,6 +37,7 @@ class RabbitMQConsumer:
         tally: Tally,
         numbers: Iterator[int],
         watch_seconds: float = WATCH_SECONDS,
+        timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
     ) -> "RabbitMQConsumer":
         """A consumer all of whose subscriptions are live.
 
@@ -56,6 +57,7 @@ class RabbitMQConsumer:
                     tally=tally,
                     numbers=numbers,
                     loop=loop,
+                    timeout_of_nodes=timeout_of_nodes,
                 )
                 for subscription in subscriptions
             ],
@@ -71,12 +73,24 @@ class RabbitMQConsumer:
         consumer._watchdog = Watchdog(
             consumer._subscriptions, connection=connection, tally=tally, interval=watch_seconds
         )
-        if (said := timeouts.warning(subscriptions, connection.server_version)) is not None:
+        if (
+            said := timeouts.warning(subscriptions, connection.server_version, of_nodes=timeout_of_nodes)
+        ) is not None:
             _log.warning("%s", said)
         return consumer
 
     def __repr__(self) -> str:
         return f"<Consumer {' '.join(map(repr, self._subscriptions))}>"
+
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for each in self._subscriptions:
+            if each.queue == queue:
+                await each.resize(prefetch)
+
+    def settle_within(self, queue: str) -> float | None:
+        """See `taskmq.broker.TimeLimited`."""
+        return next((each.settle_within for each in self._subscriptions if each.queue == queue), None)
 
     @property
     def healthy(self) -> bool:

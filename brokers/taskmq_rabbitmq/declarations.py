@@ -21,6 +21,7 @@ from taskmq_rabbitmq.topology import (
     Queue,
     delivery_binding,
     entrance,
+    events,
     ladder,
     ladder_marker,
     levels,
@@ -65,6 +66,8 @@ class Declarations:
         self._archive = keeps
         self._with_levels = with_levels
         self._settle = look_for_all if passive else declare_all
+        # No task needs the exchange of events: where nothing may be declared, nobody asks for it here.
+        self._shared = shared() if passive else (*shared(), *events())
         self._lock = asyncio.Lock()
         self._queues: dict[str, WorkQueue] = {}
         self._seen_on: tuple[Connection, int] | None = None
@@ -149,7 +152,7 @@ class Declarations:
     async def _ensure_shared(self) -> None:
         if self._has_shared:
             return
-        await self._declare(shared())
+        await self._declare(self._shared)
         if self._ladder_is_doubtful or not await exists(self._connection(), ladder_marker()):
             await self._declare(ladder())
         if self._with_levels and (self._ladder_is_doubtful or not await exists(self._connection(), levels_marker())):

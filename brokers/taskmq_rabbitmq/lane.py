@@ -6,8 +6,9 @@ Deliveries and confirms are read from the received bytes, and publishes and sett
 pika: the same calls here, the reference that the lane is tested against, and what a pika without the private
 hooks falls back to.
 
-Two things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer
-decides about late ones (`_on_deliver`), and a mistake of pika 1.4.4 is mended (`_on_connection_workflow_done`).
+Three things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer
+decides about late ones (`_on_deliver`), heartbeats are ours (`Heartbeats`), and a mistake of pika 1.4.4 is mended
+(`_on_connection_workflow_done`).
 The hooks are private to pika, whose minor version is pinned for that reason.
 """
 
@@ -28,13 +29,16 @@ from taskmq_rabbitmq.amqp import (
     decode_table,
     text_of,
 )
+from taskmq_rabbitmq.heartbeats import Heartbeats
 from taskmq_rabbitmq.resolver import ResolvingServices
 from taskmq_rabbitmq.url import Wire
 from taskmq_rabbitmq.wire import (
+    NOT_MANDATORY,
     Content,
     FrameReader,
     WireError,
     ack_frame,
+    fleeting_properties,
     nack_frame,
     properties_bytes,
     publish_frames,
@@ -47,6 +51,9 @@ __all__ = ["AmqpChannel", "AmqpConnection", "Incoming", "OnConfirm", "OnDelivery
 
 _log = logging.getLogger(__name__)
 _RECEIVE_BYTES: Final = 2**16
+_JSON: Final = "application/json"
+_APP_ID: Final = "taskmq"
+_FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
 _HOOKS: Final = (
     "_output_marshaled_frames",
     "_on_data_available",
@@ -217,6 +224,33 @@ class AmqpChannel(PikaChannel):
             mandatory=True,
         )
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of the whole connection that the system has not taken yet."""
+        return 0 if self.lane is None else self.lane.unsent
+
+    def announce(self, exchange: str, routing_key: str, body: bytes) -> None:
+        """Publish a message of JSON that is neither persistent nor mandatory.
+
+        Raises:
+            Exception: it has no form on the wire; nothing was written.
+        """
+        if self.lane is None:
+            properties = BasicProperties(content_type=_JSON, delivery_mode=1, app_id=_APP_ID)
+            self.basic_publish(exchange, routing_key, body, properties, mandatory=False)
+            return
+        self.lane.send(
+            publish_frames(
+                self.channel_number,
+                exchange.encode(),
+                routing_key.encode(),
+                _FLEETING,
+                body,
+                frame_max=self.lane.params.frame_max,
+                bits=NOT_MANDATORY,
+            )
+        )
+
     def _on_deliver(self, method_frame: "MethodFrame", header_frame: "HeaderFrame", body: bytes) -> None:
         # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
         method = method_frame.method
@@ -263,6 +297,11 @@ class AmqpConnection(PikaConnection):
             self._loop.call_soon(self._flush)
         self._outbox.append(frames)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written in earlier turns of the loop and that the system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def abort(self, reason: str) -> None:
         """Drop the socket without a word; the callbacks of a lost connection follow."""
         if self._transport is not None:
@@ -276,6 +315,9 @@ class AmqpConnection(PikaConnection):
         if self._is_fast:
             channel.lane = self
         return channel
+
+    def _create_heartbeat_checker(self) -> Heartbeats | None:
+        return Heartbeats(self, self.params.heartbeat) if self.params.heartbeat else None
 
     def _on_data_available(self, data_in: bytes) -> None:
         if not self._is_reading:

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from taskmq.planning import Comparison, TopologyEntry
 from taskmq.topology import WorkQueue, logical_queue
 from taskmq_rabbitmq import delay
-from taskmq_rabbitmq.topology import Argument, Binding, Entity, Exchange, Queue, entrance, levels
+from taskmq_rabbitmq.topology import LISTENER, Argument, Binding, Entity, Exchange, Queue, entrance, levels
 
 __all__ = [
     "MIGRATION",
@@ -186,6 +186,9 @@ def _reason(name: str, logical: set[str]) -> tuple[str, str] | None:
     if name.startswith(MIGRATION):
         queue = logical_queue(name.removeprefix(MIGRATION))
         return f"a migration of {queue!r} has not ended", f"run {migrate_command(queue)} again"
+    if name.startswith(LISTENER):
+        # It ends with the connection of whoever listens.
+        return None
     is_entrance = name.startswith(_ENTRANCE)
     if name.startswith(_OURS) and not is_entrance:
         return "not of this version's topology", "delete it once it is empty and no older taskmq runs here"

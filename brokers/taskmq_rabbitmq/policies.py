@@ -15,7 +15,7 @@ from taskmq.planning import Instruction, QueueTuning, Role
 from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq_rabbitmq.management import segment
 from taskmq_rabbitmq.timeouts import DEFAULT_SECONDS, consume_arguments
-from taskmq_rabbitmq.topology import Queue, work_queue
+from taskmq_rabbitmq.topology import EVENTS, LISTENER, Queue, work_queue
 
 __all__ = ["exactly", "parse_version", "permissions", "policies", "set_policy"]
 
@@ -34,6 +34,7 @@ _DEFAULT_EXCHANGE: Final = "amq.default"
 # All of the delay ladder; and everything that is shared by all queues.
 _LADDER: Final = r"taskmq\.delay\..*"
 _SHARED: Final = r"taskmq\..*"
+_LISTENERS: Final = f"{re.escape(LISTENER)}.*"
 
 
 def parse_version(text: str) -> tuple[int, ...]:
@@ -99,8 +100,11 @@ def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: st
     """What `user` has to be allowed.
 
     A producer sends, at once and later. A worker also takes what is in its queues, gives it a retry or buries it, and
-    looks through the dead letters of these queues. Both connect with `?declare=off`. An operator also creates and
-    changes all that is taskmq's, and reads the parking and unroutable queues.
+    looks through the dead letters of these queues; it announces events, and hears commands in a queue of its own.
+    Both connect with `?declare=off`. An operator also creates and changes all that is taskmq's, and reads the parking
+    and unroutable queues.
+
+    Whoever may write to the exchange of events may command workers: a producer may not.
     """
     queues = list(queues)
     readable = [name for queue in queues for name in (*queue.physical, dead_letter_queue(queue.name))]
@@ -111,8 +115,9 @@ def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: st
         case "producer":
             configure, write, read = _NOTHING, _any_of([_DEFAULT_EXCHANGE, *known], _LADDER), _NOTHING
         case "worker":
-            configure, write = _NOTHING, _any_of([_DEFAULT_EXCHANGE, *known], _LADDER)
-            read = _any_of(readable) if readable else _NOTHING
+            configure = _any_of([], _LISTENERS)
+            write = _any_of([_DEFAULT_EXCHANGE, *known, EVENTS], _LADDER, _LISTENERS)
+            read = _any_of([*readable, EVENTS], _LISTENERS)
         case "operator":
             configure = read = _any_of(readable, _SHARED)
             write = _any_of([_DEFAULT_EXCHANGE, *readable], _SHARED)

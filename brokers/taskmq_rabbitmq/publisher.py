@@ -55,6 +55,9 @@ _LINE_BYTES: Final = 64 * 2**20
 # So that empty messages fill the line too.
 _OVERHEAD: Final = 512
 _TICK: Final = 0.02
+# So late, the loop was held up: what the broker has said meanwhile is not read yet, nor what was sent written.
+_HELD_UP: Final = 0.1
+_GRACE: Final = 1.0
 _PAUSE: Final = 0.2
 _GOOD_SECONDS: Final = 10.0
 # A refusal costs the channel, so its reason is believed for so long.
@@ -384,6 +387,9 @@ class Publisher:
     def _on_deadline(self) -> None:
         self._timer = None
         now = self._loop.time()
+        if now - self._timer_at > _HELD_UP:
+            self._watch(now + _GRACE)
+            return
         kind, why = self._why_waiting()
         for pending in list(self._everything()):
             if not pending.over and pending.deadline <= now:
@@ -404,6 +410,8 @@ class Publisher:
             return BrokerBlocked, f"the broker takes no messages: {connection.blocked}"
         if self._raw is not None:
             return BrokerBlocked, f"{len(self._unconfirmed):,} messages before it are not confirmed yet"
+        if (denial := connection.denial) is not None:
+            return AccessDenied, denial
         return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none so far'}"
 
     def _everything(self) -> Iterator[Pending]:

@@ -8,6 +8,7 @@ connection over a tag that it has cancelled itself.
 """
 
 import asyncio
+import dataclasses
 import logging
 import os
 import platform
@@ -54,8 +55,10 @@ class QueueConsumer:
         tally: Tally,
         numbers: Iterator[int],
         loop: asyncio.AbstractEventLoop,
+        timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
     ) -> None:
         self.queue = subscription.queue
+        self._timeout_of_nodes = timeout_of_nodes
         self._subscription = subscription
         self._deliver = deliver
         self._connection = connection
@@ -87,6 +90,15 @@ class QueueConsumer:
         if self._stopped or feed is None or self._lost.done() or feed.channel.ended.done():
             return None
         return feed
+
+    @property
+    def settle_within(self) -> float | None:
+        """Seconds after which the broker takes a delivery back; None: never, as far as is known."""
+        if not self._takes_timeout:
+            return None
+        return timeouts.settle_within(
+            self._subscription.longest, self._connection.server_version, of_nodes=self._timeout_of_nodes
+        )
 
     async def start(self) -> None:
         """Return once it consumes; from then on it mends itself.
@@ -120,10 +132,10 @@ class QueueConsumer:
                 await feed.withdraw(_CANCEL_SECONDS)
 
     async def renew(self) -> None:
-        """Consume on a new channel, and then no more on the old one; for a consumer that holds nothing.
+        """Consume on a new channel, and then no more on the old one.
 
-        Nothing is handed over twice. What the broker was about to send to the old one comes to a consumer marked as
-        redelivered.
+        Nothing is handed over twice; what the old one has handed over can be settled as before. What the broker was
+        about to send to the old one comes to a consumer marked as redelivered.
 
         Raises:
             ChannelRefused: the broker refuses it; the old one stays.
@@ -139,6 +151,20 @@ class QueueConsumer:
         await self._consume()
         await old.retire(_CANCEL_SECONDS)
         self._retiring = None
+
+    async def resize(self, prefetch: int) -> None:
+        """Have up to `prefetch` unsettled deliveries of the queue from now on, and what is in hand.
+
+        RabbitMQ gives a consumer the prefetch that it had when it began, so this begins another one.
+
+        Raises:
+            BrokerUnavailable: the connection went, or the broker refused; the old number may be in force.
+        """
+        self._subscription = dataclasses.replace(self._subscription, prefetch=prefetch)
+        try:
+            await self.renew()
+        except ChannelRefused as error:
+            raise BrokerUnavailable(f"queue {self.queue!r} is not consumed anew: {error}") from error
 
     def replace(self, why: str) -> None:
         """Consume anew, on a channel of its own; what is unsettled on the old one goes back. "" is not logged."""

@@ -10,7 +10,7 @@ from typing import Final
 from taskmq.broker import Subscription
 from taskmq.topology import logical_queue
 
-__all__ = ["DEFAULT_SECONDS", "consume_arguments", "remedy", "warning"]
+__all__ = ["DEFAULT_SECONDS", "consume_arguments", "remedy", "settle_within", "warning"]
 
 # Of every RabbitMQ up to 4.3.
 DEFAULT_SECONDS: Final = 30 * 60.0
@@ -30,19 +30,36 @@ def consume_arguments(longest: float | None, version: tuple[int, ...] | None) ->
     return {"x-consumer-timeout": int(seconds * 1000)}
 
 
-def warning(subscriptions: Sequence[Subscription], version: tuple[int, ...] | None) -> str | None:
+def settle_within(longest: float | None, version: tuple[int, ...] | None, *, of_nodes: float | None) -> float | None:
+    """Seconds after which the broker takes a delivery back.
+
+    Args:
+        of_nodes: what the nodes have where a consumer cannot say it; None: no limit.
+    """
+    told = consume_arguments(longest, version)
+    return told["x-consumer-timeout"] / 1000 if told else of_nodes
+
+
+def warning(
+    subscriptions: Sequence[Subscription],
+    version: tuple[int, ...] | None,
+    *,
+    of_nodes: float | None = DEFAULT_SECONDS,
+) -> str | None:
     """What to say when consuming starts; None where the broker's limit is out of the way."""
-    if version is None or version >= _PER_CONSUMER:
+    if version is None or version >= _PER_CONSUMER or of_nodes is None:
         return None
     queues = dict.fromkeys(
-        logical_queue(one.queue) for one in subscriptions if one.longest is None or one.longest > DEFAULT_SECONDS
+        logical_queue(one.queue)
+        for one in subscriptions
+        if not one.is_punctual and (one.longest is None or one.longest > of_nodes)
     )
     if not queues:
         return None
     return (
-        f"tasks of {', '.join(map(repr, queues))} may run for more than {DEFAULT_SECONDS / 60:g} minutes: RabbitMQ "
+        f"tasks of {', '.join(map(repr, queues))} may run for more than {of_nodes / 60:g} minutes: RabbitMQ "
         "then gives their messages to another worker, unless its consumer timeout was raised. Give the tasks a "
-        f"shorter `timeout`, or {remedy(version)}"
+        f"shorter `timeout`, or the app a state, or {remedy(version)}"
     )
 
 

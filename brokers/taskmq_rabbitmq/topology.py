@@ -20,6 +20,8 @@ from taskmq_rabbitmq import levels as table
 __all__ = [
     "ARCHIVE",
     "DEAD_LETTERS",
+    "EVENTS",
+    "LISTENER",
     "Argument",
     "Binding",
     "Entity",
@@ -28,6 +30,7 @@ __all__ = [
     "archive",
     "delivery_binding",
     "entrance",
+    "events",
     "ladder",
     "ladder_marker",
     "levels",
@@ -38,6 +41,9 @@ __all__ = [
 
 ARCHIVE: Final = "taskmq.dead.archive"
 DEAD_LETTERS: Final = "taskmq.dlx"
+EVENTS: Final = "taskmq.events"
+LISTENER: Final = "taskmq.listener."
+"""How the names of listeners' queues begin: exclusive ones, which end with their connections."""
 
 Argument = str | int
 
@@ -142,6 +148,11 @@ def levels() -> tuple[Entity, ...]:
 def levels_marker() -> Exchange:
     """Declared last: where it exists, all levels do."""
     return Exchange(table.READY, "fanout")
+
+
+def events() -> tuple[Entity, ...]:
+    """Where announcements go: to whoever listens, else nowhere. No task needs it."""
+    return (Exchange(EVENTS, "topic"),)
 
 
 def archive(age: str, size: int) -> Queue:

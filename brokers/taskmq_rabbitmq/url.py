@@ -11,6 +11,7 @@ from typing import Final, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from taskmq.errors import InvalidSetting
+from taskmq_rabbitmq.timeouts import DEFAULT_SECONDS
 
 __all__ = [
     "Archive",
@@ -34,7 +35,8 @@ Declare = Literal["auto", "off"]
 _Word = TypeVar("_Word", bound=str)
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
-_HEARTBEAT: Final = 30
+# User code that holds up the loop for a minute does not cost the connection (see `heartbeats`).
+_HEARTBEAT: Final = 45
 _KNOWN: Final = (
     "heartbeat",
     "cafile",
@@ -50,6 +52,7 @@ _KNOWN: Final = (
     "management",
     "archive",
     "archive_bytes",
+    "consumer_timeout",
 )
 _ARCHIVE_BYTES: Final = 5_000_000_000
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -130,6 +133,7 @@ class Endpoint:
         declare: `off` declares nothing and asks for no configure permission: what is missing is an error.
         management: base URL of RabbitMQ's HTTP API; None: port 15672 (15671 with TLS) of each host in turn.
         archive: how long a stream keeps copies of dead letters; None: there is none.
+        consumer_timeout: seconds after which the nodes, up to 4.2, take back what is unsettled; None: never.
         auth: `external` lets the broker take the user from the client certificate.
         token: where the password comes from instead, and is renewed from.
     """
@@ -145,6 +149,7 @@ class Endpoint:
     declare: Declare = "auto"
     management: str | None = None
     archive: Archive | None = None
+    consumer_timeout: float | None = DEFAULT_SECONDS
     auth: Auth = "password"
     token: TokenFile | TokenServer | None = None
 
@@ -187,6 +192,7 @@ def parse_url(url: str) -> Endpoint:
         declare=_one_of(options, "declare", "auto", "off"),
         management=_management(options),
         archive=_archive(options),
+        consumer_timeout=_consumer_timeout(options),
         auth=auth,
         token=token,
     )
@@ -297,6 +303,15 @@ def _archive(options: dict[str, str]) -> Archive | None:
         _refuse("archive is a number of hours or days, such as 12h or 30d, and archive_bytes a number of bytes")
     # RabbitMQ writes days in capitals.
     return Archive(age.replace("d", "D"), int(size))
+
+
+def _consumer_timeout(options: dict[str, str]) -> float | None:
+    text = options.get("consumer_timeout", str(int(DEFAULT_SECONDS)))
+    if text == "off":
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,7}", text):
+        _refuse("consumer_timeout is a whole number of seconds, what the nodes have in milliseconds, or 'off'")
+    return float(text)
 
 
 def _management(options: dict[str, str]) -> str | None:

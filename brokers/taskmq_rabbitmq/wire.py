@@ -17,11 +17,14 @@ from typing import Final
 from taskmq.broker import HeaderValue
 
 __all__ = [
+    "MANDATORY",
+    "NOT_MANDATORY",
     "AddressedContent",
     "Content",
     "FrameReader",
     "WireError",
     "ack_frame",
+    "fleeting_properties",
     "nack_frame",
     "properties_bytes",
     "publish_frames",
@@ -53,7 +56,9 @@ _ACK_METHOD: Final = 0x003C0050
 _NACK_METHOD: Final = 0x003C0078
 _PUBLISH_METHOD: Final = 0x003C0028
 _REQUEUE: Final = 0b10
-_MANDATORY: Final = b"\x01\xce"
+# Whether a message that reaches no queue comes back; the second byte ends the frame.
+MANDATORY: Final = b"\x01\xce"
+NOT_MANDATORY: Final = b"\x00\xce"
 
 # Property flags, from the highest bit on, in the order in which the values stand.
 _CONTENT_TYPE: Final = 1 << 15
@@ -331,9 +336,25 @@ def nack_frame(channel: int, tag: int) -> bytes:
 
 
 def publish_frames(
-    channel: int, exchange: bytes, routing_key: bytes, properties: bytes, body: bytes, *, frame_max: int
+    channel: int,
+    exchange: bytes,
+    routing_key: bytes,
+    properties: bytes,
+    body: bytes,
+    *,
+    frame_max: int,
+    bits: bytes = MANDATORY,
 ) -> bytes:
-    """`basic.publish`, mandatory, with its content; `properties` from `properties_bytes`.
+    """`basic.publish` with its content; `properties` from `properties_bytes`.
+
+    Args:
+        channel: its number.
+        exchange: its name.
+        routing_key: at most 255 bytes.
+        properties: flags and values.
+        body: as many frames as it needs.
+        frame_max: as agreed with the broker.
+        bits: `MANDATORY` or `NOT_MANDATORY`.
 
     Raises:
         WireError: exchange or routing key are longer than 255 bytes, or the properties than a frame.
@@ -349,7 +370,7 @@ def publish_frames(
         exchange,
         bytes((len(routing_key),)),
         routing_key,
-        _MANDATORY,
+        bits,
         _header_head.pack(_HEADER, channel, 12 + len(properties), 60, 0, size),
         properties,
         _END,
@@ -399,6 +420,12 @@ def properties_bytes(
     parts += (_short(kind), _short(app_id))
     parts[0] = _half.pack(flags)
     return b"".join(parts)
+
+
+def fleeting_properties(*, content_type: str, app_id: str) -> bytes:
+    """The properties of a message that is not persistent."""
+    flags = _CONTENT_TYPE | _DELIVERY_MODE | _APP_ID
+    return b"".join((_half.pack(flags), _short(content_type), b"\x01", _short(app_id)))
 
 
 def _short(text: str) -> bytes:

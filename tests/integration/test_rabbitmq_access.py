@@ -79,6 +79,19 @@ class TestConnecting(AccessCase):
         assert "S3CRET" not in f"{connecting[0]} {publishing[0]}"
 
     @case
+    async def test_it_is_said_as_well_while_the_next_attempt_is_waited_for(self) -> None:
+        broker = self.opened_at(self.url_of("guest", "wrong"))
+        with raises(AccessDenied):
+            await broker.connect(timeout=30)
+
+        for _ in range(20):
+            with raises(AccessDenied) as publishing:
+                await broker.publish(message("q", "one"), timeout=0.05)
+            assert "ACCESS_REFUSED" in str(publishing[0])
+            with raises(AccessDenied):
+                await broker.connect(timeout=0.02)
+
+    @case
     async def test_all_that_waits_is_told(self) -> None:
         broker = self.opened_at(self.url_of("guest", "wrong"))
         began = time.monotonic()

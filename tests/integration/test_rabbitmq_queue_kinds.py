@@ -9,9 +9,11 @@ import pytest
 
 from taskmq import PublishRejected, TaskMQ, TopologyMismatch, UnsupportedFeature, WorkQueue
 from taskmq.broker import BrokerOptions, Outgoing
+from taskmq.dead_letters import replay
+from taskmq.envelope import decode_envelope
 from taskmq.testing import FakeClock
 from taskmq.testing.broker_suite.case import bodies, message
-from taskmq.testing.runner import case, raises
+from taskmq.testing.runner import case, eventually, raises
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq import delay, open_broker
 from taskmq_rabbitmq.topology import entrance
@@ -49,6 +51,39 @@ class TestNativePriorities(RabbitMQCase):
         # Two numbers are one level; within it the order of sending.
         assert [number // 2 for number in came] == [4, 4, 3, 3, 2, 2, 1, 1, 0, 0]
         assert came == [9, 8, 6, 7, 5, 4, 3, 2, 0, 1]
+
+    @case
+    async def test_a_dead_job_that_is_replayed_has_its_priority_again(self) -> None:
+        work = self.undeclared(kind="classic", priorities="native")
+        app = TaskMQ(self.process_url, queues=[work], default_queue=work.name)
+        failed: list[int] = []
+
+        @app.task(name="fails", result=False, retry=None)
+        async def fails(number: int) -> None:
+            failed.append(number)
+            raise ValueError(number)
+
+        worker = Worker(app, WorkerConfig(concurrency=1))
+        running = asyncio.create_task(worker.run())
+        await worker.is_ready.wait()
+        async with TaskMQ(self.process_url, queues=[work], default_queue=work.name) as sender:
+            task = sender.task(name="fails")(fails.function)
+            for number in (1, 9, 5):
+                await task.options(priority=number).asend(number)
+
+        async def count() -> int:
+            return len(failed)
+
+        await eventually(count, 3, within=self.patience)
+        worker.drain()
+        await running
+        broker = self.broker()
+
+        await replay(broker, work.name, timeout=10)
+
+        inbox, _ = await self.consume(broker, work.name, prefetch=1)
+        again = await inbox.take_and_ack(3)
+        assert [decode_envelope(one.body).priority for one in again] == [9, 5, 1]
 
     @case
     async def test_a_quorum_queue_does_so_from_4_3_on_and_is_refused_before(self) -> None:

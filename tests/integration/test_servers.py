@@ -420,6 +420,19 @@ def test_a_torn_connection_is_reset_after_so_many_bytes(redis_server: Redis) -> 
             client.recv(100)
 
 
+def test_a_connection_that_was_not_torn_in_time_stays(redis_server: Redis) -> None:
+    with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
+        client.sendall(b"PING\r\n")
+        client.recv(100)
+        proxy.tear(6 + 3)
+
+        proxy.tear(None)
+
+        for _ in range(5):
+            client.sendall(b"PING\r\n")
+            assert client.recv(100) == b"+PONG\r\n"
+
+
 def test_noise_is_slipped_into_what_the_other_side_says(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         client.sendall(b"PING\r\n")

@@ -23,6 +23,7 @@ sent afterwards, which the order of the queue would have put behind it.
 """
 
 from taskmq.testing.broker_suite.administration import Administration
+from taskmq.testing.broker_suite.broadcasting import BroadcastingTests
 from taskmq.testing.broker_suite.cancelling import Cancelling
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, message
 from taskmq.testing.broker_suite.consuming import Consuming
@@ -46,6 +47,7 @@ class BrokerSuite(
     Limiting,
     Holding,
     Administration,
+    BroadcastingTests,
     Ending,
     Cancelling,
     BrokerCase,

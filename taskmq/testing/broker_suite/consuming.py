@@ -78,6 +78,50 @@ class Consuming(BrokerCase):
         assert bodies(await inbox.take_and_ack(1)) == ["c"]
 
     @case
+    async def test_a_larger_prefetch_lets_more_come_while_what_is_in_hand_stays(self) -> None:
+        broker = self.broker()
+        queue, other = await self.queue(broker), await self.queue(broker)
+        texts = [str(number) for number in range(12)]
+        await self.send(broker, queue, *texts)
+        await self.send(broker, other, "x", "y")
+        inbox = self.inbox()
+        consumer = await broker.consume([Subscription(queue, 2), Subscription(other, 1)], inbox)
+        in_hand = await inbox.take(3)
+        beside = [delivery for delivery in in_hand if delivery.queue == other]
+        in_hand = [delivery for delivery in in_hand if delivery.queue == queue]
+
+        await consumer.resize(queue, 5)
+
+        in_hand += await inbox.take(3)
+        for delivery in in_hand:
+            delivery.ack()
+        rest = await inbox.take_and_ack(len(texts) - len(in_hand))
+        assert bodies([*in_hand, *rest]) == texts
+        assert consumer.healthy
+        assert bodies(beside) == ["x"]
+        beside[0].ack()
+        assert bodies(await inbox.take_and_ack(1)) == ["y"]
+
+    @case
+    async def test_with_a_smaller_prefetch_no_more_come_once_what_is_in_hand_is_settled(self) -> None:
+        broker, looker = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "a", "b", "c")
+        inbox, consumer = await self.consume(broker, queue, prefetch=10)
+        in_hand = await inbox.take(3)
+
+        await consumer.resize(queue, 1)
+        for delivery in in_hand:
+            delivery.ack()
+
+        await self.send(broker, queue, "d", "e", "f")
+        (only,) = await inbox.take(1)
+        async with looker.hold(queue, limit=10) as rest:
+            assert bodies(rest) == ["e", "f"]
+        only.ack()
+        assert bodies(await inbox.take_and_ack(2)) == ["e", "f"]
+
+    @case
     async def test_two_consumers_share_a_queue_and_no_message_goes_to_both(self) -> None:
         left, right = self.broker("left"), self.broker("right")
         queue = await self.queue(left)

@@ -127,7 +127,15 @@ def test_each_role_may_do_what_it_has_to_and_no_more() -> None:
     def may(role: Role, what: Literal["configure", "write", "read"], name: str) -> bool:
         return re.search(rights[role][("configure", "write", "read").index(what)], name) is not None
 
-    assert not any(may("worker", "configure", name) for name in ("images", "taskmq.dlx"))
+    assert not any(may("worker", "configure", name) for name in ("images", "taskmq.dlx", "taskmq.events"))
+    # Whoever writes to the exchange of events commands workers.
+    for what in ("configure", "write", "read"):
+        assert not may("producer", what, "taskmq.events")
+        assert not may("producer", what, "taskmq.listener.web-1.7.a")
+        assert may("worker", what, "taskmq.listener.web-1.7.a")
+        assert may("operator", what, "taskmq.events")
+    assert may("worker", "write", "taskmq.events")
+    assert may("worker", "read", "taskmq.events")
     assert not any(may("producer", "configure", name) for name in ("images", "taskmq.dlx"))
     assert not any(may("producer", "read", name) for name in ("images", "images.dlq", "taskmq.parking"))
     assert may("worker", "read", "images.p.high")

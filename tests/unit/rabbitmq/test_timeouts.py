@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.broker import Subscription
-from taskmq_rabbitmq.timeouts import DEFAULT_SECONDS, consume_arguments, remedy, warning
+from taskmq_rabbitmq.timeouts import DEFAULT_SECONDS, consume_arguments, remedy, settle_within, warning
 
 TIMER_LIMIT_MS = 2**32
 
@@ -48,6 +48,21 @@ def test_nothing_is_said_where_nothing_can_happen() -> None:
     assert warning([Subscription("mail", 1, longest=60)], (3, 10, 8)) is None
     assert warning([Subscription("reports", 1)], (4, 3, 6)) is None
     assert warning([Subscription("reports", 1)], None) is None
+
+
+def test_nothing_is_said_of_what_is_settled_in_time_or_where_the_nodes_have_no_limit() -> None:
+    assert warning([Subscription("reports", 1, is_punctual=True)], (3, 10, 8)) is None
+    assert warning([Subscription("reports", 1)], (3, 10, 8), of_nodes=None) is None
+    assert warning([Subscription("video", 1, longest=7200)], (3, 10, 8), of_nodes=9000.0) is None
+    assert "more than 150 minutes" in (warning([Subscription("video", 1)], (3, 10, 8), of_nodes=9000.0) or "")
+
+
+def test_a_delivery_is_taken_back_after_the_nodes_time_or_what_the_consumer_has_said() -> None:
+    assert settle_within(60, (3, 10, 8), of_nodes=1800.0) == 1800.0
+    assert settle_within(None, (4, 2, 9), of_nodes=None) is None
+    assert settle_within(60, None, of_nodes=1800.0) == 1800.0
+    assert settle_within(60, (4, 3, 6), of_nodes=None) == 120 + DEFAULT_SECONDS
+    assert settle_within(None, (4, 3, 6), of_nodes=1800.0) == 30 * 24 * 3600.0
 
 
 @pytest.mark.parametrize(

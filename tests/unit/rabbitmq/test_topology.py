@@ -10,6 +10,7 @@ from taskmq_rabbitmq.topology import (
     Queue,
     delivery_binding,
     entrance,
+    events,
     ladder,
     ladder_marker,
     shared,
@@ -129,6 +130,11 @@ def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
         "taskmq.unroutable": ("fanout", {}),
         "taskmq.dlx": ("direct", {"alternate-exchange": "taskmq.unroutable"}),
     }
+
+
+def test_events_go_to_an_exchange_that_no_queue_of_taskmq_is_bound_to() -> None:
+    assert exchanges(events()) == {"taskmq.events": ("topic", {})}
+    assert queues(events()) == {}
 
 
 def test_the_ladder_has_28_levels_and_ends_with_its_marker() -> None:

@@ -116,6 +116,8 @@ def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
         "amqp://h/a/b",
         "amqp://h/%FF",
         "amqp://h/?heartbeat=soon",
+        "amqp://h/?consumer_timeout=0",
+        "amqp://h/?consumer_timeout=30m",
         "amqp://h/?heartbeat=1&heartbeat=2",
         "amqp://h/?hearbeat=1",
         "amqp://h/?heartbeat",
@@ -222,3 +224,9 @@ def test_there_is_no_archive_that_nobody_asked_for() -> None:
 def test_an_archive_without_an_end_that_can_be_read_is_refused(query: str) -> None:
     with pytest.raises(InvalidSetting, match="archive"):
         parse_url(f"amqp://h?{query}")
+
+
+def test_the_nodes_consumer_timeout_is_half_an_hour_unless_the_url_says_otherwise() -> None:
+    assert parse_url("amqp://h/").consumer_timeout == 1800
+    assert parse_url("amqp://h/?consumer_timeout=7200").consumer_timeout == 7200
+    assert parse_url("amqp://h/?consumer_timeout=off").consumer_timeout is None

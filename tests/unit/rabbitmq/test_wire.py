@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from taskmq_rabbitmq.lane import Incoming, headers_of
 from taskmq_rabbitmq.wire import (
+    NOT_MANDATORY,
     Content,
     FrameReader,
     WireError,
     ack_frame,
+    fleeting_properties,
     nack_frame,
     properties_bytes,
     publish_frames,
@@ -320,6 +322,18 @@ def test_pika_reads_what_is_published_as_it_was_meant(
     assert (found.timestamp, found.type, found.app_id) == (timestamp, kind, app_id)
     assert found.priority == priority
     assert dict(found.headers or {}) == headers
+
+
+def test_an_announcement_is_neither_mandatory_nor_persistent() -> None:
+    properties = fleeting_properties(content_type="application/json", app_id="taskmq")
+    data = publish_frames(9, b"events", b"job.dead.q", properties, b"{}", frame_max=FRAME_MAX, bits=NOT_MANDATORY)
+
+    method, header, body = decoded(data)
+    assert (method.method.exchange, method.method.routing_key) == ("events", "job.dead.q")
+    assert (method.method.mandatory, method.method.immediate) == (False, False)
+    found = header.properties
+    assert (found.content_type, found.app_id, found.delivery_mode) == ("application/json", "taskmq", 1)
+    assert body.fragment == b"{}"
 
 
 def decoded(data: bytes) -> list[Any]:

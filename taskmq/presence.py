@@ -1,0 +1,58 @@
+"""What a worker process tells about itself: to its supervisor, to who asks over the broker, to health checks."""
+
+import msgspec
+
+__all__ = ["RunningJob", "WorkerStatus"]
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that goes on.
+
+    Attributes:
+        seconds: for how long.
+    """
+
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    seconds: float
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process at one moment. Travels as JSON; fields may be added.
+
+    Attributes:
+        name: unique among running workers, unless two were given the same.
+        version: of taskmq.
+        app: `module:attribute`, or the app's name.
+        queues: that it consumes, as people name them.
+        state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
+        slots: how many runs may go on at a time.
+        running: how many do; `jobs` are the longest of them.
+        backlog: deliveries in hand that wait for a slot.
+        ended: runs that have ended.
+        abandoned: threads that were given up and have not returned.
+        memory: resident bytes of the process.
+        descriptors: that the process has open.
+        loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
+        started: ms since the epoch.
+    """
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    app: str
+    queues: list[str]
+    state: str
+    slots: int
+    running: int
+    backlog: int
+    ended: int
+    abandoned: int
+    memory: int
+    descriptors: int
+    loop_lag: float
+    started: int
+    jobs: list[RunningJob] = []

@@ -1,0 +1,69 @@
+"""The listeners of docs/events.md, with a worker to listen to."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import PATIENCE, Started, environment, run_process
+from tests.docs.blocks import ROOT, write_files
+from tests.servers import eventually
+
+_SHOP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ()
+
+
+@app.task(queue="images", name="resize")
+def resize(photo: int) -> None: ...
+
+
+@app.task(queue="images", name="fails", retry=None)
+def fails() -> None:
+    raise ValueError
+"""
+
+
+@contextmanager
+def _listening(folder: Path, script: str, url: str) -> Iterator[Path]:
+    """What a script of the page prints."""
+    said = folder / "said"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, script], cwd=folder, env=environment(TASKMQ_URL=url), stdout=output, stderr=output
+        )
+    try:
+        eventually(lambda: "listening" in said.read_text(), f"{script} listens", within=PATIENCE)
+        yield said
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("watch.py", ("dead fails ValueError", "succeeded resize ")),
+        pytest.param("plain.py", ("job.succeeded.images ", "job.dead.images "), marks=pytest.mark.rabbitmq),
+    ],
+)
+def test_a_listener_of_the_page_hears_of_jobs(
+    tmp_path: Path, request: pytest.FixtureRequest, script: str, words: tuple[str, ...]
+) -> None:
+    url = request.getfixturevalue("amqp_url") if script == "plain.py" else f"local://{tmp_path}/queue"
+    assert script in write_files(ROOT / "docs" / "events.md", tmp_path)
+    (tmp_path / "shop.py").write_text(_SHOP)
+
+    with Started(tmp_path, "worker", "shop:app", env={"TASKMQ_URL": url}) as worker:
+        worker.says("waiting for jobs")
+        with _listening(tmp_path, script, url) as said:
+            for task, arguments in (("resize", "[7]"), ("fails", "[]")):
+                sent = run_process(tmp_path, "--url", url, "send", task, "--args", arguments, "--queue", "images")
+                assert sent.code == 0, sent.err
+            eventually(
+                lambda: all(word in said.read_text() for word in words), f"{words} in what it says", within=PATIENCE
+            )

@@ -1,0 +1,288 @@
+"""Announcements and listeners at RabbitMQ when something is in their way."""
+
+import asyncio
+import logging
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from taskmq.broker import BrokerOptions
+from taskmq.errors import AccessDenied, SendError, TopologyMismatch
+from taskmq.testing.broker_suite import message
+from taskmq.testing.broker_suite.broadcasting import BroadcastsHeard
+from taskmq.testing.runner import case, eventually
+from taskmq.topology import WorkQueue
+from taskmq_rabbitmq import RabbitMQBroker, open_broker
+from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+PASSWORD = "S3CRET"
+
+
+async def heard_again(announcer: RabbitMQBroker, heard: BroadcastsHeard, topic: str, *, within: float) -> None:
+    """Return once something that is announced from now on is heard."""
+
+    async def is_heard() -> bool:
+        announcer.announce(topic, b"")
+        return any(each == topic for each, _ in heard.heard)
+
+    await eventually(is_heard, expected=True, within=within)
+
+
+class TestListenersQueue(RabbitMQCase):
+    async def listeners(self) -> list[dict[str, Any]]:
+        queues = await self.http("GET", "queues/{vhost}")
+        return [queue for queue in queues if queue["name"].startswith("taskmq.listener.")]
+
+    @case
+    async def test_it_is_exclusive_bounded_and_gone_with_the_listener(self) -> None:
+        broker = self.broker()
+        listening = await broker.listen(["a.#", "b"], BroadcastsHeard(self.patience))
+
+        async def found() -> list[dict[str, Any]]:
+            return [queue for queue in await self.listeners() if queue.get("arguments")]
+
+        async def count() -> int:
+            return len(await found())
+
+        await eventually(count, 1, within=self.patience)
+        (queue,) = await found()
+        assert queue["exclusive"]
+        assert not queue["durable"]
+        assert queue["arguments"] == {
+            "x-queue-type": "classic",
+            "x-max-length": 10_000,
+            "x-max-length-bytes": 64 * 2**20,
+            "x-overflow": "drop-head",
+        }
+
+        await listening.stop()
+
+        await eventually(count, 0, within=self.patience)
+
+    @case
+    async def test_a_listener_whose_queue_is_deleted_makes_another_one(self) -> None:
+        broker, announcer = self.broker(), self.broker()
+        heard = BroadcastsHeard(self.patience)
+        await broker.listen(["#"], heard)
+
+        async def delete() -> int:
+            queues = await self.listeners()
+            for queue in queues:
+                # Through the HTTP API nobody may delete an exclusive queue.
+                await asyncio.to_thread(self.server.ctl, "delete_queue", "-p", self.vhost, queue["name"])
+            return len(queues)
+
+        await eventually(delete, 1, within=self.patience)
+
+        await heard_again(announcer, heard, "again", within=self.patience)
+
+    @case
+    async def test_the_exchange_is_part_of_the_plan_and_listeners_are_not_left_over_things(self) -> None:
+        broker = self.broker()
+        await broker.listen(["#"], BroadcastsHeard(self.patience))
+        topology = broker.topology([WorkQueue("q")])
+        await topology.create_missing()
+
+        async def is_as_planned() -> bool:
+            comparison = await topology.compare()
+            return comparison.is_same and not any(entry.status == "extra" for entry in comparison.entries)
+
+        await eventually(is_as_planned, expected=True, within=self.patience)
+        entries = [entry.name for entry in (await topology.compare()).entries]
+        assert "taskmq.events" in entries
+
+    @case
+    async def test_an_announcement_is_neither_persistent_nor_sent_back_when_nobody_listens(self) -> None:
+        broker = self.broker()
+        await broker.connect(timeout=self.patience)
+        assert broker.announce("nobody.listens", b"{}")
+        heard = BroadcastsHeard(self.patience)
+        await broker.listen(["#"], heard)
+        assert broker.announce("end", b"{}")
+
+        assert await heard.until("end") == ["end"]
+
+
+class TestPlainWire(RabbitMQCase):
+    options = "?wire=plain"
+
+    @case
+    async def test_pika_alone_announces_and_listens_too(self) -> None:
+        broker = self.broker()
+        heard = BroadcastsHeard(self.patience)
+        await broker.listen(["a.*"], heard)
+
+        broker.announce("a.b", b"1" * 300_000)
+        broker.announce("a.c", b"")
+
+        assert await heard.until("a.c") == ["a.b", "a.c"]
+        assert len(heard.heard[0][1]) == 300_000
+
+
+class TestNothingDeclared(RabbitMQCase):
+    """With `?declare=off` and without the exchange."""
+
+    options = "?declare=off"
+
+    @case
+    async def test_a_listener_is_told_what_is_missing(self) -> None:
+        with pytest.raises(TopologyMismatch, match="taskmq topology apply"):
+            await self.broker().listen(["#"], BroadcastsHeard(self.patience))
+
+    @case
+    async def test_announcing_is_given_up_for_a_while_and_publishing_goes_on(self) -> None:
+        assert self.process_url is not None
+        declaring = open_broker(self.process_url.partition("?")[0], BrokerOptions())
+        await declaring.declare([WorkQueue("q")])
+        await declaring.aclose()
+        # As an older version has left it.
+        await self.http("DELETE", "exchanges/{vhost}/taskmq.events")
+        broker = self.broker()
+        messages = _Messages()
+        _log.addHandler(messages)
+        try:
+            await broker.connect(timeout=self.patience)
+
+            async def is_dropped() -> bool:
+                return not broker.announce("a", b"")
+
+            await eventually(is_dropped, expected=True, within=self.patience)
+            await self.send(broker, "q", "one")
+        finally:
+            _log.removeHandler(messages)
+
+        assert len(messages.texts) == 1
+        assert "no events are announced, tasks go on" in messages.texts[0]
+        assert "no exchange 'taskmq.events'" in messages.texts[0]
+
+
+class TestDenied(RabbitMQCase):
+    async def user(self, configure: str, write: str, read: str) -> RabbitMQBroker:
+        """A broker whose user has these rights."""
+        name = f"user-{self.vhost}"
+        await self.http("PUT", f"users/{quote(name, safe='')}", {"password": PASSWORD, "tags": ""})
+        rights = {"configure": configure, "write": write, "read": read}
+        await self.http("PUT", f"permissions/{{vhost}}/{quote(name, safe='')}", rights)
+        vhost = quote(self.vhost, safe="")
+        url = f"amqp://{quote(name, safe='')}:{PASSWORD}@127.0.0.1:{self.server.port}/{vhost}?declare=off"
+        broker = open_broker(url, BrokerOptions(name="denied"))
+        self.opened.push_async_callback(broker.aclose)
+        assert isinstance(broker, RabbitMQBroker)
+        return broker
+
+    async def prepare(self) -> RabbitMQBroker:
+        """Somebody who may everything, once there are queue and exchange."""
+        able = self.broker()
+        await able.declare([WorkQueue("q")])
+        await able.listen(["none"], BroadcastsHeard(self.patience))
+        return able
+
+    @case
+    async def test_who_may_not_announce_is_dropped_and_still_publishes_and_listens(self) -> None:
+        able = await self.prepare()
+        denied = await self.user(r"^taskmq\.listener\..*$", r"^(amq\.default|q|taskmq\.listener\..*)$", ".*")
+        heard = BroadcastsHeard(self.patience)
+        await denied.listen(["#"], heard)
+
+        async def is_dropped() -> bool:
+            return not denied.announce("denied", b"")
+
+        await eventually(is_dropped, expected=True, within=self.patience)
+        await self.send(denied, "q", "one")
+        able.announce("allowed", b"")
+
+        assert await heard.until("allowed") == ["allowed"]
+
+    @case
+    async def test_who_may_not_listen_is_told_so_and_still_publishes(self) -> None:
+        await self.prepare()
+        denied = await self.user("^$", "^(amq.default|q)$", "^q$")
+
+        with pytest.raises(AccessDenied, match="permission"):
+            await denied.listen(["#"], BroadcastsHeard(self.patience))
+
+        await self.send(denied, "q", "one")
+
+    @case
+    async def test_the_rights_of_a_worker_are_enough_and_those_of_a_producer_do_not_command(self) -> None:
+        able = await self.prepare()
+        heard = BroadcastsHeard(self.patience)
+        await able.listen(["#"], heard)
+        queues = [WorkQueue("q")]
+
+        request = able.topology(queues).permissions("worker", user="x").request
+        assert request is not None
+        worker = await self.user(**_rights(request))
+        own = BroadcastsHeard(self.patience)
+        await worker.listen(["worker.command.*"], own)
+        worker.announce("worker.command.a", b"")
+        await own.until("worker.command.a")
+        await worker.aclose()
+
+        request = able.topology(queues).permissions("producer", user="x").request
+        assert request is not None
+        producer = await self.user(**_rights(request))
+
+        async def is_dropped() -> bool:
+            return not producer.announce("worker.command.drain", b"")
+
+        await eventually(is_dropped, expected=True, within=self.patience)
+        able.announce("end", b"")
+        assert await heard.until("end") == ["worker.command.a", "end"]
+
+
+class TestOutages(OwnNodeCase):
+    deadline = 120
+
+    @case
+    async def test_a_listener_and_an_announcer_come_back_after_a_restart_of_the_broker(self) -> None:
+        announcer, listener = self.broker(), self.broker()
+        heard = BroadcastsHeard(self.patience)
+        await listener.listen(["#"], heard)
+        announcer.announce("before", b"")
+        await heard.until("before")
+
+        await asyncio.to_thread(self.server.restart)
+
+        await heard_again(announcer, heard, "again", within=60)
+
+    @case
+    async def test_announcements_are_dropped_while_the_broker_takes_nothing_and_nothing_waits_for_them(self) -> None:
+        broker = self.broker()
+        await broker.declare([WorkQueue("q")])
+        heard = BroadcastsHeard(self.patience)
+        await broker.listen(["#"], heard)
+        await self.send(broker, "q", "before")
+
+        await asyncio.to_thread(self.server.ctl, "set_disk_free_limit", "1000000GB")
+        try:
+            # Only one who publishes is told that nothing is taken.
+            with pytest.raises(SendError, match="takes no messages"):
+                await broker.publish(message("q", "blocked"), timeout=1)
+
+            assert not any(broker.announce("news", b"x" * 1_000) for _ in range(10_000))
+        finally:
+            await asyncio.to_thread(self.server.ctl, "set_disk_free_limit", "1MB")
+
+        await heard_again(broker, heard, "after", within=30)
+        assert "news" not in [topic for topic, _ in heard.heard]
+        await self.send(broker, "q", "after")
+
+
+_log = logging.getLogger("taskmq_rabbitmq.announcements")
+
+
+class _Messages(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def _rights(request: Any) -> dict[str, str]:
+    return {name: str(value) for name, value in request["body"].items()}
