@@ -6,6 +6,7 @@ from typing import Any
 
 from taskmq.context import Context
 from taskmq.envelope import Envelope
+from taskmq.resources import Grant
 
 __all__ = ["Execution"]
 
@@ -20,6 +21,10 @@ class Execution:
         envelope: the message as it came; what travels to another process.
         content_type: the encoding of the envelope's arguments.
         timeout: seconds; None for no limit.
+        soft_timeout: seconds after which `SoftTimeout` is raised inside; None for none.
+        carry: texts that middleware wants to have where the function runs, should that be another process; there
+            they reach `Middleware.attach`.
+        grant: what the run was given of the worker's resources; None when the task needs none.
     """
 
     context: Context
@@ -29,3 +34,6 @@ class Execution:
     envelope: Envelope
     content_type: str
     timeout: float | None
+    grant: Grant | None = None
+    soft_timeout: float | None = None
+    carry: dict[str, str] | None = None

@@ -18,7 +18,9 @@ class Executor(Protocol):
         itself with `context.cancelled` set, a process is killed.
 
         Raises:
+            SoftTimeout: its `soft_timeout` has passed, and the function did not catch what was raised inside.
             TaskTimeout: the execution's `timeout` has passed; it was given up in the same way.
+            MemoryExceeded: the process that ran it took more memory than the execution's grant says.
             WorkerLost: the process that ran it ended first.
             BaseException: whatever the function raised.
         """

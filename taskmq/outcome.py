@@ -16,9 +16,18 @@ __all__ = [
     "Succeeded",
 ]
 
-DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "worker_lost", "result"]
-"""Why a job is dead: its attempts are used up or its error is never retried; the task raised `Reject`; the
-arguments do not fit; the last attempt ran out of time; its process died; its result cannot be stored."""
+DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "memory", "worker_lost", "result"]
+"""Why a job is dead:
+
+- `error`: its attempts are used up, or its error is never retried;
+- `rejected`: the task raised `Reject`;
+- `invalid_arguments`: they do not fit the task;
+- `timeout`: the last attempt ran out of time, `soft_timeout` or `timeout`;
+- `memory`: the last attempt's process took more than the task's `resources` say;
+- `worker_lost`: the process that ran it died;
+- `result`: what it returned cannot be stored: it has no form as data, or is larger than `--result-limit`. The work is
+  done, so it is not tried again.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ class RetryPolicy:
         base: the ceiling after the first attempt.
         cap: no ceiling is larger.
         jitter: draw the delay evenly from 0 to the ceiling; else the delay is the ceiling.
-        on: errors that are tried again.
+        on: errors that are tried again; `Exception` stands for whatever a task raises, `SystemExit`,
+            `KeyboardInterrupt` and `CancelledError` of its own included.
         never: errors that are not, even when they are in `on`.
 
     Raises:
@@ -59,7 +60,9 @@ class RetryPolicy:
 
     def retries(self, error: BaseException, *, attempt: int) -> bool:
         """Whether `error` in the given attempt (from 1) is followed by another attempt."""
-        return attempt < self.max_attempts and isinstance(error, self.on) and not isinstance(error, self.never)
+        # In a task `sys.exit()` ends nothing but its attempt: a failure as any other.
+        is_wanted = isinstance(error, self.on) or (Exception in self.on and not isinstance(error, Exception))
+        return attempt < self.max_attempts and is_wanted and not isinstance(error, self.never)
 
     def ceiling(self, attempt: int) -> timedelta:
         """The longest delay after the given attempt (from 1)."""

@@ -6,6 +6,9 @@
 - `ProcessExecutor`: in a process of its own, started fresh (spawn) and fed with the message's own bytes, since
   decoded arguments need not be picklable. Giving up kills the process. A process that dies takes only the
   one task with it that it was running.
+
+Before a run is given up, `SoftTimeout` is raised inside where the task has a `soft_timeout` (`interrupt`). What a run
+was given of the worker's memory is enforced in processes (`memory`).
 """
 
 from taskmq.executors.coroutine import CoroutineExecutor

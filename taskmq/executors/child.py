@@ -1,95 +1,240 @@
-"""The child's side of `ProcessExecutor`: reads one request, runs it, writes one answer, until its pipe ends."""
+"""The process's side of `ProcessExecutor`: runs one request after the other until its pipe ends.
+
+Functions run in the main thread, where signals arrive. A second thread reads the pipe, so that a run can be told
+that nobody waits for it any more. Standard output belongs to the frames; what tasks print goes to standard error.
+"""
 
 import contextlib
 import ctypes
 import importlib
 import os
 import pickle
+import queue
 import signal
 import sys
+import threading
 import traceback
-from typing import Any
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from taskmq.context import Context, current_context
 from taskmq.envelope import Envelope
-from taskmq.errors import TaskMQError, UnknownTask
-from taskmq.executors.process import Answer, Request, Setup, read_frame, write_frame
+from taskmq.errors import ResultTooLarge, TaskMQError, UnknownTask
+from taskmq.executors.child_desk import ChildDesk
+from taskmq.executors.frames import Answer, Ready, Request, Setup, Stop, decode_to_process, read_frame, write_frame
+from taskmq.executors.interrupt import call_with_alarm
+from taskmq.executors.logs import log_to_stderr
+from taskmq.executors.telling import Reply
+from taskmq.middleware import attached
+from taskmq.resources import Grant
 
 __all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG: Final = 1
+_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def main(target: str) -> None:
     """Serve the app at `target` (`module:attribute`) on standard input and output."""
     _die_with_parent()
+    _die_first()
     requests, answers = os.dup(0), os.dup(1)
     # What tasks print must not get between the frames.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    first = read_frame(requests)
+    if first is None:
+        return
+    setup = decode_to_process(first)
+    assert isinstance(setup, Setup)
+    if setup.log_level is not None:
+        log_to_stderr(setup.log_level)
     module, _, attribute = target.partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` has it
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
         app = getattr(app, name)
-    if (frame := read_frame(requests)) is not None:
-        setup = msgspec.msgpack.decode(frame, type=Setup)
-        app.configure(url=setup.url, state=setup.state)
-    while (frame := read_frame(requests)) is not None:
-        write_frame(answers, msgspec.msgpack.encode(_run(app, msgspec.msgpack.decode(frame, type=Request))))
+    app.configure(url=setup.url, state=setup.state)
+    with app.dependencies.working_without_loop():
+        _Child(app, setup, requests, answers).serve()
 
 
-def _run(app: Any, request: Request) -> Answer:
-    try:
-        task = app.tasks.get(request.task)
+class _Child:
+    """One process that runs requests."""
+
+    def __init__(self, app: Any, setup: Setup, requests: int, answers: int) -> None:
+        self._app = app
+        self._setup = setup
+        self._requests = requests
+        self._answers = answers
+        self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()
+        self._context: Context | None = None
+        self._desk = ChildDesk(self._send)
+        self._stopped: str | None = None
+
+    def serve(self) -> None:
+        """Run what comes, until nothing comes any more."""
+        threading.Thread(target=self._read, name="taskmq-pipe", daemon=True).start()
+        self._send(Ready())
+        while (request := self._inbox.get()) is not None:
+            self._send(self._run(request))
+
+    def _send(self, content: Any) -> None:
+        """Write a frame; from any thread."""
+        with self._writing:
+            write_frame(self._answers, content)
+
+    # The reading thread -------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            while (payload := read_frame(self._requests)) is not None:
+                match decode_to_process(payload):
+                    case Request() as request:
+                        with self._lock:
+                            self._stopped = None
+                        self._inbox.put(request)
+                    case Stop(job_id=job_id):
+                        self._stop(job_id)
+                    case Reply() as reply:
+                        self._desk.hear(reply)
+                    case Setup():
+                        pass
+        except BaseException:  # noqa: BLE001 - without its pipe the process is of no use, and would wait for ever
+            traceback.print_exc()
+            os._exit(1)
+        self._desk.hear(None)
+        with self._lock:
+            is_busy = self._context is not None
+        if is_busy:
+            # The worker is gone: nobody is left to tell what comes of it.
+            os._exit(0)
+        self._inbox.put(None)
+
+    def _stop(self, job_id: str) -> None:
+        with self._lock:
+            self._stopped = job_id
+            if self._context is not None and self._context.job_id == job_id:
+                self._context.mark_cancelled()
+
+    # The main thread ----------------------------------------------------------------------------------------
+
+    def _run(self, request: Request) -> Answer:
+        try:
+            try:
+                pickled = pickle.dumps(self._call(request))
+            finally:
+                # The answer is the last that is heard of the run.
+                self._desk.finish()
+                with self._lock:
+                    self._context = None
+            if len(pickled) > self._setup.answer_limit:
+                raise ResultTooLarge(request.task, size=len(pickled), limit=self._setup.answer_limit)
+            return Answer(is_error=False, pickled=pickled)
+        except BaseException as error:  # noqa: BLE001 - the task's failure, whatever it is, belongs to the worker
+            return Answer(is_error=True, pickled=_pickled(error))
+
+    def _call(self, request: Request) -> object:
+        task = self._app.tasks.get(request.task)
         if task is None:
             raise UnknownTask(f"task {request.task!r} is not registered in the executor's process")
-        context = _context(request)
+        context = self._new_context(request)
         arguments = task.signature.decode(
             msgspec.Raw(request.args), msgspec.Raw(request.kwargs), request.content_type
         )
         args, kwargs = task.signature.with_context(arguments, context)
         current_context.set(context)
-        return Answer(is_error=False, pickled=pickle.dumps(task.function(*args, **kwargs)))
-    except BaseException as error:  # noqa: BLE001 - the task's failure, whatever it is, belongs to the parent
-        return Answer(is_error=True, pickled=_pickled(error))
+        call = partial(task.call, *args, **kwargs)
+        with _environment(request), attached(self._app.middleware, request.carry):
+            if request.soft_timeout is None:
+                return call()
+            words = f"task {request.task} ran longer than its soft_timeout of {request.soft_timeout:g} s"
+            return call_with_alarm(call, request.soft_timeout, words=words)
+
+    def _new_context(self, request: Request) -> Context:
+        envelope = Envelope(
+            id=request.job_id,
+            task=request.task,
+            attempt=request.attempt,
+            root=request.root,
+            meta=request.meta,
+            tenant=request.tenant,
+            order_key=request.order_key,
+        )
+        context = Context(
+            envelope,
+            job_id=request.job_id,
+            max_attempts=request.max_attempts,
+            queue=request.queue,
+            redelivered=request.redelivered,
+            deadline=request.deadline,
+            desk=self._desk,
+            grant=None if request.amounts is None else Grant(request.amounts, request.devices),
+        )
+        self._desk.open(context.open_journal())
+        with self._lock:
+            self._context = context
+            if self._stopped == request.job_id:
+                context.mark_cancelled()
+        return context
 
 
-def _context(request: Request) -> Context:
-    envelope = Envelope(
-        id=request.job_id,
-        task=request.task,
-        attempt=request.attempt,
-        root=request.root,
-        meta=request.meta,
-        tenant=request.tenant,
-    )
-    return Context(
-        envelope,
-        job_id=request.job_id,
-        max_attempts=request.max_attempts,
-        queue=request.queue,
-        redelivered=request.redelivered,
-        deadline=request.deadline,
-    )
+@contextlib.contextmanager
+def _environment(request: Request) -> Generator[None]:
+    """What libraries and further processes read of the run's resources."""
+    changes: dict[str, str] = {}
+    if request.devices:
+        changes["CUDA_VISIBLE_DEVICES"] = ",".join(request.devices)
+    if request.amounts and "cpu" in request.amounts:
+        changes |= dict.fromkeys(_THREADS, str(max(int(request.amounts["cpu"]), 1)))
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _pickled(error: BaseException) -> bytes:
-    text = "".join(traceback.format_exception(error))
-    error.add_note(f"In the task's process:\n{text}")
-    with contextlib.suppress(Exception):
+    try:
+        text = "".join(traceback.format_exception(error))
+    except BaseException as failure:  # noqa: BLE001 - the task's own classes, which may do anything
+        text = f"(its traceback cannot be written: {type(failure).__name__})"
+    with contextlib.suppress(BaseException):
+        error.add_note(f"In the task's process:\n{text}")
         pickled = pickle.dumps(error)
-        # Some exceptions can be written but not read back; find out on this side.
-        pickle.loads(pickled)  # noqa: S301 - written one line above
-        return pickled
-    return pickle.dumps(TaskMQError(f"{type(error).__qualname__}: {error}\n{text}"))
+        # Some exceptions can be written but not read back, or become something else; find out on this side.
+        if isinstance(pickle.loads(pickled), BaseException):  # noqa: S301 - written one line above
+            return pickled
+    return pickle.dumps(TaskMQError(f"{type(error).__qualname__}: {_message(error)}\n{text}"))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as failure:  # noqa: BLE001 - the task's own class
+        return f"(its message cannot be read: {type(failure).__name__})"
 
 
 def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _die_first() -> None:
+    """Where memory runs out, the system is to end this process, and not the worker with all its other runs."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,14 @@ from typing import Any
 
 from taskmq.errors import TaskTimeout
 from taskmq.execution import Execution
+from taskmq.executors.interrupt import CoroutineInterrupt
 
-__all__ = ["CoroutineExecutor", "timed_out"]
+__all__ = ["CoroutineExecutor", "soft_words", "timed_out"]
+
+
+def soft_words(execution: Execution) -> str:
+    """What the error says that is raised inside a run that takes too long."""
+    return f"task {execution.context.task} ran longer than its soft_timeout of {execution.soft_timeout:g} s"
 
 
 def timed_out(execution: Execution) -> TaskTimeout:
@@ -19,10 +25,14 @@ class CoroutineExecutor:
 
     async def run(self, execution: Execution) -> object:
         if execution.timeout is None:
+            if execution.soft_timeout is not None:
+                return await self._call_softly(execution, execution.soft_timeout)
             return await execution.function(*execution.args, **execution.kwargs)
         limit = asyncio.timeout(execution.timeout)
         try:
             async with limit:
+                if execution.soft_timeout is not None:
+                    return await self._call_softly(execution, execution.soft_timeout)
                 return await self._call(execution)
         except TimeoutError as error:
             # The function's own TimeoutError passes; ours is told apart by the timer.
@@ -33,6 +43,17 @@ class CoroutineExecutor:
 
     async def _call(self, execution: Execution) -> Any:
         return await execution.function(*execution.args, **execution.kwargs)
+
+    async def _call_softly(self, execution: Execution, seconds: float) -> Any:
+        call = CoroutineInterrupt(
+            execution.function(*execution.args, **execution.kwargs), words=soft_words(execution)
+        )
+        timer = asyncio.get_running_loop().call_later(seconds, call.interrupt)
+        try:
+            return await call
+        finally:
+            timer.cancel()
+            call.forget()
 
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()

@@ -1,207 +1,250 @@
 """Plain functions in processes of their own."""
 
 import asyncio
-import contextlib
-import os
+import logging
 import pickle
-import signal
-import struct
-import sys
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
-import msgspec
-
-from taskmq.errors import TaskMQError, WorkerLost
+from taskmq.errors import MemoryExceeded, TaskMQError, WorkerLost
 from taskmq.execution import Execution
 from taskmq.executors.coroutine import timed_out
+from taskmq.executors.frames import Answer, Request, Setup, Stop
+from taskmq.executors.memory import LOOKS, MemoryGroup
+from taskmq.executors.spawned import Spawned
+from taskmq.executors.telling import Reply, Told, take
+from taskmq.resources import MEMORY
+from taskmq.size import size_text
 
-__all__ = ["Answer", "ProcessExecutor", "Request", "Setup", "read_frame", "write_frame"]
-
-_LENGTH: Final = struct.Struct("!I")
-
-
-class Setup(msgspec.Struct, array_like=True):
-    """The first frame: where the child's tasks send to, whatever its own environment and code say."""
-
-    url: str
-    state: str | None
-
-
-class Request(msgspec.Struct, array_like=True):
-    """One run for a child process: the message's own bytes, decoded there."""
-
-    task: str
-    args: bytes
-    kwargs: bytes
-    content_type: str
-    job_id: str
-    attempt: int
-    max_attempts: int
-    queue: str
-    redelivered: bool
-    deadline: float | None
-    root: str | None
-    meta: dict[str, str] | None
-    tenant: str | None
-
-
-class Answer(msgspec.Struct, array_like=True):
-    """What became of it: a pickled value or exception. Both ends are processes of one worker."""
-
-    is_error: bool
-    pickled: bytes
+__all__ = ["ProcessExecutor"]
 
 
 class ProcessExecutor:
-    """A pool of child processes, each running one task at a time.
+    """A pool of processes, each running one task at a time.
+
+    Processes are used again, until `max_tasks` runs, or until one has more than `max_memory` after a run. A run that
+    was given memory is killed when its process takes more, a run that was given GPUs sees these and no others. Given
+    processors are told to numeric libraries (`OMP_NUM_THREADS` and kin), and not enforced.
 
     Args:
-        target: `module:attribute` of the app, which each child imports.
+        target: `module:attribute` of the app, which each process imports.
         size: the most processes at a time; runs beyond it wait for one.
         url, state: where tasks that send do so; may differ from what the module says.
+        max_tasks: runs; None for no limit.
+        max_memory: resident bytes; None for no limit.
     """
 
-    def __init__(self, target: str, *, size: int, url: str, state: str | None) -> None:
+    def __init__(
+        self,
+        target: str,
+        *,
+        size: int,
+        url: str,
+        state: str | None,
+        max_tasks: int | None = None,
+        max_memory: int | None = None,
+    ) -> None:
+        root = logging.getLogger()
         self._target = target
-        self._setup = Setup(url, state)
+        self._setup = Setup(url, state, root.level if root.handlers else None)
+        self._size = size
         self._slots = asyncio.Semaphore(size)
-        self._idle: list[_Child] = []
-        self._busy: set[_Child] = set()
+        self._max_tasks = max_tasks
+        self._max_memory = max_memory
+        self._idle: list[Spawned] = []
+        self._busy: set[Spawned] = set()
+        self._running: dict[int, Spawned] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._ahead: asyncio.Task[None] | None = None
+        self._is_warm = False
         self._is_closed = False
+
+    def warm(self) -> None:
+        """Start a process ahead, now and whenever one has to be replaced: the next run finds the app imported."""
+        self._is_warm = True
+        self._replace()
 
     async def run(self, execution: Execution) -> object:
         async with self._slots:
-            child = await self._free_child()
+            child = await self._free_child(execution)
             self._busy.add(child)
+            self._running[id(execution)] = child
             is_reusable = False
-            limit = asyncio.timeout(execution.timeout)
+            limit: asyncio.Timeout | None = None
             try:
-                async with limit:
-                    answer = await child.ask(_request(execution))
+                # The imports are not the task's time.
+                await child.ready()
+                async with asyncio.timeout(execution.timeout) as limit:
+                    answer = await self._ask(child, execution)
                 is_reusable = True
             except TimeoutError as error:
-                if limit.expired():
+                if limit is not None and limit.expired():
                     execution.context.mark_cancelled()
                     raise timed_out(execution) from error
                 raise
             finally:
+                del self._running[id(execution)]
                 self._busy.discard(child)
                 if is_reusable and not self._is_closed:
-                    self._idle.append(child)
+                    self._put_back(child)
                 else:
                     await child.kill()
+                    self._replace()
         return _unpacked(answer, execution)
 
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
+        if (child := self._running.get(id(execution))) is not None:
+            child.tell(Stop(execution.context.job_id))
 
     async def aclose(self) -> None:
-        """Kill every child, running or not."""
+        """Kill every process, running or not."""
         self._is_closed = True
+        for task in self._leaving:
+            task.cancel()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
         children = [*self._idle, *self._busy]
         self._idle.clear()
         await asyncio.gather(*(child.kill() for child in children))
 
-    async def _free_child(self) -> "_Child":
+    # One run ------------------------------------------------------------------------------------------------
+
+    async def _ask(self, child: Spawned, execution: Execution) -> Answer:
+        grant = execution.grant
+        limit = None if grant is None else grant.amounts.get(MEMORY)
+        if grant is not None and grant.devices:
+            child.devices = grant.devices
+
+        def hear(told: Told) -> Awaitable[Reply | None]:
+            return take(told, execution.context.open_journal())
+
+        if limit is None:
+            return await child.ask(_request(execution), hear)
+        bounds = _Bounds(child, int(limit))
+        try:
+            return await child.ask(_request(execution), hear)
+        except WorkerLost as error:
+            if bounds.were_passed:
+                raise MemoryExceeded(
+                    f"task {execution.context.task} took more than its memory of {size_text(int(limit))}: its "
+                    "process was killed",
+                    limit=int(limit),
+                ) from error
+            raise
+        finally:
+            bounds.lift()
+
+    # The pool -----------------------------------------------------------------------------------------------
+
+    async def _free_child(self, execution: Execution) -> Spawned:
+        grant = execution.grant
+        devices = () if grant is None else grant.devices
+        limit = None if grant is None else grant.amounts.get(MEMORY)
+        if self._ahead is not None and not self._idle:
+            await asyncio.wait((self._ahead,))
         # One that died while it was idle is nobody's fault.
         while self._idle and not self._is_closed:
-            if (child := self._idle.pop()).is_alive:
+            child = self._idle.pop()
+            if not child.is_alive:
+                await child.kill()
+            elif child.devices not in ((), devices) or (limit and child.runs and child.memory > limit / 2):
+                # It has other devices open, or what earlier runs have left there would be this one's.
+                await self._let_go(child)
+            else:
                 return child
         if not self._is_closed:
-            started = await _Child.start(self._target, self._setup)
+            started = await Spawned.start(self._target, self._setup)
             if not self._is_closed:
                 return started
             await started.kill()
         raise WorkerLost("the worker has stopped")
 
+    def _put_back(self, child: Spawned) -> None:
+        is_worn = self._max_tasks is not None and child.runs >= self._max_tasks
+        if is_worn or (self._max_memory is not None and child.memory > self._max_memory):
+            # Before its task has begun, so that a close finds it.
+            self._busy.add(child)
+            self._spawn(self._exchange(child))
+        else:
+            self._idle.append(child)
 
-class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """Ends what a child has started as soon as the child ends.
+    def _replace(self) -> None:
+        if self._is_warm and self._ahead is None and not self._is_closed:
+            self._ahead = self._spawn(self._start_ahead())
 
-    Its forks hold its pipes open: without that, neither the end of the answers nor of the process would be seen.
-    """
+    async def _exchange(self, child: Spawned) -> None:
+        await self._let_go(child)
+        self._replace()
 
-    _pid: int | None = None
+    async def _let_go(self, child: Spawned) -> None:
+        self._busy.add(child)
+        try:
+            await child.retire()
+        finally:
+            self._busy.discard(child)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        # A cast, because uvloop's transport is one without being registered as one.
-        self._pid = cast("asyncio.SubprocessTransport", transport).get_pid()
+    async def _start_ahead(self) -> None:
+        try:
+            if self._idle or not self._has_room():
+                return
+            started = await Spawned.start(self._target, self._setup)
+            if self._has_room():
+                self._idle.append(started)
+            else:
+                await started.kill()
+        finally:
+            self._ahead = None
 
-    def process_exited(self) -> None:
-        super().process_exited()
-        if self._pid is not None:
-            _kill_group(self._pid)
+    def _has_room(self) -> bool:
+        return not self._is_closed and len(self._idle) + len(self._busy) < self._size
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        return task
 
 
-class _Child:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._stdin = process.stdin
-        self._stdout = process.stdout
+class _Bounds:
+    """A limit on a process's memory, from here to `lift`."""
 
-    @classmethod
-    async def start(cls, target: str, setup: Setup) -> "_Child":
-        loop = asyncio.get_running_loop()
-        transport, protocol = await loop.subprocess_exec(
-            lambda: _Protocol(limit=1 << 16, loop=loop),
-            sys.executable,
-            "-m",
-            "taskmq.executors.child",
-            target,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None,
-            # Ctrl-C in a terminal goes to the worker, which decides about its children.
-            start_new_session=True,
-        )
-        child = cls(asyncio.subprocess.Process(transport, protocol, loop))
-        child._stdin.write(_frame(msgspec.msgpack.encode(setup)))
-        return child
+    def __init__(self, child: Spawned, limit: int) -> None:
+        self._child = child
+        self._limit = limit
+        self._is_seen_above = False
+        self._timer: asyncio.TimerHandle | None = None
+        if child.group is None:
+            child.group = MemoryGroup.around(child.pid)
+        try:
+            if child.group is None:
+                self._look()
+            else:
+                child.group.limit(limit)
+        except OSError:
+            self._look()
 
     @property
-    def is_alive(self) -> bool:
-        return self._process.returncode is None and not self._stdin.is_closing()
+    def were_passed(self) -> bool:
+        group = self._child.group
+        return self._is_seen_above or (group is not None and group.has_killed)
 
-    async def ask(self, request: Request) -> Answer:
-        """The child's answer.
+    def lift(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._child.group is not None:
+            self._child.group.lift()
 
-        Raises:
-            WorkerLost: it ended instead.
-        """
-        try:
-            self._stdin.write(_frame(msgspec.msgpack.encode(request)))
-            await self._stdin.drain()
-            (size,) = _LENGTH.unpack(await self._stdout.readexactly(_LENGTH.size))
-            return msgspec.msgpack.decode(await self._stdout.readexactly(size), type=Answer)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            code = await self._process.wait()
-            raise WorkerLost(f"the task's process ended: {_describe(code)}") from error
-
-    async def kill(self) -> None:
-        _kill_group(self._process.pid)
-        self._stdin.close()
-        await self._process.wait()
-
-
-def _kill_group(pid: int) -> None:
-    """Kill a child and what it has started; it is the leader of a session of its own."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _describe(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"
+    def _look(self) -> None:
+        if self._child.memory > self._limit:
+            self._is_seen_above = True
+            self._child.kill_now()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(LOOKS, self._look)
 
 
 def _request(execution: Execution) -> Request:
-    envelope, context = execution.envelope, execution.context
+    envelope, context, grant = execution.envelope, execution.context, execution.grant
     return Request(
         envelope.task,
         bytes(envelope.args),
@@ -216,6 +259,11 @@ def _request(execution: Execution) -> Request:
         envelope.root,
         envelope.meta,
         envelope.tenant,
+        envelope.order_key,
+        execution.soft_timeout,
+        execution.carry,
+        None if grant is None else dict(grant.amounts),
+        () if grant is None else grant.devices,
     )
 
 
@@ -225,36 +273,15 @@ def _unpacked(answer: Answer, execution: Execution) -> Any:
     except Exception as error:
         # Unpickling runs the task's own classes, which may raise anything.
         raise TaskMQError(
-            f"what task {execution.context.task} returned or raised cannot cross processes: {error}"
+            f"what task {execution.context.task} returned or raised cannot cross processes: {_words(error)}"
         ) from error
     if answer.is_error:
         raise content
     return content
 
 
-def read_frame(descriptor: int) -> bytes | None:
-    """One frame from a pipe; None at its end. Blocks."""
-    header = _read_exactly(descriptor, _LENGTH.size)
-    return None if header is None else _read_exactly(descriptor, _LENGTH.unpack(header)[0])
-
-
-def write_frame(descriptor: int, payload: bytes) -> None:
-    """One frame to a pipe. Blocks."""
-    data = memoryview(_frame(payload))
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _frame(payload: bytes) -> bytes:
-    return _LENGTH.pack(len(payload)) + payload
-
-
-def _read_exactly(descriptor: int, size: int) -> bytes | None:
-    parts: list[bytes] = []
-    while size:
-        part = os.read(descriptor, min(size, 1 << 20))
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _words(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - the task's own class
+        return type(error).__name__

@@ -3,17 +3,25 @@
 import asyncio
 import contextlib
 import contextvars
+import logging
 import queue
+import sys
 import threading
+import traceback
 from typing import Final
 
 from taskmq.errors import WorkerLost
 from taskmq.execution import Execution
 from taskmq.executors.coroutine import timed_out
+from taskmq.executors.interrupt import ThreadInterrupt
 
 __all__ = ["ThreadExecutor"]
 
+_log = logging.getLogger("taskmq.worker")
+
 _IDLE_SECONDS: Final = 30.0
+
+_AGAIN: Final = 0.01
 
 # What the function returned, or what it raised. Not a future's own exception: a coroutine that awaits one that is
 # GeneratorExit is closed by it, and one that is StopIteration cannot be.
@@ -45,7 +53,11 @@ class ThreadExecutor:
     async def run(self, execution: Execution) -> object:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result] = loop.create_future()
-        self._submit(_Run(self, execution, contextvars.copy_context(), loop, done))
+        run = _Run(self, execution, contextvars.copy_context(), loop, done)
+        self._submit(run)
+        timer = None
+        if execution.soft_timeout is not None:
+            timer = loop.call_later(execution.soft_timeout, run.interrupt)
         try:
             if execution.timeout is None:
                 await done
@@ -55,9 +67,13 @@ class ThreadExecutor:
                 if not done.done():
                     raise timed_out(execution)
         finally:
+            if timer is not None:
+                timer.cancel()
             if not done.done() or done.cancelled():
                 execution.context.mark_cancelled()
                 self.abandoned += 1
+                run.is_abandoned = True
+                run.warn()
         value, error = done.result()
         if error is not None:
             raise error
@@ -117,7 +133,7 @@ class ThreadExecutor:
 class _Run:
     """One run on its way through a thread."""
 
-    __slots__ = ("_context", "_done", "_execution", "_loop", "_owner")
+    __slots__ = ("_context", "_done", "_execution", "_ident", "_interrupt", "_loop", "_owner", "is_abandoned")
 
     def __init__(
         self,
@@ -132,9 +148,35 @@ class _Run:
         self._context = context
         self._loop = loop
         self._done = done
+        self._ident: int | None = None
+        self.is_abandoned = False
+        self._interrupt = None if execution.soft_timeout is None else ThreadInterrupt()
+
+    def interrupt(self) -> None:
+        """Raise `SoftTimeout` inside, unless the function has returned."""
+        if self._interrupt is not None and not self._interrupt.interrupt() and self._ident is None:
+            # No thread has taken it up yet.
+            self._loop.call_later(_AGAIN, self.interrupt)
+
+    def warn(self) -> None:
+        """Say that the thread is left to itself, and where it is."""
+        execution, ident = self._execution, self._ident
+        # The interpreter's own way to see what another thread does.
+        frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        _log.warning(
+            "job %s of task %s: a thread cannot be stopped, so it is left to itself; it is in\n%s",
+            execution.context.job_id,
+            execution.context.task,
+            "(it has not begun)\n" if frame is None else "".join(traceback.format_stack(frame)),
+        )
 
     def call(self) -> _Result:
         execution = self._execution
+        self._ident = threading.get_ident()
+        if self._interrupt is not None:
+            return self._interrupt.call(
+                lambda: self._context.run(execution.function, *execution.args, **execution.kwargs)
+            )
         try:
             return self._context.run(execution.function, *execution.args, **execution.kwargs), None
         except BaseException as error:  # noqa: BLE001 - SystemExit in a task is the task's failure, not the worker's end
@@ -146,7 +188,7 @@ class _Run:
             self._loop.call_soon_threadsafe(self._finish, result)
 
     def _finish(self, result: _Result) -> None:
-        if self._execution.context.cancelled:
+        if self.is_abandoned:
             self._owner.abandoned -= 1
         if not self._done.done():
             self._done.set_result(result)

@@ -6,7 +6,9 @@ from taskmq.duration import parse_duration
 from taskmq.errors import (
     Ignore,
     InvalidOption,
+    MemoryExceeded,
     Reject,
+    ResultTooLarge,
     Retry,
     Snooze,
     TaskTimeout,
@@ -45,6 +47,8 @@ def verdict(
                 return Dead("rejected", error)
             case Ignore(reason=reason):
                 return Cancelled(reason)
+            case ResultTooLarge():
+                return Dead("result", error)
             case _:
                 pass
     except InvalidOption as bad_delay:
@@ -57,4 +61,6 @@ def verdict(
 def _reason(error: BaseException) -> DeadReason:
     if isinstance(error, TaskTimeout):
         return "timeout"
+    if isinstance(error, MemoryExceeded):
+        return "memory"
     return "worker_lost" if isinstance(error, WorkerLost) else "error"

@@ -118,12 +118,13 @@ def test_on_and_never_decide_by_class_and_never_wins(error: BaseException, *, is
     assert policy.retries(error, attempt=1) is is_retried
 
 
-def test_by_default_an_error_is_retried_but_not_what_ends_a_process() -> None:
+def test_by_default_whatever_a_task_raises_is_retried() -> None:
     policy = RetryPolicy()
 
     assert policy.retries(ZeroDivisionError(), attempt=1)
-    assert not policy.retries(KeyboardInterrupt(), attempt=1)
-    assert not policy.retries(SystemExit(), attempt=1)
+    assert policy.retries(KeyboardInterrupt(), attempt=1)
+    assert policy.retries(SystemExit(), attempt=1)
+    assert not RetryPolicy(never=(SystemExit,)).retries(SystemExit(), attempt=1)
 
 
 @pytest.mark.parametrize(

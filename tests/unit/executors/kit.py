@@ -31,10 +31,18 @@ def run(
     assert not complaints, complaints
 
 
-def execution(function: Callable[..., Any], *args: Any, timeout: float | None = None, **kwargs: Any) -> Execution:
+def execution(
+    function: Callable[..., Any],
+    *args: Any,
+    timeout: float | None = None,
+    soft_timeout: float | None = None,
+    **kwargs: Any,
+) -> Execution:
     envelope = Envelope(task="task")
     context = Context(envelope, job_id="job-1", max_attempts=1, queue="work", redelivered=False, deadline=None)
-    return Execution(context, function, args, kwargs, envelope, "application/json", timeout)
+    return Execution(
+        context, function, args, kwargs, envelope, "application/json", timeout, soft_timeout=soft_timeout
+    )
 
 
 async def until(condition: Callable[[], bool], *, within: float = 10) -> None:

@@ -1,3 +1,4 @@
+from asyncio import CancelledError
 from datetime import timedelta
 
 import pytest
@@ -5,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze
-from taskmq.errors import InvalidArguments, InvalidOption, TaskTimeout, WorkerLost
+from taskmq.errors import (
+    InvalidArguments,
+    InvalidOption,
+    MemoryExceeded,
+    ResultTooLarge,
+    SoftTimeout,
+    TaskTimeout,
+    WorkerLost,
+)
 from taskmq.outcome import Cancelled, Dead, Outcome, Retried, Snoozed
 from taskmq.worker.verdict import verdict
 
@@ -40,16 +49,35 @@ def test_the_policy_says_which_errors_are_worth_another_attempt() -> None:
     assert isinstance(_verdict(ValueError("no"), policy=picky), Dead)
 
 
-@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()], ids=repr)
-def test_what_is_no_exception_is_not_retried_unless_the_policy_says_so(error: BaseException) -> None:
-    assert _verdict(error) == Dead("error", error)
-    assert isinstance(_verdict(error, policy=RetryPolicy(on=(BaseException,))), Retried)
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), CancelledError("own")], ids=repr
+)
+def test_an_exit_in_a_task_is_a_failure_as_any_other(error: BaseException) -> None:
+    assert _verdict(error) == Retried(timedelta(seconds=5), error)
+    assert _verdict(error, attempt=3) == Dead("error", error)
+    assert _verdict(error, policy=RetryPolicy(on=(OSError,))) == Dead("error", error)
+    assert _verdict(error, policy=RetryPolicy(never=(type(error),))) == Dead("error", error)
 
 
-@pytest.mark.parametrize(("error", "reason"), [(TaskTimeout("slow"), "timeout"), (WorkerLost("gone"), "worker_lost")])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TaskTimeout("slow"), "timeout"),
+        (SoftTimeout(), "timeout"),
+        (MemoryExceeded("much", limit=1), "memory"),
+        (WorkerLost("gone"), "worker_lost"),
+    ],
+)
 def test_a_dead_job_says_whether_time_ran_out_or_its_process_was_lost(error: Exception, reason: str) -> None:
     assert isinstance(_verdict(error, attempt=1), Retried)
     assert _verdict(error, attempt=3) == Dead(reason, error)  # type: ignore[arg-type]
+
+
+def test_a_result_that_is_too_large_is_no_reason_to_do_the_work_again() -> None:
+    error = ResultTooLarge("shop.report", size=2000, limit=1000)
+
+    assert _verdict(error) == Dead("result", error)
+    assert str(error).startswith("the result of task shop.report has 2,000 bytes, the limit is 1,000: ")
 
 
 def test_a_call_that_the_task_itself_sent_badly_is_an_error_like_any_other() -> None:

@@ -1,0 +1,155 @@
+"""Raising `SoftTimeout` inside a function that runs: one way for each kind of executor.
+
+    coroutine     its worker task is cancelled, and what is thrown into the coroutine is replaced on the way in
+    thread        an exception that the interpreter raises at the thread's next instruction in Python; a call into C
+                  has to come back first. It never outlives the function: whatever comes late is taken back
+    process       a signal (SIGALRM) in the main thread, which also ends system calls
+
+What a coroutine gets is a `CancelledError` too, so that whatever it waits in (task groups, timeouts, other people's
+libraries) cleans up as it does for every cancellation.
+"""
+
+import asyncio
+import ctypes
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from types import FrameType
+from typing import Any, Final, Self
+
+from taskmq.errors import SoftTimeout
+
+__all__ = ["CoroutineInterrupt", "Result", "ThreadInterrupt", "call_with_alarm"]
+
+Result = tuple[object, BaseException | None]
+"""What a function returned, or what it raised."""
+
+_AGAIN: Final = 0.001
+
+
+class _Interrupted(SoftTimeout, asyncio.CancelledError):
+    """As it reaches the inside of a coroutine."""
+
+
+class CoroutineInterrupt(Generator[Any, Any, Any]):
+    """A coroutine that can be interrupted; awaited once, by the task that creates it.
+
+    What ends it is a plain `SoftTimeout` outside.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, object], *, words: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._coroutine = coroutine
+        self._task = task
+        self._words = words
+        self._is_asked = False
+
+    def __await__(self) -> Self:
+        return self
+
+    def interrupt(self) -> None:
+        """Raise `SoftTimeout` where the coroutine waits; nothing where it is being cancelled, or has ended."""
+        if not self._task.cancelling() and inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CLOSED:
+            self._is_asked = True
+            self._task.cancel()
+
+    def forget(self) -> None:
+        """The coroutine has ended, and something that it waited for may have kept the interrupt for itself."""
+        if self._is_asked:
+            self._is_asked = False
+            self._task.uncancel()
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._coroutine.send, value)
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:  # noqa: ARG002 - as generators have it
+        if self._is_asked and isinstance(error, asyncio.CancelledError):
+            self._is_asked = False
+            # Somebody else may have cancelled the task in the same turn: that goes first.
+            if not self._task.uncancel():
+                error = _Interrupted(self._words)
+        return self._step(self._coroutine.throw, error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def _step(self, step: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return step(value)
+        except _Interrupted as error:
+            # Not a cancellation any more: the task goes on to its next await.
+            raise SoftTimeout(self._words).with_traceback(error.__traceback__) from None
+
+
+class ThreadInterrupt:
+    """One call in a thread that can be interrupted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ident = 0
+        self._is_inside = False
+
+    def interrupt(self) -> bool:
+        """Raise `SoftTimeout` in the call; False where it has not begun or has returned. From any thread."""
+        with self._lock:
+            if self._is_inside:
+                _raise_in(self._ident, SoftTimeout)
+            return self._is_inside
+
+    def call(self, function: Callable[[], object]) -> Result:
+        """What `function` comes to. When this returns, no interrupt is left behind."""
+        self._ident = threading.get_ident()
+        result: Result | None = None
+        try:
+            result = self._enter(function)
+            self._leave()
+        except SoftTimeout as late:
+            # It came between the function's end and here. There is one at most, so nothing comes from here on.
+            self._leave()
+            if result is None:
+                result = None, late
+        return result
+
+    def _enter(self, function: Callable[[], object]) -> Result:
+        self._is_inside = True
+        try:
+            return function(), None
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its own
+            return None, error
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._is_inside = False
+        # One that was set and not yet raised.
+        _raise_in(self._ident, None)
+
+
+def _raise_in(ident: int, kind: type[BaseException] | None) -> None:
+    """Raise at the thread's next instruction; None: take back what has not been raised yet."""
+    what = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), what)
+
+
+def call_with_alarm(function: Callable[[], object], seconds: float, *, words: str) -> object:
+    """What `function` returns; gets `SoftTimeout` raised inside after `seconds`. In the main thread only."""
+    is_over = False
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        if is_over:
+            return
+        if frame is not None and frame.f_code is call_with_alarm.__code__:
+            # It has not begun, or it has just returned.
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            return
+        raise SoftTimeout(words)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        return function()
+    finally:
+        is_over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before if before is not None else signal.SIG_DFL)

@@ -1,0 +1,401 @@
+"""What user code does to a worker, and what becomes of the worker: one test per row of the fault table.
+
+Each prints its figure. $TASKMQ_TEST_BLOCK_SECONDS says for how long user code holds up a worker (default 3 s with
+heartbeats of 2 s; the campaign takes 60 s with the heartbeats that taskmq has by default).
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq.dead_letters import DeadLetter, browse
+from taskmq.errors import TaskFailed
+from taskmq.executors.memory import MemoryGroup
+from taskmq.topology import DEFAULT_QUEUE
+from tests.e2e.kit import LoneWorker, Project, until
+from tests.servers import eventually
+
+pytestmark = pytest.mark.slow
+
+SECONDS = float(os.environ.get("TASKMQ_TEST_BLOCK_SECONDS", "3"))
+# The default: as long as nothing else is said.
+HEARTBEAT = "" if SECONDS >= 10 else "?heartbeat=2"
+QUICK = 60
+
+JOBS = """
+import asyncio, ctypes, os, signal, sys, time
+from pathlib import Path
+from taskmq import Context, RetryPolicy, TaskMQ
+
+app = TaskMQ(os.environ["JOBS_URL"], state=os.environ["JOBS_STATE"])
+_ledger = os.open("ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+TWICE = RetryPolicy(max_attempts=2, base=0.1, jitter=False)
+
+def note(*words):
+    os.write(_ledger, (" ".join(map(str, words)) + "\\n").encode())
+
+def for_good(name, **options):
+    return app.task(name=f"jobs.{name}", retry=TWICE, **options)
+
+@app.task
+async def quick(n: int) -> int:
+    note("ran", n)
+    return n
+
+@app.task
+async def holds_the_loop(seconds: float) -> None:
+    note("started", "it", os.getpid())
+    time.sleep(seconds)
+    note("finished", "it")
+
+@app.task
+def holds_the_gil(seconds: float) -> None:
+    note("started", "it", os.getpid())
+    # A PyDLL does not release it.
+    ctypes.PyDLL(None).sleep(int(seconds))
+    note("finished", "it")
+
+@app.task
+async def gated(context: Context, name: str) -> int:
+    note("started", name, os.getpid())
+    while not os.path.exists(f"open-{name}"):
+        await asyncio.sleep(0.01)
+    note("finished", name, os.getpid())
+    return os.getpid()
+
+@app.task(retry=TWICE)
+async def fails_gated(context: Context, name: str) -> int:
+    note("started", name, os.getpid(), context.attempt)
+    while not os.path.exists(f"open-{name}"):
+        await asyncio.sleep(0.01)
+    note("finished", name, os.getpid(), context.attempt)
+    raise ValueError("no")
+
+class Broken(Exception):
+    def __str__(self): raise RuntimeError("no words")
+    def __repr__(self): raise RuntimeError("no words either")
+    def __reduce__(self): raise RuntimeError("nor a form")
+
+def broken():
+    note("attempt", "broken")
+    raise Broken()
+
+def exits():
+    sys.exit(3)
+
+async def exits_async():
+    sys.exit(3)
+
+async def interrupts():
+    raise KeyboardInterrupt
+
+def closes():
+    os._exit(5)
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def grows():
+    data = bytearray(600 * 2**20)
+    for at in range(0, len(data), 4096):
+        data[at] = 1
+    time.sleep(5)
+
+def eats():
+    note("started", "eats")
+    grows()
+
+def stuck():
+    while not os.path.exists("release"):
+        time.sleep(0.02)
+
+async def soft():
+    await asyncio.sleep(600)
+
+async def hard():
+    await asyncio.sleep(600)
+
+async def no_form():
+    return object()
+
+async def too_large():
+    return "x" * 300_000
+
+for_good("exits")(exits)
+for_good("exits_async")(exits_async)
+for_good("exits_process", executor="process")(exits)
+for_good("interrupts")(interrupts)
+for_good("closes", executor="process")(closes)
+for_good("killed", executor="process")(killed)
+for_good("broken")(broken)
+for_good("broken_process", executor="process")(broken)
+for_good("grows", executor="process", resources={"memory": "256M"})(grows)
+for_good("eats", executor="process")(eats)
+for_good("stuck", timeout=0.3)(stuck)
+for_good("stuck_process", executor="process", timeout=1)(stuck)
+for_good("soft", soft_timeout=0.2, timeout=20)(soft)
+for_good("hard", timeout=0.2)(hard)
+for_good("no_form")(no_form)
+for_good("too_large")(too_large)
+"""
+
+# What each comes to: the reason of its dead letter, and what its error says.
+FAULTS = {
+    "exits": ("error", "SystemExit: 3"),
+    "exits_async": ("error", "SystemExit: 3"),
+    "exits_process": ("error", "SystemExit: 3"),
+    "interrupts": ("error", "KeyboardInterrupt"),
+    "closes": ("worker_lost", "its process ended before it did"),
+    "killed": ("worker_lost", "its process ended before it did"),
+    "broken": ("error", "its message cannot be read: RuntimeError"),
+    "broken_process": ("error", "its message cannot be read: RuntimeError"),
+    "grows": ("memory", "more than its memory of 256M"),
+    "stuck": ("timeout", "longer than its timeout of 0.3 s"),
+    "stuck_process": ("timeout", "longer than its timeout of 1 s"),
+    "soft": ("timeout", "longer than its soft_timeout of 0.2 s"),
+    "hard": ("timeout", "longer than its timeout of 0.2 s"),
+    "no_form": ("result", "EncodeError"),
+    "too_large": ("result", "has 300,002 bytes, the limit is 100,000"),
+}
+
+
+def _project(folder: Path, url: str) -> Project:
+    it = Project(folder, url, f"local://{folder}/embedded")
+    it.write(JOBS)
+
+    async def takes_nothing() -> None: ...
+
+    async def takes_seconds(seconds: float) -> None: ...
+
+    async def takes_name(name: str) -> None: ...
+
+    for task in (*FAULTS, "eats"):
+        it.app.task(name=f"jobs.{task}")(takes_nothing)
+    for task in ("holds_the_loop", "holds_the_gil"):
+        it.app.task(name=f"jobs.{task}")(takes_seconds)
+    it.app.task(name="jobs.fails_gated")(takes_name)
+    return it
+
+
+@pytest.fixture(params=["local", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
+    is_local = request.param == "local"
+    it = _project(tmp_path, f"local://{tmp_path}/embedded" if is_local else request.getfixturevalue("amqp_url"))
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def at_rabbitmq(tmp_path: Path, amqp_url: str) -> Iterator[Project]:
+    it = _project(tmp_path, f"{amqp_url}{HEARTBEAT}")
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def at_local(tmp_path: Path) -> Iterator[Project]:
+    it = _project(tmp_path, f"local://{tmp_path}/embedded")
+    yield it
+    it.close()
+
+
+def _runs(project: Project) -> Counter[str]:
+    return Counter(line[1] for line in project.ledger if line[0] == "ran")
+
+
+@pytest.mark.timeout(120 + 4 * SECONDS)
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("fault", ["holds_the_loop", "holds_the_gil", "freeze"])
+def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
+    at_rabbitmq: Project, fault: str
+) -> None:
+    project = at_rabbitmq
+    worker = project.start(concurrency=8)
+    if fault == "freeze":
+        project.send("gated", "it")
+    else:
+        project.send(fault, SECONDS)
+    ((pid, *_),) = project.wait_for("started", "it")
+    began = time.monotonic()
+    if fault == "freeze":
+        os.kill(int(pid), signal.SIGSTOP)
+    for number in range(QUICK):
+        project.send("quick", number)
+    if fault == "freeze":
+        time.sleep(SECONDS)
+        os.kill(int(pid), signal.SIGCONT)
+        project.open("it")
+
+    until(lambda: len(_runs(project)) == QUICK, "all have run", within=60 + SECONDS, details=lambda: worker.log)
+    project.wait_for("finished", "it")
+    seconds = time.monotonic() - began
+    until(lambda: project.waiting() == 0, "nothing is left", details=lambda: worker.log)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+    assert set(_runs(project).values()) == {1}
+    assert len(project.noted("started", "it")) == 1
+    assert "lost its connection" not in worker.log
+    assert "is not published" not in worker.log
+    if fault == "holds_the_loop":
+        assert "the event loop has stood for" in worker.log
+        assert "in holds_the_loop" in worker.log
+        assert "running: jobs.holds_the_loop (job " in worker.log
+        over = re.search(r"the event loop turns again; it stood for (\d+\.\d) s", worker.log)
+        assert over is not None
+        assert float(over[1]) > SECONDS - 1
+    else:
+        assert "no Python code of this process could run for" in worker.log
+    if fault == "holds_the_gil":
+        assert "in holds_the_gil" in worker.log.partition("no Python code of this process")[0]
+    print(f"\n{fault} for {SECONDS:g} s: over after {seconds:.1f} s, connections lost 0, {QUICK} tasks run once each")
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.rabbitmq
+def test_a_worker_that_froze_for_longer_than_its_heartbeats_settles_nothing_any_more(
+    tmp_path: Path, amqp_url: str
+) -> None:
+    project = _project(tmp_path, f"{amqp_url}?heartbeat=2")
+    workers = [frozen := LoneWorker(project, tmp_path / "log-frozen", concurrency=4)]
+    frozen.wait_until_ready()
+    try:
+        jobs = {task: project.app.job(project.send(task, task)) for task in ("gated", "fails_gated")}
+        for task in jobs:
+            assert project.wait_for("started", task)[0][0] == str(frozen.pid)
+        began = time.monotonic()
+        os.kill(frozen.pid, signal.SIGSTOP)
+        workers.append(other := LoneWorker(project, tmp_path / "log-other", concurrency=4))
+        other.wait_until_ready()
+        for task in jobs:
+            project.wait_for("started", task, count=2)
+        elsewhere = time.monotonic() - began
+        for task in jobs:
+            project.open(task)
+        assert jobs["gated"].result(timeout=30) == other.pid
+        with pytest.raises(TaskFailed, match="no"):
+            jobs["fails_gated"].result(timeout=30)
+
+        os.kill(frozen.pid, signal.SIGCONT)
+        project.wait_for("finished", "gated", count=2)
+        project.wait_for("finished", "fails_gated", count=3)
+        # Its connection is back, and it works again.
+        workers.remove(other)
+        other.end(signal.SIGTERM)
+        assert project.app.tasks["jobs.quick"].send(7).result(timeout=30) == 7
+        until(lambda: project.waiting() == 1, "nothing but one dead letter is left")
+
+        assert jobs["gated"].result(timeout=5) == other.pid
+        # Its late failure was followed by no attempt of its own.
+        assert Counter(line[1] for line in project.noted("finished", "fails_gated")) == {"1": 2, "2": 1}
+        assert len(_letters(project)) == 1
+    finally:
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGCONT)
+            worker.end(signal.SIGTERM)
+        project.close()
+    print(f"\nfrozen beyond its heartbeats: running elsewhere after {elsewhere:.1f} s, late result and failure void")
+
+
+@pytest.mark.timeout(180)
+def test_every_fault_of_a_task_is_its_own_and_has_its_own_reason(project: Project) -> None:
+    worker = project.start(concurrency=8, process_slots=2, result_limit=100_000)
+    child = worker.children
+    began = time.monotonic()
+    jobs: dict[str, Any] = {}
+    for number, fault in enumerate(FAULTS):
+        project.send("quick", number)
+        jobs[fault] = project.app.tasks[f"jobs.{fault}"].send()
+    errors: dict[str, str] = {}
+    for fault, job in jobs.items():
+        with pytest.raises(TaskFailed) as caught:
+            job.result(timeout=90)
+        errors[fault] = str(caught.value)
+    until(lambda: len(_runs(project)) == len(FAULTS), "the innocent have run", details=lambda: worker.log)
+    seconds = time.monotonic() - began
+    (project.folder / "release").touch()
+    letters = {letter.task.removeprefix("jobs."): letter for letter in _letters(project)}
+
+    assert {fault: letter.reason for fault, letter in letters.items()} == {
+        fault: reason for fault, (reason, _) in FAULTS.items()
+    }
+    assert {fault: words in errors[fault] for fault, (_, words) in FAULTS.items()} == dict.fromkeys(FAULTS, True), (
+        errors
+    )
+    assert set(_runs(project).values()) == {1}
+    assert worker.children == child
+    assert worker.exit_code is None
+    assert project.app.tasks["jobs.quick"].send(1000).result(timeout=30) == 1000
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    print(
+        f"\n{len(FAULTS)} kinds of fault in {seconds:.1f} s: each dead with its own reason, worker process the same, "
+        f"innocent ones run once each; {json.dumps({fault: reason for fault, (reason, _) in FAULTS.items()})}"
+    )
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Callable[[list[int]], None]]:
+    """Puts processes into a control group that has 300 MB, and they no more than that."""
+    groups: list[MemoryGroup] = []
+
+    def confine(pids: list[int]) -> None:
+        group = MemoryGroup.around(pids[0])
+        if group is None:
+            pytest.skip("no control groups for memory here")
+        groups.append(group)
+        for pid in pids[1:]:
+            (group.folder / "cgroup.procs").write_text(str(pid))
+        group.limit(300 * 2**20)
+
+    yield confine
+    for group in groups:
+        eventually(lambda group=group: group.remove() or not group.folder.exists(), "the group is empty")  # type: ignore[misc]
+
+
+@pytest.mark.timeout(120)
+def test_where_a_worker_and_its_processes_run_out_of_memory_the_process_is_killed_and_not_the_worker(
+    at_local: Project, memory_group: Callable[[list[int]], None]
+) -> None:
+    project = at_local
+    worker = LoneWorker(project, project.folder / "log-lone", concurrency=8, process_slots=1)
+    worker.wait_until_ready()
+    try:
+        memory_group([worker.pid, *_children(worker.pid)])
+        began = time.monotonic()
+        for number in range(QUICK):
+            project.send("quick", number)
+        with pytest.raises(TaskFailed, match="its process ended before it did"):
+            project.app.tasks["jobs.eats"].send().result(timeout=60)
+        until(lambda: len(_runs(project)) == QUICK, "the innocent have run")
+        seconds = time.monotonic() - began
+
+        assert len(project.noted("started", "eats")) == 3
+        assert set(_runs(project).values()) == {1}
+        assert [letter.reason for letter in _letters(project)] == ["worker_lost"]
+        assert project.app.tasks["jobs.quick"].send(1000).result(timeout=30) == 1000
+    finally:
+        code = worker.end(signal.SIGTERM)
+    assert code == 0
+    print(f"\nout of memory in 300 MB: dead after 3 starts, {seconds:.1f} s; worker alive, {QUICK} run once")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _letters(project: Project) -> list[DeadLetter]:
+    async def look() -> list[DeadLetter]:
+        async with project.app as app:
+            return await browse(app.session().broker, DEFAULT_QUEUE, limit=100)
+
+    return asyncio.run(look())

@@ -1,0 +1,376 @@
+"""What bounds a run in a process of its own, and the processes themselves."""
+
+import asyncio
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq.errors import MemoryExceeded, ResultTooLarge, SoftTimeout, TaskMQError, TaskTimeout, WorkerLost
+from taskmq.executors import ProcessExecutor
+from taskmq.executors.memory import MemoryGroup
+from taskmq.resources import Grant
+from tests.unit.executors.kit import run, until
+from tests.unit.executors.test_process import _children, _execution
+
+TASKS = """
+import ctypes, logging, os, sys, time
+from pathlib import Path
+from taskmq import Context, SoftTimeout, TaskMQ
+
+app = TaskMQ("memory://in-the-code")
+
+def task(function):
+    return app.task(name=function.__name__, executor="process", result=False)(function)
+
+class Broken(Exception):
+    def __str__(self): raise RuntimeError("no words")
+    def __repr__(self): raise RuntimeError("no words either")
+    def __reduce__(self): raise SystemExit("nor a form")
+
+class Changeling(Exception):
+    def __reduce__(self): return str, ("not an exception any more",)
+
+class Unreadable:
+    def __reduce__(self): return eval, ("1 / 0",)
+
+@task
+def pid() -> int: return os.getpid()
+
+@task
+def add(a: int, b: int = 1) -> int: return a + b
+
+@task
+def broken() -> None: raise Broken()
+
+@task
+def changeling() -> None: raise Changeling("was one")
+
+@task
+def unreadable() -> object: return Unreadable()
+
+@task
+def huge(size: int) -> bytes: return bytes(size)
+
+@task
+def grow(size: int) -> int:
+    data = bytearray(size)
+    for at in range(0, size, 4096):
+        data[at] = 1
+    time.sleep(0.3)
+    return len(data)
+
+@task
+def keep(size: int) -> int:
+    app.kept = bytearray(size)
+    for at in range(0, size, 4096):
+        app.kept[at] = 1
+    return os.getpid()
+
+@task
+def softly() -> str:
+    try:
+        time.sleep(30)
+    except SoftTimeout as error:
+        return str(error)
+
+@task
+def soft_in_python() -> None:
+    while True:
+        pass
+
+@task
+def swallows() -> None:
+    while True:
+        try:
+            time.sleep(30)
+        except SoftTimeout:
+            pass
+
+@task
+def stops(context: Context, started: str) -> str:
+    Path(started).touch()
+    while not context.cancelled:
+        time.sleep(0.005)
+    return "asked to stop"
+
+@task
+def closes() -> None: os.closerange(3, 256)
+
+@task
+def says() -> None:
+    logging.getLogger("shop").info("a word from the task")
+    print("printed")
+
+@task
+def given(context: Context) -> object:
+    return dict(context.resources.amounts), context.resources.devices
+
+@task
+def environment() -> object:
+    return [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "limited_tasks.py").write_text(TASKS)
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert _children() == []
+
+
+def _executor(size: int = 1, **options: Any) -> ProcessExecutor:
+    return ProcessExecutor("limited_tasks:app", size=size, url="memory://", state=None, **options)
+
+
+def _limited(task: str, *args: Any, grant: Grant | None = None, soft: float | None = None, **options: Any) -> Any:
+    it = _execution(task, *args, **options)
+    it.grant = grant
+    it.soft_timeout = soft
+    return it
+
+
+def _in_loop(test: Callable[[ProcessExecutor], Any], **options: Any) -> None:
+    async def main() -> None:
+        executor = _executor(**options)
+        try:
+            await test(executor)
+        finally:
+            await executor.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "words"),
+    [
+        ("broken", TaskMQError, r"Broken: \(its message cannot be read: RuntimeError\)"),
+        ("changeling", TaskMQError, "Changeling: was one"),
+        ("unreadable", TaskMQError, "cannot cross processes: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_cannot_be_written_or_read_back_is_an_error(task: str, kind: type[Exception], words: str) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        before = await executor.run(_limited("pid"))
+        with pytest.raises(kind, match=words):
+            await executor.run(_limited(task))
+        assert await executor.run(_limited("pid")) == before
+
+    _in_loop(test)
+
+
+def test_a_huge_value_crosses() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        value = await executor.run(_limited("huge", 200_000_000))
+        assert isinstance(value, bytes)
+        assert len(value) == 200_000_000
+
+    _in_loop(test)
+
+
+def test_a_value_beyond_the_limit_is_refused_over_there() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        executor._setup.answer_limit = 1000
+        with pytest.raises(ResultTooLarge, match=r"the result of task huge has 1,0.. bytes, the limit is 1,000"):
+            await executor.run(_limited("huge", 1000))
+        assert await executor.run(_limited("add", 1)) == 2
+
+    _in_loop(test)
+
+
+def test_a_soft_timeout_is_raised_in_the_main_thread_also_in_a_system_call() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        await executor.run(_limited("pid"))
+        began = time.monotonic()
+        words = await executor.run(_limited("softly", soft=0.1, timeout=20))
+        assert words == "task softly ran longer than its soft_timeout of 0.1 s"
+        with pytest.raises(SoftTimeout, match="soft_in_python"):
+            await executor.run(_limited("soft_in_python", soft=0.1, timeout=20))
+        assert time.monotonic() - began < 5
+        before = await executor.run(_limited("pid"))
+        with pytest.raises(TaskTimeout) as caught:
+            await executor.run(_limited("swallows", soft=0.1, timeout=0.3))
+        assert not isinstance(caught.value, SoftTimeout)
+        assert await executor.run(_limited("pid")) != before
+
+    _in_loop(test)
+
+
+def test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_behind() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        before = await executor.run(_limited("pid"))
+        for number in range(300):
+            try:
+                assert await executor.run(_limited("add", 1, soft=1e-6 * (1 + number))) == 2
+            except SoftTimeout:
+                continue
+        await asyncio.sleep(0.01)
+        assert await executor.run(_limited("pid")) == before
+
+    _in_loop(test)
+
+
+def test_a_run_is_asked_to_stop_over_there_and_may_end_by_itself(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    async def test(executor: ProcessExecutor) -> None:
+        it = _limited("stops", str(started))
+        running = asyncio.ensure_future(executor.run(it))
+        await until(started.exists)
+        executor.ask_to_stop(it)
+        assert await running == "asked to stop"
+        executor.ask_to_stop(it)
+        assert await executor.run(_limited("add", 1)) == 2
+
+    _in_loop(test)
+
+
+def test_a_task_that_closes_everything_loses_its_own_run_only() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        with pytest.raises(WorkerLost):
+            await executor.run(_limited("closes"))
+        assert await executor.run(_limited("add", 1)) == 2
+
+    _in_loop(test)
+
+
+def test_processes_log_as_the_worker_does_and_what_they_print_is_on_standard_error(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        executor._setup.log_level = logging.INFO
+        await executor.run(_limited("says"))
+
+    _in_loop(test)
+    out, error = capfd.readouterr()
+    assert out == ""
+    assert re.search(r"INFO +\d+ shop: a word from the task", error)
+    assert "printed" in error
+
+
+def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_path: Path) -> None:
+    (tmp_path / "limited_tasks.py").write_text(f"import time; time.sleep(1)\n{TASKS}")
+
+    async def test(executor: ProcessExecutor) -> None:
+        assert await executor.run(_limited("add", 1, timeout=0.8)) == 2
+
+    _in_loop(test)
+
+
+# The processes ------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        executor.warm()
+        await until(lambda: len(_children()) == 1)
+        (spare,) = _children()
+        assert await executor.run(_limited("pid")) == spare
+
+        with pytest.raises(WorkerLost):
+            await executor.run(_limited("closes"))
+        await until(lambda: len(_children()) == 1 and _children() != [spare])
+        (other,) = _children()
+        assert await executor.run(_limited("pid")) == other
+
+    _in_loop(test)
+
+
+def test_a_process_is_replaced_after_so_many_runs() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        pids = [await executor.run(_limited("pid")) for _ in range(6)]
+        assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
+
+    _in_loop(test, max_tasks=2)
+
+
+def test_a_process_that_has_grown_is_replaced_after_its_run() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        first = await executor.run(_limited("pid"))
+        assert await executor.run(_limited("pid")) == first
+        assert await executor.run(_limited("keep", 150 * 2**20)) == first
+        assert await executor.run(_limited("pid")) != first
+
+    _in_loop(test, max_memory=120 * 2**20)
+
+
+# Resources ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["group", "looks"])
+def memory_kept_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "looks":
+        monkeypatch.setattr(MemoryGroup, "around", lambda _: None)
+    else:
+        group = MemoryGroup.around(os.getpid()) if sys.platform == "linux" else None
+        if group is None:
+            pytest.skip("no control groups for memory here")
+        _leave(group)
+    return str(request.param)
+
+
+def _leave(group: MemoryGroup) -> None:
+    """This process was in it, to see whether that can be."""
+    (group.folder.parent / "cgroup.procs").write_text(str(os.getpid()))
+    group.remove()
+
+
+@pytest.mark.usefixtures("memory_kept_by")
+def test_a_run_that_takes_more_than_its_memory_is_killed_and_says_so() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        grant = Grant({"memory": 128 * 2**20})
+        assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+        with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
+            await executor.run(_limited("grow", 512 * 2**20, grant=grant))
+        assert caught.value.limit == 128 * 2**20
+        # The limit was that run's.
+        assert await executor.run(_limited("grow", 256 * 2**20)) == 256 * 2**20
+        assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+
+    _in_loop(test)
+
+
+def test_the_groups_of_a_worker_that_was_killed_are_removed_by_the_next_one() -> None:
+    group = MemoryGroup.around(os.getpid())
+    if group is None:
+        pytest.skip("no control groups for memory here")
+    _leave(group)
+    left = group.folder.with_name("taskmq-4194305-1")  # no process has such an id
+    left.mkdir()
+
+    async def test(executor: ProcessExecutor) -> None:
+        assert await executor.run(_limited("grow", 2**20, grant=Grant({"memory": 2**28}))) == 2**20
+
+    _in_loop(test)
+    assert not left.exists()
+
+
+@pytest.mark.usefixtures("memory_kept_by")
+def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        first = await executor.run(_limited("keep", 150 * 2**20))
+        grant = Grant({"memory": 128 * 2**20})
+        assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
+        assert await executor.run(_limited("pid")) != first
+
+    _in_loop(test)
+
+
+def test_a_run_sees_the_devices_and_processors_that_it_was_given_and_no_process_changes_its_devices() -> None:
+    async def test(executor: ProcessExecutor) -> None:
+        grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
+        assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]
+        assert await executor.run(_limited("environment", grant=grant)) == ["0,2", "2"]
+        assert await executor.run(_limited("given", grant=grant)) == ({"gpu": 2, "cpu": 2.5}, ("0", "2"))
+        first = await executor.run(_limited("pid", grant=grant))
+        assert await executor.run(_limited("pid", grant=grant)) == first
+        assert await executor.run(_limited("pid", grant=Grant({"gpu": 1}, ("1",)))) != first
+
+    _in_loop(test)
