@@ -2,7 +2,7 @@
 
 Its order is the first line of its standard input: URLs have passwords, and everybody can read command lines. It
 drains when its standard input ends, which is when the supervisor is gone. Says on the status pipe, in lines of
-JSON, that it is ready.
+JSON, that it is ready, and then how it does (`taskmq.worker.report`).
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Final
@@ -19,33 +20,35 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound, TaskMQError
+from taskmq.executors.logs import log_to_stderr
 from taskmq.loading import load_app
 from taskmq.worker.config import WorkerConfig
+from taskmq.worker.report import Ready
+from taskmq.worker.reporter import Reporter
 from taskmq.worker.worker import Worker
 
 __all__ = ["Order", "Ready", "loop_factory", "main"]
 
 EXIT_USAGE: Final = 2
+# Far from what tasks end a process with.
+EXIT_DISMISSED: Final = 213
+"""A command over the broker has drained this process: it is not to be replaced."""
 _EXIT_TIMEOUT: Final = 5.0
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor wants."""
+    """What the supervisor wants.
+
+    Attributes:
+        looks: whether this child asks the broker how many messages wait; one of them is enough.
+    """
 
     target: str
     config: WorkerConfig
     url: str | None = None
     state: str | None = None
     log_level: int = logging.INFO
-
-
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child says once it consumes."""
-
-    app: str
-    broker: str
-    queues: list[str]
-    tasks: list[str]
+    looks: bool = False
 
 
 def main(status: int) -> int:
@@ -54,11 +57,7 @@ def main(status: int) -> int:
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     order = _read_order(lifeline)
-    logging.basicConfig(
-        level=order.log_level,
-        format="%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    log_to_stderr(order.log_level)
     try:
         app, target = _load(order.target)
         app.configure(
@@ -66,11 +65,12 @@ def main(status: int) -> int:
         )
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             worker = runner.run(_serve(app, target, order, lifeline, status))
-            _leave_soon(worker)
+            code = EXIT_DISMISSED if worker.is_dismissed else 0
+            _leave_soon(worker, code)
     except TaskMQError as error:
         sys.stderr.write(f"taskmq worker: {error}\n")
         return EXIT_USAGE
-    return 0
+    return code
 
 
 def _read_order(lifeline: int) -> Order:
@@ -93,38 +93,46 @@ def _load(target: str) -> tuple[TaskMQ, str]:
         raise AppNotFound(f"{target!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _leave_soon(worker: Worker) -> None:
+def _leave_soon(worker: Worker, code: int) -> None:
     """Everything is settled: end this process although something in it may go on."""
     if worker.left_behind:
         logging.getLogger("taskmq.worker").error("%d tasks ignore being cancelled", worker.left_behind)
         # The runner would wait for them for ever; their jobs are back in their queues.
-        _exit()
+        _exit(code)
     # And it would wait for threads that coroutines have started.
-    timer = threading.Timer(_EXIT_TIMEOUT, _exit)
+    timer = threading.Timer(_EXIT_TIMEOUT, _exit, (code,))
     timer.daemon = True
     timer.start()
 
 
-def _exit() -> None:
+def _exit(code: int) -> None:
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
 async def _serve(app: TaskMQ, target: str, order: Order, lifeline: int, status: int) -> Worker:
-    worker = Worker(app, order.config, target=target)
+    worker = Worker(app, order.config, target=target, has_process=True)
     loop = asyncio.get_running_loop()
     signals = _Signals(worker)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.receive)
     orphaned = asyncio.create_task(_supervisor_gone(lifeline, worker.drain))
-    telling = asyncio.create_task(_tell_ready(worker, app, order, status))
+    reporter = Reporter(worker, app, target=order.target, status=status, looks=order.looks)
+    reporting = asyncio.create_task(reporter.run())
+    reporting.add_done_callback(_say_failure)
     try:
         await worker.run()
     finally:
-        for task in (orphaned, telling):
+        signals.say_drained()
+        for task in (orphaned, reporting):
             task.cancel()
-        await asyncio.gather(orphaned, telling, return_exceptions=True)
+        await asyncio.gather(orphaned, reporting, return_exceptions=True)
     return worker
+
+
+def _say_failure(reporting: "asyncio.Task[None]") -> None:
+    if not reporting.cancelled() and (error := reporting.exception()) is not None:
+        logging.getLogger("taskmq.worker").critical("the supervisor is told nothing any more", exc_info=error)
 
 
 class _Signals:
@@ -133,15 +141,22 @@ class _Signals:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._count = 0
+        self._first = 0.0
 
     def receive(self) -> None:
         self._count += 1
         if self._count == 1:
+            self._first = time.monotonic()
             self._worker.drain()
         elif self._count == 2:
             self._worker.requeue_now()
         else:
             os._exit(130)
+
+    def say_drained(self) -> None:
+        """Say how long it took from the first signal, if there was one."""
+        if self._count:
+            logging.getLogger("taskmq.worker").info("drained in %.2f s", time.monotonic() - self._first)
 
 
 async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
@@ -161,17 +176,6 @@ async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
         loop.remove_reader(lifeline)
     logging.getLogger("taskmq.worker").warning("the supervisor is gone: draining")
     drain()
-
-
-async def _tell_ready(worker: Worker, app: TaskMQ, order: Order, status: int) -> None:
-    await worker.is_ready.wait()
-    ready = Ready(
-        app=order.target,
-        broker=app.session().broker.address,
-        queues=[queue.name for queue in worker.queues],
-        tasks=sorted(app.tasks),
-    )
-    os.write(status, msgspec.json.encode(ready) + b"\n")
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -1,0 +1,133 @@
+"""The worker's half: what the supervisor knows, as Prometheus's families of metrics."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from taskmq.metrics import BOUNDS, Count, Exporter, Histogram, Page, Snapshot, Source
+
+__all__ = ["WorkerCollector", "open_exporter"]
+
+_MOST_SERIES: Final = 1000
+_EDGES: Final = (*(str(float(bound)) for bound in BOUNDS), "+Inf")
+
+
+def open_exporter(source: Source) -> Exporter:
+    """A page of `source`, in the format that who asks accepts."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(WorkerCollector(source))
+
+    def page(accept: str) -> Page:
+        encode, content_type = choose_encoder(accept)
+        return Page(content_type, encode(registry))
+
+    return page
+
+
+class WorkerCollector(Collector):
+    """Collects `source` anew each time."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names are known only from a snapshot, and a registry of its own has no others."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot = self._source()
+        yield from _jobs(_bounded(snapshot.counts))
+        yield from _processes(snapshot)
+        queues = GaugeMetricFamily("taskmq_queue_messages", "Messages in a queue.", labels=["queue", "state"])
+        for queue, ready in snapshot.queues.items():
+            queues.add_metric([queue, "ready"], ready)
+        yield queues
+        build = GaugeMetricFamily("taskmq_build_info", "The version that runs.", labels=["version"])
+        build.add_metric([snapshot.version], 1)
+        yield build
+
+
+def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:
+    """All of them, or the busiest and the sum of the others by queue."""
+    if len(counts) <= most:
+        return counts
+    ordered = sorted(counts, key=lambda count: (-count.ended, count.task, count.queue))
+    others: dict[str, Count] = {}
+    for count in ordered[most:]:
+        others.setdefault(count.queue, Count("other", count.queue)).merge(count)
+    return [*ordered[:most], *others.values()]
+
+
+def _jobs(counts: list[Count]) -> Iterator[Metric]:
+    by = ["task", "queue"]
+    jobs = CounterMetricFamily("taskmq_jobs", "Runs of tasks that have ended, by how.", labels=[*by, "state"])
+    retries = CounterMetricFamily("taskmq_job_retries", "Runs that failed and are tried again.", labels=by)
+    dead = CounterMetricFamily("taskmq_dead_letters", "Runs that failed for good.", labels=by)
+    duration = HistogramMetricFamily("taskmq_job_duration_seconds", "How long runs took.", labels=by)
+    wait = HistogramMetricFamily(
+        "taskmq_job_wait_seconds", "From when jobs were due to their first start.", labels=by
+    )
+    for count in counts:
+        labels = [count.task, count.queue]
+        for state, number in sorted(count.outcomes.items()):
+            jobs.add_metric([*labels, state], number)
+        retries.add_metric(labels, count.outcomes.get("retried", 0))
+        dead.add_metric(labels, count.outcomes.get("dead", 0))
+        duration.add_metric(labels, _buckets(count.run), count.run.total)
+        wait.add_metric(labels, _buckets(count.waited), count.waited.total)
+    yield from (jobs, retries, dead, duration, wait)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    return list(zip(_EDGES, map(float, accumulate(histogram.counts)), strict=True))
+
+
+def _processes(snapshot: Snapshot) -> Iterator[Metric]:
+    there = snapshot.processes
+    slots = GaugeMetricFamily("taskmq_worker_slots", "Slots for runs.", labels=["state"])
+    busy = sum(process.running for process in there)
+    slots.add_metric(["busy"], busy)
+    slots.add_metric(["free"], max(sum(process.slots for process in there) - busy, 0))
+    yield slots
+    yield GaugeMetricFamily(
+        "taskmq_worker_backlog", "Deliveries in hand that wait for a slot.", sum(process.backlog for process in there)
+    )
+    yield GaugeMetricFamily(
+        "taskmq_worker_abandoned_threads",
+        "Threads that were given up and have not returned.",
+        sum(process.abandoned for process in there),
+    )
+    states = GaugeMetricFamily("taskmq_worker_processes", "Worker processes, by state.", labels=["state"])
+    for state, number in sorted(Counter(process.state for process in there).items()):
+        states.add_metric([state], number)
+    yield states
+    yield GaugeMetricFamily(
+        "taskmq_worker_processes_wanted", "Worker processes that there are to be.", snapshot.wanted
+    )
+    ends = CounterMetricFamily(
+        "taskmq_worker_process_ends", "Worker processes that ended before their time, by how.", labels=["how"]
+    )
+    for how, number in sorted(snapshot.ends.items()):
+        ends.add_metric([how], number)
+    yield ends
+    for name, text, values in (
+        ("memory_bytes", "Resident memory of a worker process.", [float(process.memory) for process in there]),
+        ("open_descriptors", "Open descriptors of a worker process.", [float(each.descriptors) for each in there]),
+        ("loop_lag_seconds", "How late a worker process's event loop is.", [process.loop_lag for process in there]),
+        ("cpu_cores", "Cores that a worker process uses.", [process.cpu for process in there]),
+    ):
+        family = GaugeMetricFamily(f"taskmq_worker_{name}", text, labels=["process"])
+        for process, value in zip(there, values, strict=True):
+            family.add_metric([str(process.seat)], value)
+        yield family

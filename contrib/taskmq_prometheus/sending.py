@@ -1,0 +1,56 @@
+"""The senders' half: a middleware that counts calls."""
+
+import time
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+
+from taskmq.middleware import Middleware, Sending
+
+__all__ = ["SendMetrics"]
+
+_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class SendMetrics(Middleware):
+    """Counts what an app sends, and measures the time until the broker has confirmed.
+
+    `taskmq_sends_total{task,queue,outcome}`, where the outcome is `ok` or the error's name, and
+    `taskmq_publish_confirm_seconds`. Each call costs a few microseconds. One for each registry: the names are taken
+    afterwards.
+
+    Args:
+        registry: where the metrics are shown; default: prometheus-client's own.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._sends = Counter(
+            "taskmq_sends",
+            "Calls that were sent, by how that ended.",
+            ["task", "queue", "outcome"],
+            registry=registry,
+        )
+        self._confirm = Histogram(
+            "taskmq_publish_confirm_seconds",
+            "From a call to the broker's confirm.",
+            buckets=_BOUNDS,
+            registry=registry,
+        )
+
+    def send(self, sending: Sending) -> AbstractContextManager[object]:
+        return self._measured(sending)
+
+    @contextmanager
+    def _measured(self, sending: Sending) -> Generator[None]:
+        began, outcome = time.perf_counter(), "ok"
+        try:
+            yield
+        except BaseException as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            if outcome == "ok":
+                self._confirm.observe(time.perf_counter() - began)
+            self._sends.labels(sending.envelope.task, sending.queue, outcome).inc()

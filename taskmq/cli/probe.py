@@ -1,0 +1,37 @@
+"""`taskmq probe`, when something stands before it: usually it is run without the command line's machinery."""
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from taskmq.errors import InvalidOption
+from taskmq.probe import probe as ask
+
+__all__ = ["probe"]
+
+
+def probe(
+    what: Literal["live", "ready"],
+    /,
+    *,
+    port: Annotated[str | None, Parameter(env_var="TASKMQ_HEALTH_PORT")] = None,
+    socket: str | None = None,
+    timeout: float = 5.0,
+) -> int:
+    """Exit with 0 if a worker says that it is live, or ready to take jobs; else with 1 and the reason.
+
+    Parameters
+    ----------
+    what
+        `live`: its processes say something. `ready`: one of them takes jobs.
+    port
+        The worker's --health-port: PORT of this machine, or HOST:PORT.
+    socket
+        The path, where the worker has a socket instead.
+    timeout
+        Seconds until the worker has to answer.
+    """
+    where = socket or port
+    if not where:
+        raise InvalidOption("--port or --socket is missing, and $TASKMQ_HEALTH_PORT is not set")
+    return ask(what, where, timeout=timeout)

@@ -1,0 +1,89 @@
+"""`taskmq probe live|ready`: asks a worker's health port, for exec probes and health checks of containers.
+
+Imports nothing but what an interpreter has anyway, so that a probe every second costs next to nothing. What it does
+is a request and a look at the answer's first line.
+"""
+
+import _socket
+import os
+import sys
+
+__all__ = ["main", "probe"]
+
+OK = 0
+FAILED = 1
+USAGE = 2
+
+_DEFAULT_HOST = "127.0.0.1"
+_TIMEOUT = 5.0
+_HELP = """Usage: taskmq probe live|ready [--port PORT|HOST:PORT] [--socket PATH] [--timeout SECONDS]
+
+Exit with 0 if the worker whose --health-port this is says that it is live, or ready to take jobs; else with 1
+and the reason. The port may also be in $TASKMQ_HEALTH_PORT, and default is that of this machine.
+"""
+
+
+def main(tokens: list[str]) -> int:
+    """Run the command with these arguments; the exit code."""
+    what, where, timeout = "", os.environ.get("TASKMQ_HEALTH_PORT", ""), _TIMEOUT
+    rest = [part for token in tokens for part in (token.split("=", 1) if token.startswith("--") else [token])]
+    try:
+        while rest:
+            token = rest.pop(0)
+            if token in ("--help", "-h"):
+                sys.stdout.write(_HELP)
+                return OK
+            if token in ("--port", "--socket"):
+                where = rest.pop(0)
+            elif token == "--timeout":  # noqa: S105 - a flag
+                timeout = float(rest.pop(0))
+            elif token in ("live", "ready") and not what:
+                what = token
+            else:
+                return _refuse(f"{token!r} is not known")
+    except (IndexError, ValueError):
+        return _refuse("a value is missing, or no number")
+    if not what or not where:
+        return _refuse("say live or ready, and --port or --socket" if not what else "--port or --socket is missing")
+    return probe(what, where, timeout=timeout)
+
+
+def probe(what: str, where: str, *, timeout: float = _TIMEOUT) -> int:
+    """Ask for `/what` at a port, `HOST:PORT` or a socket's path; 0 if the answer is yes, else 1 and the reason."""
+    try:
+        answer = _ask(what, where, timeout)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"taskmq probe: {where} does not answer: {error}\n")
+        return FAILED
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 200 "):
+        return OK
+    sys.stderr.write(f"taskmq probe: not {what}: {body.decode('utf-8', 'replace').strip()}\n")
+    return FAILED
+
+
+def _ask(what: str, where: str, timeout: float) -> bytes:
+    address: tuple[object, ...] | str = where
+    if "/" in where:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    else:
+        host, _, port = where.rpartition(":")
+        # Bytes, because text would load the codec of international names.
+        name = (host.strip("[]") or _DEFAULT_HOST).encode()
+        kind, _, _, _, address = _socket.getaddrinfo(name, int(port), 0, _socket.SOCK_STREAM)[0]
+        connection = _socket.socket(kind, _socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout)
+        connection.connect(address)
+        connection.sendall(f"GET /{what} HTTP/1.1\r\nHost: taskmq\r\n\r\n".encode())
+        answer = b""
+        while part := connection.recv(1 << 16):
+            answer += part
+        return answer
+    finally:
+        connection.close()
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"taskmq probe: {why}\n{_HELP}")
+    return USAGE

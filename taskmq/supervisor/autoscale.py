@@ -1,0 +1,131 @@
+"""How many worker processes there are to be. Pure.
+
+The measure is demand, in processes: how many would be fully busy with what goes on now, either in slots or in
+processor time, whichever is more. There are enough while each is busy to at most `_FULL`. A backlog that takes longer
+than `_PATIENCE` to work off makes demand count double.
+
+Up goes at once to what is needed, at most doubling, and then waits until the new processes consume. Down goes one at
+a time, and only after a whole `calm` in which one process less would still have been busy to at most `_EASY`. Between
+the two thresholds nothing happens: that is what keeps a constant load from making it flap. Where one less has proved
+too few, because it had to be undone soon after, the next `calm` is twice as long, up to `_LONGEST_CALM`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Autoscale", "Load"]
+
+_FULL: Final = 0.8
+_EASY: Final = 0.6
+_BUSY: Final = 0.5
+_PATIENCE: Final = 10.0
+_LONGEST_CALM: Final = 3600.0
+# A process that does not consume after so long is not waited for: it may crash all the time.
+_STARTING: Final = 60.0
+# Sums of shares such as 0.8 * 5 are not exact.
+_ROUNDING: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy the processes that consume are, at one moment.
+
+    Attributes:
+        at: seconds, by a clock that does not jump.
+        processes: that consume.
+        slots: of all of them together.
+        busy: slots that run something.
+        cpu: cores that they use together.
+        rate: runs a second that end, over the last seconds.
+        backlog: messages that wait in their queues; None where it is not known.
+    """
+
+    at: float
+    processes: int
+    slots: int
+    busy: int
+    cpu: float
+    rate: float
+    backlog: int | None
+
+    @property
+    def demand(self) -> float:
+        """Processes that would be fully busy."""
+        if not self.processes or not self.slots:
+            return 0.0
+        return max(self.busy / self.slots * self.processes, self.cpu)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what waits takes long, although the processes are busy."""
+        if not self.backlog or self.demand < _BUSY * self.processes:
+            # Idle processes beside a backlog: it is held back by something that more of them would not change.
+            return False
+        return self.rate <= 0 or self.backlog / self.rate > _PATIENCE
+
+
+class Autoscale:
+    """Decides, look by look.
+
+    Args:
+        least, most: bounds of what it decides.
+        calm: seconds of little to do before one process less is wanted.
+    """
+
+    def __init__(self, *, least: int, most: int, calm: float = 60.0) -> None:
+        self.least = least
+        self.most = most
+        self._calm = calm
+        self._patience = calm
+        self._easy_since: float | None = None
+        self._down_at: float | None = None
+        self._up_at = -math.inf
+        self.wanted = least
+
+    def look(self, load: Load) -> int:
+        """How many there are to be from now on."""
+        wanted = self.wanted
+        if load.processes < wanted and load.at - self._up_at < _STARTING:
+            # Those that are starting will take their share.
+            self._easy_since = None
+            return wanted
+        needed = self._needed(load)
+        if needed > wanted:
+            self._easy_since = None
+            self._go_up(load.at, needed)
+        elif load.processes >= wanted > self.least and load.demand <= _EASY * (wanted - 1) and not load.is_behind:
+            self._stay_easy(load.at)
+        else:
+            self._easy_since = None
+        return self.wanted
+
+    def dismiss(self) -> None:
+        """One of them was sent away for good: it is not to be made up for."""
+        self.most = max(self.most - 1, 0)
+        self.least = min(self.least, self.most)
+        self.wanted = max(self.wanted - 1, self.least)
+
+    def _needed(self, load: Load) -> int:
+        needed = math.ceil(load.demand / _FULL - _ROUNDING)
+        if load.is_behind:
+            needed = max(needed, math.ceil(2 * load.demand - _ROUNDING))
+        return max(self.least, min(needed, self.most, 2 * self.wanted))
+
+    def _go_up(self, at: float, needed: int) -> None:
+        if self._down_at is not None:
+            if at - self._down_at < 2 * self._patience:
+                self._patience = min(2 * self._patience, _LONGEST_CALM)
+            else:
+                self._patience = self._calm
+            self._down_at = None
+        self._up_at = at
+        self.wanted = needed
+
+    def _stay_easy(self, at: float) -> None:
+        if self._easy_since is None:
+            self._easy_since = at
+        elif at - self._easy_since >= self._patience:
+            self.wanted -= 1
+            self._down_at = at
+            self._easy_since = None

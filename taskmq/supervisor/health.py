@@ -1,0 +1,161 @@
+"""Health over HTTP: `/live`, `/ready`, `/status` and `/metrics`, for probes and monitoring.
+
+Answers GET and HEAD of HTTP/1.1, one request a connection, without authentication: bound to this machine alone
+unless told otherwise. Nothing here asks the broker.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.metrics import Exporter, Snapshot
+from taskmq.plugins import open_metrics
+from taskmq.supervisor.status import SupervisorStatus
+from taskmq.supervisor.supervision import Address
+
+__all__ = ["Health", "serving"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_JSON: Final = "application/json"
+_PATIENCE: Final = 5.0
+_MOST_HEADERS: Final = 1 << 14
+_MOST_CONNECTIONS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: HTTPStatus
+    body: bytes
+    content_type: str = _JSON
+
+    @classmethod
+    def of(cls, status: HTTPStatus, content: object) -> "_Answer":
+        return cls(status, msgspec.json.encode(content) + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What health is made of.
+
+    Attributes:
+        silent: which processes have said nothing for too long, in words.
+        not_ready: why no process takes jobs; None where one does.
+        status: everything, for people.
+        snapshot: the numbers, for monitoring.
+    """
+
+    silent: Callable[[], list[str]]
+    not_ready: Callable[[], str | None]
+    status: Callable[[], SupervisorStatus]
+    snapshot: Callable[[], Snapshot]
+
+
+@asynccontextmanager
+async def serving(address: Address, health: Health) -> AsyncGenerator[Address]:
+    """Serve `health` inside the context; the address, with the port that the system has chosen for port 0.
+
+    Raises:
+        InvalidOption: the address cannot be had.
+    """
+    pages = _Pages(health)
+    try:
+        if address.path:
+            # Of a supervisor that was killed.
+            _unlink(address.path)
+            server = await asyncio.start_unix_server(pages.serve, address.path, limit=_MOST_HEADERS)
+        else:
+            server = await asyncio.start_server(pages.serve, address.host, address.port, limit=_MOST_HEADERS)
+    except OSError as error:
+        raise InvalidOption(f"health cannot be served at {address}: {error.strerror or error}") from error
+    if not address.path:
+        address = Address(host=address.host, port=server.sockets[0].getsockname()[1])
+    _log.info("health at %s", address)
+    try:
+        yield address
+    finally:
+        server.close()
+        if address.path:
+            _unlink(address.path)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        Path(path).unlink()
+
+
+class _Pages:
+    def __init__(self, health: Health) -> None:
+        self._health = health
+        self._exporter: Exporter | None = None
+        self._connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        self._connections += 1
+        try:
+            if self._connections <= _MOST_CONNECTIONS:
+                async with asyncio.timeout(_PATIENCE):
+                    writer.write(self._response(await reader.readuntil(b"\r\n\r\n")))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # Who asks like that gets no answer.
+            pass
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    def _response(self, request: bytes) -> bytes:
+        first, *rest = request.decode("latin-1").split("\r\n")
+        method, _, target = first.partition(" ")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+        if method in ("GET", "HEAD"):
+            answer = self._answer(target.partition(" ")[0].partition("?")[0], headers.get("accept", ""))
+        else:
+            answer = _Answer.of(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET and HEAD"})
+        head = (
+            f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
+            f"Content-Type: {answer.content_type}\r\n"
+            f"Content-Length: {len(answer.body)}\r\n"
+            "Cache-Control: no-store\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        return head.encode("latin-1") + (b"" if method == "HEAD" else answer.body)
+
+    def _answer(self, path: str, accept: str) -> _Answer:
+        match path:
+            case "/live":
+                silent = self._health.silent()
+                return _verdict("live", "; ".join(silent) if silent else None)
+            case "/ready":
+                return _verdict("ready", self._health.not_ready())
+            case "/status":
+                return _Answer.of(HTTPStatus.OK, self._health.status())
+            case "/metrics":
+                return self._metrics(accept)
+            case _:
+                return _Answer.of(HTTPStatus.NOT_FOUND, {"error": "there are /live, /ready, /status and /metrics"})
+
+    def _metrics(self, accept: str) -> _Answer:
+        try:
+            if self._exporter is None:
+                self._exporter = open_metrics(self._health.snapshot)
+        except UnsupportedFeature as error:
+            return _Answer.of(HTTPStatus.NOT_FOUND, {"error": str(error)})
+        page = self._exporter(accept)
+        return _Answer(HTTPStatus.OK, page.body, page.content_type)
+
+
+def _verdict(what: str, reason: str | None) -> _Answer:
+    if reason is None:
+        return _Answer.of(HTTPStatus.OK, {what: True})
+    return _Answer.of(HTTPStatus.SERVICE_UNAVAILABLE, {what: False, "reason": reason})

@@ -1,0 +1,338 @@
+"""The process above the worker processes: starts them, replaces those that crash or have done enough, stops them."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AsyncExitStack
+from typing import Any, Final, Literal
+
+import msgspec
+
+from taskmq.metrics import Snapshot
+from taskmq.supervisor.autoscale import Autoscale
+from taskmq.supervisor.child_process import ChildProcess
+from taskmq.supervisor.ending import Ending, OutOfMemory
+from taskmq.supervisor.health import Health, serving
+from taskmq.supervisor.overview import Overview
+from taskmq.supervisor.seat import Seat
+from taskmq.supervisor.status import SupervisorStatus
+from taskmq.supervisor.supervision import Supervision
+from taskmq.supervisor.systemd import Systemd
+from taskmq.supervisor.watching import changes
+from taskmq.worker.child import EXIT_USAGE, Order, Ready
+
+__all__ = ["Supervisor"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LOOK: Final = 1.0
+_RECYCLE_AGAIN: Final = 30.0
+
+
+class Supervisor:
+    """Keeps worker processes running.
+
+    A process is replaced in order by starting its successor first: the old one drains once the new one consumes.
+    It is done for one process at a time.
+
+    Signals: the first SIGTERM or SIGINT drains all, the second gives back what runs, the third kills. SIGHUP
+    replaces all processes in turn; in a terminal, where it says that the terminal is gone, it drains.
+
+    Args:
+        order: what each of them is to do.
+        supervision: how many there are, and when they are replaced.
+        on_ready: called once, when the first of them consumes.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        supervision: Supervision | None = None,
+        *,
+        on_ready: Callable[[Ready], None] | None = None,
+    ) -> None:
+        self._order = order
+        self._supervision = supervision = supervision or Supervision()
+        self._on_ready = on_ready
+        self._seats: list[Seat] = []
+        self._sitting: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], Seat] = {}
+        self._children: set[ChildProcess] = set()
+        self._chores: set[asyncio.Task[None]] = set()
+        self._one_at_a_time = asyncio.Lock()
+        self._recycle_after = 0.0
+        self._signals = 0
+        self._is_proven = False
+        self._exit_code = 0
+        self._memory = OutOfMemory()
+        self._systemd = Systemd(os.environ)
+        most = supervision.most or supervision.processes
+        self._autoscale = Autoscale(least=supervision.processes, most=most, calm=supervision.calm)
+        self._overview = Overview(order.target, self._seats, self._children, least=supervision.processes, most=most)
+
+    async def run(self) -> int:
+        """Run until stopped by a signal, or, in a burst, until all have ended. The exit code.
+
+        Raises:
+            InvalidOption: health cannot be served where it is to be.
+        """
+        async with AsyncExitStack() as parts:
+            if self._supervision.health is not None:
+                await parts.enter_async_context(serving(self._supervision.health, self._health()))
+            with self._signals_received():
+                try:
+                    for _ in range(self._supervision.processes):
+                        self._add_seat()
+                    self._do(self._look_around())
+                    if self._supervision.watch:
+                        self._do(self._reload_on_change())
+                    await self._all_left()
+                finally:
+                    await self._end()
+        return self._exit_code
+
+    def stop(self) -> None:
+        """As the signals do: drain all; give back what runs; kill."""
+        self._signals += 1
+        words = {1: "draining; again to give back what runs, a third time to kill", 2: "giving back what runs"}
+        _log.warning("stopping: %s", words.get(self._signals, "killing"))
+        self._systemd.stopping()
+        for seat in self._seats:
+            seat.leave()
+        for child in self._children:
+            if self._signals == 1:
+                child.drain()
+            elif self._signals == 2:
+                child.hurry()
+            else:
+                child.kill()
+
+    def restart(self) -> None:
+        """Replace all processes, one after the other; not if the new code does not start."""
+        if self.is_stopping:
+            return
+        _log.warning("restarting %d processes, one after the other", len(self._seats))
+        self._systemd.reloading()
+        self._do(self._roll("restarting", patient=True))
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._signals > 0
+
+    def status(self) -> SupervisorStatus:
+        return self._overview.status(wanted=self._wanted, is_stopping=self.is_stopping)
+
+    def snapshot(self) -> Snapshot:
+        """The numbers for monitoring."""
+        return self._overview.snapshot(wanted=self._wanted)
+
+    # Seats ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _wanted(self) -> int:
+        return sum(not seat.is_leaving for seat in self._seats)
+
+    def _add_seat(self) -> None:
+        taken = {seat.number for seat in self._seats}
+        number = next(number for number in range(len(taken) + 1) if number not in taken)
+        seat = Seat(
+            number,
+            start=self._start,
+            judge=self._judge,
+            proven=lambda: self._is_proven,
+            burst=self._order.config.burst,
+        )
+        self._seats.append(seat)
+        self._sitting[asyncio.create_task(seat.run())] = seat
+
+    async def _all_left(self) -> None:
+        while self._sitting:
+            done, _ = await asyncio.wait(tuple(self._sitting), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                self._seats.remove(self._sitting.pop(task))
+                match task.result():
+                    case "unusable":
+                        self._exit_code = EXIT_USAGE
+                        if not self.is_stopping:
+                            self.stop()
+                    case "dismissed":
+                        self._autoscale.dismiss()
+                    case "done":
+                        pass
+
+    async def _start(self, seat: Seat) -> ChildProcess:
+        # One that looks is enough, and the first seat is never left before the others.
+        looks = seat.number == 0 and (self._supervision.most is not None or self._supervision.health is not None)
+        order = msgspec.structs.replace(self._order, looks=looks)
+        patience = self._order.config.grace + self._supervision.drained_after
+        child = await ChildProcess.start(order, on_ready=self._say_ready, patience=patience)
+        self._children.add(child)
+        child.ended.add_done_callback(lambda _: self._gone(child))
+        if self.is_stopping:
+            child.drain()
+        return child
+
+    def _gone(self, child: ChildProcess) -> None:
+        self._children.discard(child)
+        self._overview.keep(child)
+
+    def _judge(self, code: int) -> Ending:
+        ending = self._memory.ending(code)
+        self._overview.note(ending)
+        return ending
+
+    def _say_ready(self, ready: Ready) -> None:
+        if not self._is_proven:
+            self._is_proven = True
+            self._systemd.ready()
+        if self._on_ready is not None:
+            self._on_ready(ready)
+            self._on_ready = None
+
+    async def _end(self) -> None:
+        for task in (*self._chores, *self._sitting):
+            task.cancel()
+        await asyncio.gather(*self._chores, *self._sitting, return_exceptions=True)
+        # Those that were replaced, and those that were to replace them.
+        children = tuple(self._children)
+        for child in children:
+            child.drain()
+        if children:
+            await asyncio.wait([child.ended for child in children])
+
+    # Replacing ------------------------------------------------------------------------------------------------
+
+    async def _roll(self, why: str, *, patient: bool) -> None:
+        """Replace all, one after the other; `patient`: each old one has ended before the next is replaced."""
+        for seat in self._seats:
+            # A seat whose process does not start tries the new code now.
+            seat.hurry()
+        async with self._one_at_a_time:
+            for seat in tuple(self._seats):
+                old = await seat.replace(why)
+                if old is not None:
+                    self._overview.replaced += 1
+                    if patient:
+                        await asyncio.wait((old.ended,))
+                elif seat.current is not None and not seat.is_leaving:
+                    break
+            else:
+                _log.info("all processes were replaced")
+        self._systemd.ready()
+
+    async def _recycle(self, seat: Seat, why: str) -> None:
+        async with self._one_at_a_time:
+            old = await seat.replace(why)
+            if old is None:
+                self._recycle_after = time.monotonic() + _RECYCLE_AGAIN
+                return
+            self._overview.replaced += 1
+            await asyncio.wait((old.ended,))
+
+    async def _reload_on_change(self) -> None:
+        try:
+            async for changed in changes(self._supervision.watch):
+                _log.warning("changed: %s; reloading", ", ".join(sorted(changed)))
+                await self._roll("the code has changed", patient=False)
+        except (OSError, RuntimeError):
+            # The system may refuse to watch: the worker goes on as it is.
+            _log.exception("changes are not seen any more")
+
+    # Looking --------------------------------------------------------------------------------------------------
+
+    async def _look_around(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            if self.is_stopping:
+                continue
+            self._look_for_hung()
+            self._look_for_limits()
+            if self._supervision.most is not None:
+                self._scale()
+            self._tell_systemd()
+
+    def _look_for_hung(self) -> None:
+        longest = self._supervision.hung_after
+        for child in self._children:
+            if longest is not None and child.silent > longest and not child.ended.done():
+                _log.error("worker process %d has said nothing for %.0f s: killing it", child.pid, child.silent)
+                child.kill()
+
+    def _look_for_limits(self) -> None:
+        limits, now = self._supervision.limits, time.monotonic()
+        if not limits or self._one_at_a_time.locked() or now < self._recycle_after:
+            return
+        for seat in self._seats:
+            child = seat.current
+            if child is None or child.status is None or child.ready_at is None or child.is_draining:
+                continue
+            why = limits.reached(child.status, age=now - child.ready_at, luck=child.luck)
+            if why is not None:
+                self._do(self._recycle(seat, why))
+                return
+
+    def _scale(self) -> None:
+        load = self._overview.load()
+        wanted = self._autoscale.look(load)
+        if wanted == self._wanted:
+            return
+        _log.info(
+            "%d processes instead of %d: busy %.0f %%, %.1f cores, %s messages wait, %.1f jobs/s",
+            wanted,
+            self._wanted,
+            100 * load.busy / max(load.slots, 1),
+            load.cpu,
+            "?" if load.backlog is None else load.backlog,
+            load.rate,
+        )
+        while self._wanted < wanted:
+            self._add_seat()
+        while self._wanted > wanted:
+            # The youngest: what it has warmed up is the least.
+            max((seat for seat in self._seats if not seat.is_leaving), key=lambda seat: seat.number).leave()
+
+    def _tell_systemd(self) -> None:
+        ready = sum(child.consumes for child in self._children)
+        self._systemd.status(f"{ready} of {self._wanted} processes take jobs")
+        if not self._overview.silent(self._supervision.live_within):
+            self._systemd.alive()
+
+    def _health(self) -> Health:
+        return Health(
+            silent=lambda: self._overview.silent(self._supervision.live_within),
+            not_ready=lambda: self._overview.not_ready(is_stopping=self.is_stopping),
+            status=self.status,
+            snapshot=self.snapshot,
+        )
+
+    # Signals --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals_received(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.stop if _has_terminal() else self.restart)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._chores.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("a part of the supervisor has failed; the processes go on", exc_info=error)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,82 @@
+"""The examples and tables of `docs/operations.md`."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from taskmq.metrics import Count, ProcessGauges, Snapshot
+from taskmq_prometheus import open_exporter
+from tests.cli.kit import Started
+from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.servers.ports import PortLease
+
+PAGE = ROOT / "docs" / "operations.md"
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    with PortLease(1) as lease:
+        yield str(lease.ports[0])
+
+
+def _commands(language: str) -> list[str]:
+    return [command for block in blocks_of(PAGE) if block.language == language for command in block.commands]
+
+
+def test_the_workers_and_the_probes_of_the_page_do_what_it_says(tmp_path: Path, port: str) -> None:
+    write_files(PAGE, tmp_path)
+    commands = [command.replace("9464", port) for command in _commands("console")]
+    workers = [command for command in commands if command.startswith("taskmq worker")]
+    probes = [command for command in commands if command.startswith("taskmq probe")]
+    assert (len(workers), len(probes)) == (2, 2)
+
+    for command in workers:
+        with Started(tmp_path, *shlex.split(command)[1:]) as worker:
+            worker.says("waiting for jobs")
+            for probe in probes:
+                done = subprocess.run(
+                    [sys.executable, "-m", "taskmq", *shlex.split(probe)[1:]], capture_output=True, timeout=20
+                )
+                assert done.returncode == 0, done.stderr
+
+
+def test_the_command_of_the_systemd_unit_is_one_that_a_worker_takes(tmp_path: Path, port: str) -> None:
+    write_files(PAGE, tmp_path)
+    (unit,) = [block.text for block in blocks_of(PAGE) if block.language == "ini"]
+    (command,) = re.findall(r"^ExecStart=\S+/taskmq (.*)$", unit, re.MULTILINE)
+
+    with Started(tmp_path, *shlex.split(command.replace("9464", port))) as worker:
+        worker.says("waiting for jobs")
+
+
+def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
+    for name in write_files(PAGE, tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {Path(name).stem} as page; assert page.app"],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=20,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_table_has_the_metrics_that_the_worker_shows_with_their_labels() -> None:
+    rows = re.findall(r"^\| `(taskmq_\w+)` \|([\w, ]*)\|", PAGE.read_text(), re.MULTILINE)
+    documented = {name: {label.strip() for label in labels.split(",") if label.strip()} for name, labels in rows}
+    process = ProcessGauges(0, "running", 1, 1, 0, 0, 1, 1, 0.0, 0.0)
+    snapshot = Snapshot("1", [Count("t", "q", {"succeeded": 1})], [process], 1, {"exit": 1}, {"q": 1})
+
+    page = open_exporter(lambda: snapshot)("").body.decode()
+    shown = {
+        re.sub(r"_(bucket|count|sum)$", "", sample.name): sample.labels.keys() - {"le"}
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+    assert documented == shown

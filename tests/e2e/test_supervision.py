@@ -1,0 +1,374 @@
+"""The supervisor with real processes: health, replacing in order, restarting, scaling."""
+
+import http.client
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq.supervisor.recycling import Limits
+from taskmq.supervisor.supervision import Address, Supervision
+from tests.e2e.kit import Project, Run, is_alive, until
+from tests.unit.supervisor.test_systemd import Ear
+
+ANY_PORT = Address()
+
+
+def _get(run: Run, path: str) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of one page."""
+    status, body = _page(run, path)
+    return status, json.loads(body)
+
+
+def _metric(run: Run, series: str) -> float:
+    _, body = _page(run, "/metrics")
+    (line,) = [line for line in body.decode().splitlines() if line.startswith(series)]
+    return float(line.split()[-1])
+
+
+def _page(run: Run, path: str) -> tuple[int, bytes]:
+    until(lambda: "health at" in run.log, "health is served", details=lambda: run.log)
+    found = re.search(r"health at 127\.0\.0\.1:(\d+)", run.log)
+    assert found is not None
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def _jobs(run: Run) -> int:
+    return int(_get(run, "/status")[1]["jobs"])
+
+
+def test_a_worker_is_live_and_ready_says_what_it_does_and_is_not_ready_while_it_drains(project: Project) -> None:
+    run = project.start(supervision=Supervision(processes=2, health=ANY_PORT))
+    project.wait_for_consumers(2)
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+
+    assert _get(run, "/live") == (200, {"live": True})
+    assert _get(run, "/ready") == (200, {"ready": True})
+    until(
+        lambda: (
+            [
+                job["job_id"] and job["task"]
+                for seat in _get(run, "/status")[1]["seats"]
+                for job in (seat["worker"] or {"jobs": []})["jobs"]
+            ]
+            == ["jobs.gated"]
+        ),
+        "the status has the running job",
+    )
+    status = _get(run, "/status")[1]
+    assert [seat["state"] for seat in status["seats"]] == ["running", "running"]
+    assert {seat["pid"] for seat in status["seats"]} == set(run.children)
+
+    run.signal()
+    run.wait_for_log("draining")
+    assert _get(run, "/ready") == (503, {"ready": False, "reason": "stopping"})
+    assert _get(run, "/live")[0] == 200
+    project.open("g")
+    assert run.wait() == 0
+    assert "drained in" in run.log
+
+
+def test_a_worker_without_a_broker_is_live_but_not_ready(local_project: Project) -> None:
+    project = local_project
+    with socket.socket() as unanswered:
+        unanswered.bind(("127.0.0.1", 0))
+        project.url = f"amqp://127.0.0.1:{unanswered.getsockname()[1]}/"
+        run = project.start(wait=False, supervision=Supervision(health=ANY_PORT))
+        until(lambda: "seat 0 starting" in _get(run, "/ready")[1]["reason"], "it says why it is not ready")
+        assert _get(run, "/ready")[0] == 503
+        assert _get(run, "/live") == (200, {"live": True})
+        run.signal()
+        assert run.wait() == 0
+
+
+def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
+    run = local_project.start(supervision=Supervision(health=ANY_PORT, live_within=2.5))
+    (child,) = run.children
+    assert _get(run, "/live")[0] == 200
+
+    os.kill(child, signal.SIGSTOP)
+
+    until(lambda: _get(run, "/live")[0] == 503, "it is not live")
+    assert f"process {child} has said nothing for" in _get(run, "/live")[1]["reason"]
+    os.kill(child, signal.SIGCONT)
+    until(lambda: _get(run, "/live")[0] == 200, "it is live again")
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(project: Project) -> None:
+    run = project.start(supervision=Supervision(hung_after=2.5))
+    (child,) = run.children
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+
+    os.kill(child, signal.SIGSTOP)
+
+    run.wait_for_log(f"worker process {child} has said nothing for")
+    project.wait_for("started", "g", count=2)
+    project.open("g")
+    project.wait_for("finished", "g")
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_project: Project) -> None:
+    project = local_project
+    run = project.start(supervision=Supervision(health=ANY_PORT))
+    (child,) = run.children
+    for number in range(5):
+        project.send("quick", number)
+    until(lambda: _jobs(run) == 5, "five jobs are counted")
+
+    os.kill(child, signal.SIGKILL)
+    until(lambda: run.children not in ([], [child]) and _get(run, "/ready")[0] == 200, "another one is there")
+
+    status = _get(run, "/status")[1]
+    assert status["jobs"] == 5
+    assert _metric(run, 'taskmq_jobs_total{queue="default",state="succeeded",task="jobs.quick"}') == 5
+    assert status["ends"] == {"signal": 1}
+    assert status["seats"][0]["last_ending"] == "was killed by SIGKILL"
+    assert status["seats"][0]["failures"] == 1
+    project.send("quick", 6)
+    until(lambda: _jobs(run) == 6, "they go on from there")
+    assert _metric(run, 'taskmq_jobs_total{queue="default",state="succeeded",task="jobs.quick"}') == 6
+    assert _metric(run, 'taskmq_worker_process_ends_total{how="signal"}') == 1
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_process_that_has_done_enough_is_replaced_without_a_gap_and_nothing_runs_twice(project: Project) -> None:
+    total = 200
+    run = project.start(
+        supervision=Supervision(processes=2, limits=Limits(jobs=40), health=ANY_PORT), concurrency=4, prefetch=4
+    )
+    project.wait_for_consumers(2)
+    before = set(run.children)
+    for number in range(total):
+        project.send("nap", number)
+        assert project.stats()[0].consumers >= 2 or number % 20, "never fewer processes than there are to be"
+
+    until(lambda: len(project.ledger) >= total, "all have run", details=lambda: run.log)
+    until(lambda: not before & set(run.children), "both were replaced", details=lambda: run.log)
+
+    assert sorted(int(line[1]) for line in project.ledger) == list(range(total))
+    assert " jobs; its successor is process " in run.log
+    assert _get(run, "/status")[1]["replaced"] >= 2
+    assert "starting another" not in run.log
+    run.signal()
+    assert run.wait() == 0
+    assert project.waiting() == 0
+
+
+def test_a_hangup_replaces_the_processes_one_by_one_and_what_they_run_is_finished(project: Project) -> None:
+    run = project.start(supervision=Supervision(processes=2, health=ANY_PORT))
+    project.wait_for_consumers(2)
+    before = set(run.children)
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+
+    run.signal(signal.SIGHUP)
+    until(lambda: len(set(run.children) - before) >= 1, "a new process is there")
+    project.open("g")
+
+    run.wait_for_log("all processes were replaced")
+    assert len(run.children) == 2
+    assert not before & set(run.children)
+    assert len(project.noted("started", "g")) == 1
+    assert _get(run, "/ready")[0] == 200
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_hangup_with_code_that_does_not_start_keeps_all_old_processes(local_project: Project) -> None:
+    project = local_project
+    run = project.start(processes=2)
+    project.wait_for_consumers(2)
+    before = set(run.children)
+    project.write("def")
+
+    run.signal(signal.SIGHUP)
+
+    run.wait_for_log("the new code does not start: keeping the old worker")
+    until(lambda: set(run.children) == before, "only the old ones are there")
+    project.send("quick", 1)
+    project.wait_for("ran", "1")
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_hangup_in_a_terminal_drains_because_the_terminal_is_gone(local_project: Project) -> None:
+    mine, its = pty.openpty()
+    run = local_project.start(stdin=its)
+    os.close(its)
+
+    run.signal(signal.SIGHUP)
+
+    assert run.wait() == 0
+    os.close(mine)
+    assert "restarting" not in run.log
+
+
+def test_systemd_hears_when_the_service_is_ready_reloaded_and_stopping(
+    local_project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"taskmq-supervision-{os.getpid()}"
+    ear, heard = Ear(f"\0{name}"), list[str]()
+
+    def hears(words: str, *, count: int = 1) -> None:
+        def has_heard() -> bool:
+            heard.extend(ear.heard)
+            return heard.count(words) >= count
+
+        until(has_heard, words, details=lambda: str(heard))
+
+    monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+    monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+    try:
+        run = local_project.start(processes=2)
+        hears("READY=1")
+        hears("STATUS=2 of 2 processes take jobs")
+        hears("WATCHDOG=1")
+
+        run.signal(signal.SIGHUP)
+        hears("READY=1", count=2)
+        assert any(words.startswith("RELOADING=1") for words in heard)
+        run.wait_for_log("all processes were replaced")
+
+        run.signal()
+        hears("STOPPING=1")
+        assert run.wait() == 0
+    finally:
+        ear.close()
+
+
+def test_a_process_that_hangs_while_it_drains_is_killed_and_holds_nothing_up(project: Project) -> None:
+    run = project.start(supervision=Supervision(processes=1, drained_after=0.5), grace=0.5)
+    (old,) = run.children
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+    os.kill(old, signal.SIGSTOP)
+
+    run.signal(signal.SIGHUP)
+
+    run.wait_for_log(f"worker process {old} has not drained within 1 s: killing it")
+    run.wait_for_log("all processes were replaced")
+    project.wait_for("started", "g", count=2)
+    project.open("g")
+    project.wait_for("finished", "g")
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_stop_in_the_middle_of_a_restart_ends_everything(local_project: Project) -> None:
+    project = local_project
+    run = project.start(processes=2)
+    project.wait_for_consumers(2)
+    project.write(project.folder.joinpath("jobs.py").read_text() + "\nnote('importing', 'it')\ntime.sleep(600)\n")
+
+    run.signal(signal.SIGHUP)
+    project.wait_for("importing", "it")
+    run.signal()
+
+    assert run.wait(within=10) == 0
+
+
+def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> None:
+    run = project.start(
+        supervision=Supervision(processes=1, most=3, calm=2.0, health=ANY_PORT), concurrency=2, prefetch=2
+    )
+    (first,) = run.children
+    for number in range(12):
+        project.send("gated", f"g{number}")
+
+    project.wait_for_consumers(3)
+    status = _get(run, "/status")[1]
+    assert (status["least"], status["most"], status["wanted"]) == (1, 3, 3)
+    until(lambda: bool(_get(run, "/status")[1]["queues"].get("default")), "it knows how many wait")
+    for number in range(12):
+        project.open(f"g{number}")
+
+    for number in range(12):
+        assert len(project.wait_for("finished", f"g{number}")) == 1
+    until(lambda: run.children == [first], "only the oldest is left", details=lambda: run.log)
+    run.signal()
+    assert run.wait() == 0
+    assert project.waiting() == 0
+
+
+def test_what_waits_in_a_draining_worker_goes_back_and_nobody_is_charged(project: Project) -> None:
+    run = project.start(concurrency=1, prefetch=10)
+    for number in range(6):
+        project.send("gated", f"g{number}")
+    project.wait_for("started", "g0")
+    if project.url.startswith("amqp"):
+        until(lambda: project.stats()[0].ready == 0, "the worker has all in its hands")
+
+    run.signal()
+    run.wait_for_log("draining")
+    until(lambda: sum(entry.ready for entry in project.stats()) == 5, "what was not started is back")
+    project.open("g0")
+    assert run.wait() == 0
+    again = project.start()
+    for number in range(1, 6):
+        ((attempt, _),) = project.wait_for("started", f"g{number}")
+        assert attempt == "1"
+        project.open(f"g{number}")
+        project.wait_for("finished", f"g{number}")
+    again.signal()
+    assert again.wait() == 0
+    assert len(project.noted("started", "g0")) == 1
+
+
+def test_health_at_an_address_that_is_taken_is_said_at_the_start(local_project: Project) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = Address(port=taken.getsockname()[1])
+        run = local_project.start(wait=False, supervision=Supervision(health=address))
+
+        assert run.wait() == 1
+    assert f"health cannot be served at {address}" in run.log
+    assert run.children == []
+
+
+def _answers_on(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(str(path))
+        asking.sendall(b"GET /ready HTTP/1.1\r\n\r\n")
+        return asking.recv(100).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_health_on_a_socket_is_there_again_after_a_stop_or_a_crash(
+    local_project: Project, number: signal.Signals
+) -> None:
+    # Paths of sockets are short.
+    path = Path(tempfile.gettempdir(), f"taskmq-health-{os.getpid()}")
+    supervision = Supervision(health=Address(path=str(path)))
+    run = local_project.start(supervision=supervision)
+    children = run.children
+    assert _answers_on(path)
+    run.signal(number)
+    run.wait()
+    until(lambda: not any(map(is_alive, children)), "the workers have ended")
+
+    run = local_project.start(supervision=supervision)
+    assert _answers_on(path)
+    run.signal()
+    assert run.wait() == 0
+    assert not path.exists()
