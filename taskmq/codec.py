@@ -26,6 +26,7 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+_IsProvided = Callable[[inspect.Parameter, Any], bool]
 
 
 class _Decoder(Protocol):
@@ -132,22 +133,27 @@ class _Compiled:
         "named",
         "owner",
         "positional",
+        "provided",
         "required",
         "rest_args",
         "rest_kwargs",
         "returns",
     )
 
-    def __init__(self, function: Callable[..., Any], owner: str, injected: type) -> None:
+    def __init__(self, function: Callable[..., Any], owner: str, injected: type, is_provided: _IsProvided) -> None:
         self.owner = owner
         # NameError goes to the caller: a name that is defined further down may resolve later.
         hints = _hints(function, owner)
         self.context: tuple[int, str] | None = None
+        self.provided: set[str] = set()
         self.rest_args: _Rest | None = None
         self.rest_kwargs: _Rest | None = None
         parameters: list[_Parameter] = []
         for parameter in inspect.signature(function).parameters.values():
             kind: Any = hints.get(parameter.name, Any)
+            if is_provided(parameter, kind):
+                self.provided.add(parameter.name)
+                continue
             if _is_injected(kind, injected):
                 if self.context is not None:
                     raise InvalidOption(f"task {owner}: only one parameter can be a {injected.__name__}")
@@ -253,6 +259,15 @@ class _Compiled:
                 raise InvalidArguments(f"task {self.owner}: {parameter.name!r} is missing")
         if self.context is not None and self.context[1] in named:
             raise InvalidArguments(f"task {self.owner}: {self.context[1]!r} is filled in by the worker")
+        if self.provided and not self.provided.isdisjoint(named):
+            raise self.refused(named)
+
+    def refused(self, named: dict[str, Any]) -> InvalidArguments:
+        """The error for a call that gives what is not its own to give."""
+        name = min(self.provided.intersection(named))
+        return InvalidArguments(
+            f"task {self.owner}: {name!r} is a dependency, which is filled in where the task runs"
+        )
 
     def _readable(self, error: Exception) -> str:
         """The decoder's words with the parameter's name where they say `$[2]` or `$.size`."""
@@ -274,27 +289,36 @@ class Signature:
         function: the task's function.
         owner: its name, for errors.
         injected: a parameter annotated with this class is filled in by the worker and does not travel.
+        is_provided: whether a parameter with its annotation is filled in by a provider, and does not travel either.
 
     Raises:
         InvalidOption: a parameter's or the return type cannot be decoded from a message. Annotations that
             name what is not defined yet are looked at again on first use.
     """
 
-    __slots__ = ("_cache", "_function", "_injected", "_owner")
+    __slots__ = ("_cache", "_function", "_injected", "_is_provided", "_owner")
 
-    def __init__(self, function: Callable[..., Any], *, owner: str, injected: type) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        owner: str,
+        injected: type,
+        is_provided: _IsProvided = lambda _parameter, _kind: False,
+    ) -> None:
         self._function = function
         self._owner = owner
         self._injected = injected
+        self._is_provided = is_provided
         try:
-            self._cache: _Compiled | None = _Compiled(function, owner, injected)
+            self._cache: _Compiled | None = _Compiled(function, owner, injected, is_provided)
         except NameError:
             self._cache = None
 
     def _compiled(self) -> _Compiled:
         if self._cache is None:
             try:
-                self._cache = _Compiled(self._function, self._owner, self._injected)
+                self._cache = _Compiled(self._function, self._owner, self._injected, self._is_provided)
             except NameError as error:
                 raise InvalidOption(
                     f"task {self._owner}: an annotation cannot be resolved ({error}); import the name at module "
@@ -310,6 +334,8 @@ class Signature:
             EncodeError: an argument has no form on the wire.
         """
         compiled = self._cache or self._compiled()
+        if kwargs and not compiled.provided.isdisjoint(kwargs):
+            raise compiled.refused(kwargs)
         try:
             raw_args = Raw(encode_value(args, content_type))
             raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else _NO_KWARGS[content_type]
@@ -332,6 +358,11 @@ class Signature:
     def is_resolved(self) -> bool:
         """Whether every annotation could be resolved when the function was defined."""
         return self._cache is not None
+
+    @property
+    def provided(self) -> set[str]:
+        """The parameters that providers fill in."""
+        return self._compiled().provided
 
     @property
     def takes_context(self) -> bool:

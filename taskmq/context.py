@@ -1,12 +1,16 @@
 """What a running task can know about its own run."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from taskmq.envelope import Envelope
+from taskmq.journal import CHECKPOINT, DETACHED, HEARTBEAT, Desk, Journal, Step, read_value
+from taskmq.resources import Grant
+from taskmq.stores import BegunRun
 
 __all__ = ["SCHEDULED_FOR", "SCHEDULE_NAME", "Context", "current_context"]
 
@@ -14,7 +18,14 @@ SCHEDULE_NAME: Final = "taskmq.schedule"
 SCHEDULED_FOR: Final = "taskmq.scheduled_for"
 """Keys of an envelope's `meta` that beat fills in: the schedule's name, and its nominal instant in ms."""
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _NO_META: Mapping[str, str] = MappingProxyType({})
+
+
+_NOTHING: Final = Grant(MappingProxyType({}))
+_opening: Final = threading.Lock()
 
 
 class Context:
@@ -27,10 +38,26 @@ class Context:
         max_attempts: as the task's retry policy says; 1 without one.
         queue: the queue, as people name it.
         redelivered: whether the message may have been in another worker's hands before.
+
+    **What the task tells while it runs** (`progress`, `heartbeat`) may be called as often as one likes, from any
+    thread: the last word is kept, written at most twice a second and at the end, and never raises for the state's
+    sake.
+
+    **What it saves for later runs** (`step`, `checkpoint`; `astep`, `acheckpoint` in coroutines) is durable when the
+    call returns. A run that follows after a crash, a retry or a deploy finds it. The last run that has begun is the
+    job's: an earlier one that is still alive somewhere cannot save any more. Everything is forgotten when the job has
+    ended, and after a week without a run. These raise:
+
+    - `StateUnavailable`: what was to be saved may not be, so the run must not go on as if it were.
+    - `RunSuperseded`: another run of the job has begun.
+    - `EncodeError`, `TooLarge`: a value has no form as JSON, or too much of it.
+    - `UnsupportedFeature`: the app has no state; or a blocking call was made on the event loop.
+
+    In a call of the task as a plain function, outside of a worker, all of them work and nothing outlives the call.
     """
 
-    __slots__ = ("_cancelled", "_deadline", "_envelope", "attempt", "job_id", "max_attempts", "queue", "redelivered",
-                 "task")  # fmt: skip
+    __slots__ = ("_cancelled", "_deadline", "_desk", "_envelope", "_grant", "_started", "attempt", "job_id",
+                 "journal", "max_attempts", "queue", "redelivered", "task")  # fmt: skip
 
     def __init__(
         self,
@@ -41,10 +68,17 @@ class Context:
         queue: str,
         redelivered: bool,
         deadline: float | None,
+        desk: Desk = DETACHED,
+        started: int = 0,
+        grant: Grant | None = None,
     ) -> None:
         self._envelope = envelope
         self._deadline = deadline
         self._cancelled = False
+        self._desk = desk
+        self._started = started
+        self._grant = grant
+        self.journal: Journal | None = None
         self.job_id: str = job_id
         self.task: str = envelope.task
         self.attempt: int = envelope.attempt
@@ -74,6 +108,133 @@ class Context:
     def mark_cancelled(self) -> None:
         """Called by the worker when the run is given up."""
         self._cancelled = True
+
+    @property
+    def resources(self) -> Grant:
+        """What the run was given of its worker's resources; the ids of its GPUs are `resources.devices`."""
+        return self._grant or _NOTHING
+
+    # While it runs -------------------------------------------------------------------------------------
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Tell how far the task is; seen from outside through `Job.progress()`."""
+        self.open_journal().tell_progress(done, total, note)
+
+    def heartbeat(self, details: object = None) -> None:
+        """Tell that the task goes on, and, as `details`, where it is: what a later run reads as `last_heartbeat`.
+
+        Raises:
+            EncodeError: the details have no form as JSON.
+        """
+        self.open_journal().tell_heartbeat(details)
+
+    # For later runs ------------------------------------------------------------------------------------
+
+    def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What `function` returns, which runs once per job: later runs get what was saved.
+
+        A function that raises is not done, and runs again in the next run. One that was interrupted between its
+        return and the saving runs again, too. What this returns is what the saved JSON reads as by the function's
+        return annotation, also in the first run.
+
+        Args:
+            name: unique among the steps of the task; what the value is found by.
+        """
+        journal = self.open_journal()
+        step = Step(journal, name, function)
+        try:
+            saved = journal.begin().values.get(step.key)
+            if saved is None:
+                saved = step.encode(function(*args, **kwargs))
+                value = step.read(saved)
+                journal.save(step.key, saved)
+                return cast("R", value)
+        except BaseException:
+            step.failed()
+            raise
+        return cast("R", step.read(saved))
+
+    async def astep(self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """`step` for coroutines, and of a coroutine function."""
+        journal = self.open_journal()
+        step = Step(journal, name, function)
+        try:
+            saved = (await journal.abegin()).values.get(step.key)
+            if saved is None:
+                saved = step.encode(await function(*args, **kwargs))
+                value = step.read(saved)
+                await journal.asave(step.key, saved)
+                return cast("R", value)
+        except BaseException:
+            step.failed()
+            raise
+        return cast("R", step.read(saved))
+
+    def checkpoint(self, value: object) -> None:
+        """Save where the task is, in the place of the last checkpoint: for loops."""
+        journal = self.open_journal()
+        data = journal.checkpoint_bytes(value)
+        journal.begin()
+        journal.save(CHECKPOINT, data)
+
+    async def acheckpoint(self, value: object) -> None:
+        """`checkpoint` for coroutines."""
+        journal = self.open_journal()
+        data = journal.checkpoint_bytes(value)
+        await journal.abegin()
+        await journal.asave(CHECKPOINT, data)
+
+    async def resume(self) -> None:
+        """Learn what earlier runs have left: after that a coroutine can read the three attributes below.
+
+        Not needed in plain functions, which read them at any time; the first one asks the state.
+        """
+        await self.open_journal().abegin()
+
+    @property
+    def last_checkpoint(self) -> Any:
+        """The last checkpoint of an earlier run, or of this one, as plain data; None where there is none."""
+        return read_value(self._begun.values, CHECKPOINT)
+
+    @property
+    def last_heartbeat(self) -> Any:
+        """The details of an earlier run's last heartbeat, as plain data; None where there are none.
+
+        Later than its last word by up to half a second: heartbeats are not saved one by one.
+        """
+        return read_value(self._begun.values, HEARTBEAT)
+
+    @property
+    def fencing_token(self) -> int:
+        """A number larger than that of every run of this job that has asked before; 0 outside of a worker.
+
+        Hand it to whatever takes the task's effect, which refuses smaller numbers than it has seen: then a run that
+        was left behind and wakes up late changes nothing. Ask before the first effect; the number is this run's from
+        the first time on that it asks, resumes or saves. It keeps growing when the state was emptied, as long as the
+        clock of the state's server does not go back.
+        """
+        return self._begun.token
+
+    @property
+    def _begun(self) -> BegunRun:
+        return self.open_journal().begin()
+
+    def open_journal(self) -> Journal:
+        """What this run has written down; made on first use."""
+        return self.journal or self._first_journal()
+
+    def _first_journal(self) -> Journal:
+        with _opening:
+            # Another thread of the task may have been faster.
+            if self.journal is None:
+                self.journal = Journal(
+                    self._desk,
+                    job_id=self.job_id,
+                    attempt=self.attempt,
+                    started=self._started,
+                    left_behind=self.mark_cancelled,
+                )
+            return self.journal
 
     @property
     def tenant(self) -> str | None:

@@ -62,7 +62,11 @@ class OrderKey:
         if not isinstance(self._maker, str):
             return self._maker(*args, **kwargs)
         positional, named = self._signature.with_context((args, kwargs), None)
-        bound = self._call.bind(*positional, **named)
+        call = self._call
+        if provided := self._signature.provided:
+            kept = [parameter for name, parameter in call.parameters.items() if name not in provided]
+            call = call.replace(parameters=kept)
+        bound = call.bind(*positional, **named)
         bound.apply_defaults()
         value = bound.arguments[self._maker]
         if isinstance(value, Enum):

@@ -8,14 +8,16 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from functools import cached_property, partial
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from taskmq.clock import Clock
 from taskmq.codec import ReturnType, Signature
 from taskmq.context import Context, current_context
+from taskmq.dependencies import is_dependency, plan_dependencies
 from taskmq.duration import Duration
 from taskmq.envelope import VERSION, Envelope, new_job_id
 from taskmq.errors import InvalidOption
@@ -23,12 +25,16 @@ from taskmq.job import Job, JobBackend
 from taskmq.middleware import Sending
 from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
 from taskmq.order_key import OrderKey
+from taskmq.providing import Dependencies, provided_async, provided_sync
 
 __all__ = ["AsyncTask", "Call", "Sender", "SyncTask", "Task", "TaskDecorator", "define", "task"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+
+
+_NO_APP: Final = Dependencies()
 
 
 class Sender(JobBackend, Protocol):
@@ -39,6 +45,9 @@ class Sender(JobBackend, Protocol):
 
     @property
     def content_type(self) -> str: ...
+
+    @property
+    def dependencies(self) -> Dependencies: ...
 
     def send_sync(self, sending: Sending) -> None: ...
 
@@ -174,7 +183,7 @@ class Task(Call[P, R_co]):
         self.name: str = plan.name
         self.plan = plan
         self.function = function
-        self.signature: Signature = Signature(function, owner=plan.name, injected=Context)
+        self.signature: Signature = Signature(function, owner=plan.name, injected=Context, is_provided=is_dependency)
         self.order_key: OrderKey | None = (
             None if plan.order_key is None else OrderKey(plan.order_key, function, self.signature, owner=plan.name)
         )
@@ -184,6 +193,25 @@ class Task(Call[P, R_co]):
         self.__name__: str = getattr(function, "__name__", plan.name)
         self.__module__ = function.__module__
         self.__wrapped__ = function
+        if self.signature.is_resolved:
+            # Later where a provider's annotation names what is not defined yet.
+            with suppress(NameError):
+                self.call = self._with_dependencies()
+
+    @cached_property
+    def call(self) -> Callable[..., Any]:
+        """The function as it is run: with what it depends on, where it depends on anything.
+
+        Raises:
+            InvalidOption: a provider cannot be called; names the chain that leads to it.
+        """
+        try:
+            return self._with_dependencies()
+        except NameError as error:
+            raise InvalidOption(
+                f"task {self.name}: an annotation of a dependency cannot be resolved ({error}); import the name at "
+                "module level, outside of `if TYPE_CHECKING`"
+            ) from error
 
     @property
     def sender(self) -> Sender:
@@ -231,11 +259,26 @@ class Task(Call[P, R_co]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
+    def _with_dependencies(self) -> Callable[..., Any]:
+        plan = plan_dependencies(self.function, owner=self.name)
+        if plan is None:
+            return self.function
+        if self.plan.executor == "process" and (node := plan.first_async) is not None:
+            raise InvalidOption(
+                f"task {self.name}: its dependency {node.label} is asynchronous, and a task with executor='process' "
+                "has no event loop: make the provider a plain function"
+            )
+        wrap = provided_async if isinstance(self, AsyncTask) else provided_sync
+        return wrap(self.function, plan, self._dependencies, self.name)
+
+    def _dependencies(self) -> Dependencies:
+        return _NO_APP if self._sender is None else self._sender.dependencies
+
     def _local(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.signature.takes_context:
             context = current_context.get() or Context.detached(self.name)
             args, kwargs = self.signature.with_context((args, kwargs), context)
-        return self.function(*args, **kwargs)
+        return self.call(*args, **kwargs)
 
 
 class SyncTask(Task[P, R_co]):

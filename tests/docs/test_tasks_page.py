@@ -1,0 +1,74 @@
+"""The examples of `docs/tasks.md`, run as the page says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Started
+from tests.docs.blocks import ROOT, blocks_of, write_files
+
+_PAGE = ROOT / "docs" / "tasks.md"
+
+
+def _said_by(folder: Path, *command: str) -> list[str]:
+    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_example_of_the_page_is_a_file(tmp_path: Path) -> None:
+    assert write_files(_PAGE, tmp_path) == {
+        "audit.py",
+        "call_audit.py",
+        "call_imports.py",
+        "call_orders.py",
+        "imports.py",
+        "orders.py",
+        "test_orders.py",
+    }
+    assert all(block.file_name for block in blocks_of(_PAGE))
+
+
+@pytest.mark.slow
+def test_steps_run_once_and_a_loop_goes_on_where_it_was(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    with Started(tmp_path, "worker", "imports:app") as worker:
+        worker.says("waiting for jobs")
+        total, progress, renumbered = _said_by(tmp_path, "call_imports.py")
+
+    assert total == "10"
+    assert progress.startswith("JobProgress(done=2")
+    assert "note='stored', attempt=2" in progress
+    assert renumbered == "[200, 300]"
+    printed = worker.said.splitlines()
+    assert [line for line in printed if line.startswith(("downloading", "storing"))] == [
+        "downloading summer-sale",
+        "storing [6, 4]",
+    ]
+
+
+def test_dependencies_are_opened_and_ended_and_replaced(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    with Started(tmp_path, "worker", "orders:app") as worker:
+        worker.says("waiting for jobs")
+        assert _said_by(tmp_path, "call_orders.py") == ["1 2", "True False"]
+
+    printed = worker.said.splitlines()
+    assert [line for line in printed if "warehouse" in line] == ["opening the warehouse", "closing the warehouse"]
+    assert "1 passed" in _said_by(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py")[-1]
+
+
+def test_log_lines_say_whose_they_are(tmp_path: Path) -> None:
+    write_files(_PAGE, tmp_path)
+
+    with Started(tmp_path, "worker", "audit:app") as worker:
+        worker.says("waiting for jobs")
+        assert _said_by(tmp_path, "call_audit.py") == ["Ada"]
+
+    expected = "INFO audit.sign attempt=1 queue=default: signed by Ada"
+    assert (tmp_path / "audit.log").read_text().splitlines() == [expected]
+    assert f"`{expected}`" in _PAGE.read_text()
