@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from taskmq.codec import ReturnType
 from taskmq.duration import Duration, parse_duration
 from taskmq.errors import JobCancelled, ResultTimeout, TaskFailed
+from taskmq.progress import JobProgress
 from taskmq.states import JobState
 from taskmq.stores import ResultRecord
 
@@ -23,7 +24,9 @@ class JobBackend(Protocol):
 
     async def find_result(self, job_id: str) -> ResultRecord | None: ...
 
-    async def cancel_waiting(self, job_id: str) -> bool: ...
+    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool: ...
+
+    async def find_progress(self, job_id: str) -> JobProgress | None: ...
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool: ...
 
@@ -74,21 +77,46 @@ class Job(Generic[R_co]):
         record = await self._backend.find_result(self.id)
         return JobState.QUEUED if record is None else record.state
 
-    def cancel(self) -> bool:
-        """Take the job away while it waits for its time in the state (`TaskMQ(delay="state")`).
+    def progress(self) -> JobProgress | None:
+        """What the running task has told last through `Context.progress`; None where it has told nothing (yet).
 
-        True: it never runs, and whoever awaits its result gets `JobCancelled`. False: it does not wait there; it is
-        on its way, runs, has ended, or waits at the broker.
+        At most half a second old while the state answers. It stays readable for the app's `result_ttl`, also when the
+        job has ended.
 
         Raises:
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._backend.run_sync(self.acancel(), instead="acancel")
+        return self._backend.run_sync(self.aprogress(), instead="aprogress")
 
-    async def acancel(self) -> bool:
+    async def aprogress(self) -> JobProgress | None:
+        """`progress` for coroutines."""
+        return await self._backend.find_progress(self.id)
+
+    def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
+        """Cancel the job, wherever it is.
+
+        One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
+        at the broker is ended, without a run, by the worker that gets it. One that runs is stopped: a coroutine gets
+        `CancelledError`, a thread or process sees `context.cancelled` and is given up, or killed, after a grace. It
+        may end by itself in the very moment; `state` tells how it ended.
+
+        Args:
+            reason: what `JobCancelled` says to those who await the result.
+            remember: how long workers end the job when they meet it: at least as long as it may be on its way.
+
+        Returns:
+            False where its result says that it has ended already.
+
+        Raises:
+            StateUnavailable: the state could not be reached; the job may be cancelled or not.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.acancel(reason, remember=remember), instead="acancel")
+
+    async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
         """`cancel` for coroutines."""
-        return await self._backend.cancel_waiting(self.id)
+        return await self._backend.cancel_job(self.id, reason=reason, remember=remember)
 
     def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
         """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.

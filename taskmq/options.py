@@ -10,6 +10,7 @@ from taskmq.broker import HeaderValue
 from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.envelope import LAST_INSTANT, check_task_name
 from taskmq.errors import InvalidOption
+from taskmq.resources import Amounts, read_amounts
 from taskmq.retry import RetryPolicy
 from taskmq.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
 
@@ -39,7 +40,12 @@ class TaskOptions(TypedDict, total=False):
             sees to that: a message that the broker dropped would leave its job without an end.
         retry: None for no retries; default 5 attempts.
         timeout: a run that takes longer is given up and counts as failed.
+        soft_timeout: a run that takes longer gets `SoftTimeout` raised inside: a coroutine where it waits, a thread
+            once it is back from a call into C, a process in its main thread. Less than `timeout`.
         ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no retries.
+        resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`; it starts once that
+            is free. `taskmq worker --resources` says what there is.
+        worker_concurrency: how many of it run at a time in one worker process.
         executor: `auto` runs coroutines on the worker's loop and plain functions in threads; `process` in a
             process of its own.
         result: whether return values and errors are stored; default: when the app has a state.
@@ -55,8 +61,11 @@ class TaskOptions(TypedDict, total=False):
     expires: Duration
     retry: RetryPolicy | None
     timeout: Duration | None
+    soft_timeout: Duration | None
     ack: Ack
     executor: ExecutorKind
+    resources: Mapping[str, float | str]
+    worker_concurrency: int
     result: bool
     tenant: str
     meta: Mapping[str, str]
@@ -104,9 +113,10 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A task's options, checked. `timeout` is in seconds; `names_queue` tells whether they name a queue.
+    """A task's options, checked. Timeouts are in seconds; `names_queue` tells whether they name a queue.
 
-    `order_key` is the name of a parameter, or what makes the key of the arguments.
+    `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its resources, its
+    `worker_concurrency` among them as one of its own (`one_of`); None when a slot is all that it needs.
     """
 
     name: str
@@ -118,6 +128,14 @@ class TaskPlan:
     executor: ExecutorKind
     result: bool | None
     order_key: str | Callable[..., str] | None = None
+    needs: Amounts | None = None
+    worker_concurrency: int | None = None
+    soft_timeout: float | None = None
+
+    @property
+    def one_of(self) -> str:
+        """The name of the resource that bounds the task's runs in a worker."""
+        return f"runs of {self.name}"
 
 
 def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, is_async: bool) -> TaskPlan:
@@ -141,7 +159,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
         if retry is not None and ack == "early":
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
         call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key != "order_key"}
-        return TaskPlan(
+        plan = TaskPlan(
             name=check_task_name(_text("name", options.get("name", default_name))),
             names_queue="queue" in options,
             call=_call(CallPlan(), call),
@@ -151,7 +169,13 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             executor=_resolved(executor, is_async=is_async),
             result=_flag("result", options["result"]) if "result" in options else None,
             order_key=_key_maker(options["order_key"]) if "order_key" in options else None,
+            worker_concurrency=_at_least_one("worker_concurrency", options.get("worker_concurrency")),
+            soft_timeout=_soft_timeout(options),
         )
+        needs = read_amounts(options["resources"], what="resources") if "resources" in options else {}
+        if plan.worker_concurrency is not None:
+            needs[plan.one_of] = 1
+        return replace(plan, needs=needs or None)
     except InvalidOption as error:
         raise InvalidOption(f"task {function}: {error}") from None
 
@@ -167,6 +191,16 @@ def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallP
         return _call(base, options)
     except InvalidOption as error:
         raise InvalidOption(f"task {task}: {error}") from None
+
+
+def _soft_timeout(options: Mapping[str, Any]) -> float | None:
+    soft, hard = options.get("soft_timeout"), options.get("timeout")
+    if soft is None:
+        return None
+    span = parse_duration(soft, what="soft_timeout")
+    if hard is not None and span >= parse_duration(hard, what="timeout"):
+        raise InvalidOption(f"soft_timeout={soft!r}: less than timeout={hard!r}, or it has no effect")
+    return span.total_seconds()
 
 
 def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
@@ -275,6 +309,12 @@ def _flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidOption(f"{option}={value!r}: True or False")
     return value
+
+
+def _at_least_one(option: str, value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise InvalidOption(f"{option}={value!r}: a whole number from 1 on")
 
 
 def _key_maker(value: object) -> str | Callable[..., str]:

@@ -10,6 +10,7 @@ whose queue has gone while they waited.
 import hashlib
 import re
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
 from typing import Final, Literal, NoReturn
 
 from taskmq.errors import InvalidOption
@@ -49,6 +50,8 @@ _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
 # the longest suffix 7.
 _NAME_LIMIT: Final = 192
+# A worker asks for each message, and has few queues.
+_NAMES: Final = 4096
 _KEY_LIMIT: Final = 255
 _MOST_SHARDS: Final = 100
 _MOST: Final = 2**31 - 1
@@ -222,11 +225,13 @@ def shard_queue(queue: str, number: int) -> str:
     return f"{queue}.s{number:02d}"
 
 
+@lru_cache(_NAMES)
 def is_shard(physical: str) -> bool:
     """Whether a physical queue is a shard of an ordered one: brokers give it to one consumer at a time."""
     return _SHARD_SUFFIX.search(physical) is not None
 
 
+@lru_cache(_NAMES)
 def logical_queue(physical: str) -> str:
     """The queue that people name, for any of its physical ones."""
     for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX):

@@ -62,14 +62,14 @@ async def cancel(store: DelayStore, job_id: str) -> WaitingMessage | None:
     return found if found is not None and await store.cancel(job_id) else None
 
 
-def cancelled_record(message: WaitingMessage, *, now: int) -> ResultRecord:
+def cancelled_record(message: WaitingMessage, *, reason: str, now: int) -> ResultRecord:
     """What those who await the result of a job get that was taken away."""
     return ResultRecord(
         job_id=message.job_id,
         task=message.task,
         state=JobState.CANCELLED,
         attempt=decode_envelope(message.body, message.content_type).attempt,
-        error=ErrorRecord(type_name="JobCancelled", message="cancelled while it waited for its time", traceback=""),
+        error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
         finished=now,
     )
 

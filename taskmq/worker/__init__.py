@@ -1,15 +1,20 @@
 """The worker: takes deliveries, runs tasks, settles outcomes.
 
-One delivery goes through four hands, each of which does one thing:
+One delivery goes through five hands, each of which does one thing:
 
     Backlog     holds what the broker has handed over and no slot has taken yet; picks the next one, the
                 priority classes by weight, none left waiting for ever
+    Dispatcher  gives what comes next a slot and what it needs, and settles what has ended; a Crew of asyncio
+                tasks carries it out, and only a run that waits for something costs one of its own
     Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known,
                 an argument that does not fit and an error of the function are all outcomes
     Settler     Outcome -> effects: first what must be durable (the result, the retry's copy, the dead
                 letter), then the ack. The only place that settles a delivery, but for tasks with early
                 acknowledgement, which the Processor acknowledges right before it calls their function
-    Worker      slots, start, drain
+    Worker      start, drain, and what lives as long as it consumes
+
+Beside them the Recorder writes down what tasks tell and save while they run (`taskmq.journal`); a task that does
+neither has nothing to do with it.
 
 Invariants:
 
@@ -19,8 +24,8 @@ Invariants:
 - A stopping worker first stops taking, then gives back what it has not started, then waits for what runs,
   and at the end of its grace interrupts it and gives that back, too.
 
-A supervisor process starts N worker processes (spawned, never forked after a connection), restarts those that
-crash, and stops them in order. Worker processes notice when their supervisor is gone and drain.
+The process is one of several that a supervisor has started (`taskmq.supervisor`). It says how it goes once a second,
+and drains when its supervisor is gone.
 """
 
 from taskmq.worker.config import WorkerConfig

@@ -6,6 +6,7 @@ from typing import Any
 from taskmq.broker import Delivery
 from taskmq.envelope import Envelope
 from taskmq.execution import Execution
+from taskmq.resources import Grant
 from taskmq.tasks import Task
 
 __all__ = ["Attempt"]
@@ -20,6 +21,8 @@ class Attempt:
         started: when the function was called, in ms; None when it was not.
         execution: its run, from just before the function is called.
         cancelled: why the run is being cancelled; None unless somebody asked for it.
+        is_clean: whether the run has left the context variables as they were.
+        grant: what it was given of the worker's resources; None when it needs none.
     """
 
     delivery: Delivery
@@ -29,3 +32,5 @@ class Attempt:
     started: int | None = None
     execution: Execution | None = None
     cancelled: str | None = None
+    is_clean: bool = True
+    grant: Grant | None = None

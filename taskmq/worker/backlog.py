@@ -7,14 +7,17 @@ limit gets a turn out of order, the one that has waited longest first; that is a
 the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns.
 Queues without priority classes are of the default class.
 
-Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released.
+Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. Of a
+queue with a limit at most so many have a slot.
 
 While jobs of the high class keep coming, the other classes together get all slots but one, so that a high one does
 not wait until some long job of theirs has ended.
 """
 
+import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from taskmq.broker import Delivery
@@ -27,6 +30,7 @@ _REGULAR_TURNS: Final = 3
 _KEPT_SECONDS: Final = 300.0
 # With fewer slots, one that is kept for one class would be missed by the others.
 _SLOTS_TO_KEEP_ONE: Final = 4
+_NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
 class Backlog:
@@ -38,6 +42,7 @@ class Backlog:
         weights: of the classes; each at least 1.
         strict: nothing of a class starts while a higher one waits; lower ones may starve.
         starvation_limit: seconds after which a waiting class gets a turn, whatever the weights say.
+        limits: of some queues: how many of their deliveries may have a slot.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class Backlog:
         weights: Mapping[PriorityClass, int] = WEIGHTS,
         strict: bool = False,
         starvation_limit: float = 30.0,
+        limits: Mapping[str, int] = _NO_LIMITS,
     ) -> None:
         self._weights = weights
         self._strict = strict
@@ -59,7 +65,8 @@ class Backlog:
         self._credit: dict[PriorityClass, int] = dict(weights)
         self._served: dict[PriorityClass, float] = dict.fromkeys(CLASSES, 0.0)
         self._regular_turns = _REGULAR_TURNS
-        self._others_slots = slots - 1 if slots >= _SLOTS_TO_KEEP_ONE else None
+        self._others_slots: int | None = None
+        self._gates: dict[str, _Gate] = {}
         self._others_out = 0
         self._kept_until = float("-inf")
         self._size = 0
@@ -69,6 +76,14 @@ class Backlog:
                 self._lanes[physical] = deque()
                 if queue.ordered is not None:
                     self._is_out[physical] = False
+            if (most := limits.get(queue.name)) is not None:
+                gate = _Gate(most, queue.physical)
+                self._gates |= dict.fromkeys(queue.physical, gate)
+        self.resize(slots)
+
+    def resize(self, slots: int) -> None:
+        """There are so many slots from now on."""
+        self._others_slots = slots - 1 if slots >= _SLOTS_TO_KEEP_ONE else None
 
     def __len__(self) -> int:
         return self._size
@@ -79,7 +94,7 @@ class Backlog:
         lane = self._lanes[queue]
         if self._class_of[queue] == "high":
             self._kept_until = now + _KEPT_SECONDS
-        if not lane and not self._is_out.get(queue):
+        if not lane and not self._is_out.get(queue) and not self._is_shut(queue):
             self._line_up(queue, now)
         if first:
             lane.appendleft(delivery)
@@ -107,18 +122,62 @@ class Backlog:
             lanes.append(lane)
         self._served[name] = now
         self._size -= 1
-        self._others_out += name != "high"
+        self.enter(delivery.queue)
         return delivery
 
-    def leave(self, queue: str) -> None:
+    def enter(self, queue: str) -> None:
+        """A delivery of the queue has a slot: one that was taken, or that had none for a while."""
+        self._others_out += self._class_of[queue] != "high"
+        if (gate := self._gates.get(queue)) is not None:
+            gate.out += 1
+            if gate.out == gate.most:
+                for other in gate.queues:
+                    _remove(self._waiting[self._class_of[other]], self._lanes[other])
+
+    def leave(self, queue: str, *, now: float) -> None:
         """A delivery of the queue that was taken has no slot any more."""
         self._others_out -= self._class_of[queue] != "high"
+        if (gate := self._gates.get(queue)) is not None:
+            gate.out -= 1
+            if gate.out == gate.most - 1:
+                for other in gate.queues:
+                    if self._lanes[other] and not self._is_out.get(other):
+                        self._line_up(other, now)
+
+    def shed(self, queue: str, *, keep: int) -> list[Delivery]:
+        """What waits of a physical queue beyond the first `keep`, taken out, in its order."""
+        lane = self._lanes[queue]
+        surplus = [lane.pop() for _ in range(len(lane) - keep)]
+        self._size -= len(surplus)
+        if not lane:
+            _remove(self._waiting[self._class_of[queue]], lane)
+        return surplus[::-1]
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Everything that waits."""
+        return itertools.chain.from_iterable(self._lanes.values())
+
+    def retract(self, unwanted: Collection[Delivery]) -> list[Delivery]:
+        """Those of these that wait, taken out, each queue in its order."""
+        taken: list[Delivery] = []
+        for queue, lane in self._lanes.items():
+            found = [delivery for delivery in lane if delivery in unwanted]
+            if not found:
+                continue
+            taken += found
+            rest = [delivery for delivery in lane if delivery not in unwanted]
+            lane.clear()
+            lane.extend(rest)
+            if not lane:
+                _remove(self._waiting[self._class_of[queue]], lane)
+        self._size -= len(taken)
+        return taken
 
     def release(self, queue: str, *, now: float) -> None:
         """What was taken of the queue is over: the next of a shard may come. Other queues need no release."""
         if self._is_out.get(queue):
             self._is_out[queue] = False
-            if self._lanes[queue]:
+            if self._lanes[queue] and not self._is_shut(queue):
                 self._line_up(queue, now)
 
     def clear(self) -> list[Delivery]:
@@ -130,6 +189,10 @@ class Backlog:
             lanes.clear()
         self._size = 0
         return rest
+
+    def _is_shut(self, queue: str) -> bool:
+        gate = self._gates.get(queue)
+        return gate is not None and gate.out >= gate.most
 
     def _line_up(self, queue: str, now: float) -> None:
         name = self._class_of[queue]
@@ -161,6 +224,23 @@ class Backlog:
                     return name
             # What is left of a round is not saved up; what was taken in advance is remembered.
             self._credit = {name: min(self._credit[name], 0) + self._weights[name] for name in CLASSES}
+
+
+@dataclass(slots=True)
+class _Gate:
+    """A queue's limit, and how many of its deliveries have a slot."""
+
+    most: int
+    queues: Sequence[str]
+    out: int = 0
+
+
+def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
+    """Take a lane out of the line, if it stands there: by identity, since empty ones are all equal."""
+    for place, other in enumerate(lanes):
+        if other is lane:
+            del lanes[place]
+            return
 
 
 def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:

@@ -1,14 +1,17 @@
 """How a worker is to run."""
 
 import os
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["DEFAULT_CONCURRENCY", "WorkerConfig"]
+from taskmq.worker.prefetch import prefetch_for
+
+__all__ = ["DEFAULT_CONCURRENCY", "Events", "WorkerConfig"]
+
+Events = Literal["auto", "on", "off"]
 
 DEFAULT_CONCURRENCY: Final = 32
-_MOST_PREFETCH: Final = 250
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,8 +20,14 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         queues: as people name them; empty: those of all tasks.
         concurrency: how many tasks run at a time in one process.
-        prefetch: unsettled deliveries per physical queue; None: twice the slots, at most 250.
+        prefetch: unsettled deliveries per physical queue; None: as the run times want it, see
+            `taskmq.worker.prefetch`.
+        queue_slots: of some queues: how many slots their jobs may have in one process.
+        resources: what one process has for its tasks, over what the machine tells; None: all of that.
+        processes: how many share the machine.
+        cancel_grace: seconds that a thread or process gets to end by itself after it was asked to.
         process_slots: the most processes for tasks with `executor="process"`.
+        lease: seconds until a job that was handed over to the state runs again when its worker is gone.
         grace: seconds that running tasks get when the worker stops.
         burst: stop once the queues stay empty.
         unknown_attempts: how often a message whose task is not known here is put back before it is parked.
@@ -27,13 +36,25 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         strict: nothing of a class starts while a higher one waits, whatever the weights say.
         max_starve: seconds after which a waiting class gets a turn out of order; not when `strict`.
         max_starts: how often a job is started whose worker ends before it does; at least 2, or 0 for no limit.
+        loop_patience: seconds that the event loop may stand before that is said, with its stack; 0: never.
+        result_limit: bytes of a result, encoded; what is larger makes its job dead.
+        max_tasks_per_child: runs after which a process of `executor="process"` is replaced; None: never.
+        max_memory_per_child: resident bytes beyond which it is replaced after a run; None: never.
+        events: what is told of jobs: `on` all the time, `auto` while somebody listens; `off`: nothing at all, of the
+            worker neither.
+        control: whether commands over the broker are obeyed.
         name: shown at the broker and in results; empty: host and process id.
     """
 
     queues: tuple[str, ...] = ()
     concurrency: int = DEFAULT_CONCURRENCY
     prefetch: int | None = None
+    queue_slots: dict[str, int] = {}
+    resources: dict[str, float] | None = None
+    processes: int = 1
+    cancel_grace: float = 5.0
     process_slots: int = max(os.cpu_count() or 1, 1)
+    lease: float = 60.0
     grace: float = 30.0
     burst: bool = False
     unknown_attempts: int = 6
@@ -42,10 +63,16 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     max_starve: float = 30.0
     max_starts: int = 3
+    loop_patience: float = 1.0
+    result_limit: int = 16 * 2**20
+    max_tasks_per_child: int | None = None
+    max_memory_per_child: int | None = None
+    events: Events = "auto"
+    control: bool = True
     name: str = ""
 
     @property
     def effective_prefetch(self) -> int:
         if self.prefetch is not None:
             return self.prefetch
-        return min(self.concurrency * 2, max(_MOST_PREFETCH, self.concurrency))
+        return prefetch_for(self.concurrency, seconds=None)

@@ -4,16 +4,18 @@ import asyncio
 import os
 import random
 from collections.abc import Mapping
+from contextvars import copy_context
 from datetime import timedelta
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.broker import Delivery
+from taskmq.broker import Delivery, Revocable
 from taskmq.context import Context, current_context
 from taskmq.envelope import JSON, Envelope, decode_envelope, new_job_id
-from taskmq.errors import InvalidArguments, MalformedMessage
+from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
 from taskmq.execution import Execution
 from taskmq.executor import Executor
+from taskmq.journal import DETACHED, Desk
 from taskmq.middleware import Proceed, execute_chain
 from taskmq.options import ExecutorKind
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
@@ -36,15 +38,24 @@ class Processor:
 
     Args:
         executors: one for each kind that the app's tasks use.
+        desk: where the tasks' contexts write to.
     """
 
-    def __init__(self, app: TaskMQ, executors: Mapping[ExecutorKind, Executor], config: WorkerConfig) -> None:
+    def __init__(
+        self,
+        app: TaskMQ,
+        executors: Mapping[ExecutorKind, Executor],
+        config: WorkerConfig,
+        *,
+        desk: Desk = DETACHED,
+    ) -> None:
         self._tasks = app.tasks
         self._clock = app.clock
         self._config = config
         self._chains: dict[ExecutorKind, Proceed] = {
             kind: execute_chain(app.middleware, executor.run) for kind, executor in executors.items()
         }
+        self._desk = desk
         self.is_interrupting = False
 
     def read(self, delivery: Delivery) -> Attempt | Parked:
@@ -74,6 +85,7 @@ class Processor:
         if attempt.task.plan.ack == "early":
             attempt.delivery.ack()
         current_context.set(execution.context)
+        before = copy_context()
         try:
             return Succeeded(await self._chains[attempt.task.plan.executor](execution))
         except asyncio.CancelledError as error:
@@ -86,6 +98,8 @@ class Processor:
             return self._failed(attempt, error)
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             return self._failed(attempt, error)
+        finally:
+            attempt.is_clean = copy_context() == before
 
     def _execution(self, attempt: Attempt) -> Execution:
         envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan
@@ -99,12 +113,20 @@ class Processor:
             queue=logical_queue(attempt.delivery.queue),
             redelivered=attempt.delivery.redelivered,
             deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
+            desk=self._desk,
+            started=started,
+            grant=attempt.grant,
         )
         args, kwargs = task.signature.with_context(arguments, context)
         attempt.started = started
-        return Execution(context, task.function, args, kwargs, envelope, content_type, plan.timeout)
+        return Execution(
+            context, task.call, args, kwargs, envelope, content_type, plan.timeout, attempt.grant, plan.soft_timeout
+        )
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+        if isinstance(error, RunSuperseded) and isinstance(attempt.delivery, Revocable) and attempt.delivery.revoked:
+            # The run that took over has the message now; a copy of it would be one too many.
+            return Interrupted()
         policy = attempt.task.plan.retry
         return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
 

@@ -14,6 +14,9 @@
 What has to come first is tried again while the broker or the state does not answer: a slot that waits is
 better than a task that runs twice. When a copy cannot be published after some tries, or the worker is
 stopping, the delivery goes back instead. Copies never carry what the broker has written on the original.
+
+A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
+it is the first. Whatever else it came to has no effect: whoever has the message now decides what follows.
 """
 
 import asyncio
@@ -25,17 +28,18 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from taskmq.app import TaskMQ
-from taskmq.broker import Delivery, HeaderValue, Outgoing
+from taskmq.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.codec import encode_value
 from taskmq.duration import to_ms
 from taskmq.envelope import JSON, LAST_INSTANT, amend
-from taskmq.errors import EncodeError, SendError, StateUnavailable, TooLarge, WorkerLost
+from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.retry import coarse_delay
 from taskmq.states import JobState
 from taskmq.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.topology import PARKING, dead_letter_queue, logical_queue
 from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import WorkerConfig
 from taskmq.worker.processor import UNKNOWN_COUNT
 
 __all__ = ["Settler"]
@@ -44,6 +48,7 @@ _log = logging.getLogger("taskmq.worker")
 
 _PUBLISH_TRIES: Final = 3
 _PAUSE: Final = 0.2
+_TURNS: Final = 4
 _LONGEST_PAUSE: Final = 5.0
 _OWN: Final = "x-taskmq-"
 _REPLAYED: Final = f"{_OWN}replayed"
@@ -56,12 +61,14 @@ class Settler:
 
     Args:
         worker: the worker's name, for results and dead letters.
+        result_limit: bytes of a result, encoded.
     """
 
-    def __init__(self, app: TaskMQ, *, worker: str) -> None:
+    def __init__(self, app: TaskMQ, *, worker: str, result_limit: int = WorkerConfig().result_limit) -> None:
         self._app = app
         self._clock = app.clock
         self._worker = worker
+        self._result_limit = result_limit
         self._is_stopping = asyncio.Event()
         session = app.session()
         self._session = session
@@ -74,6 +81,15 @@ class Settler:
     async def settle(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
         delivery = attempt.delivery
+        if isinstance(outcome, Retried | Snoozed | Dead | Cancelled) and await _is_void(delivery):
+            # Whoever gets the message next decides what follows: a copy from here would be one too many.
+            _log.warning(
+                "job %s of task %s: %s too late, the message was given to another worker",
+                attempt.job_id,
+                attempt.envelope.task,
+                type(outcome).__name__.lower(),
+            )
+            return False
         match outcome:
             case Succeeded(value):
                 if self._results is not None and attempt.task.plan.result is not False:
@@ -149,6 +165,9 @@ class Settler:
         except EncodeError as error:
             # The work is done; running it again would not make the value any more storable.
             return await self._dead(attempt, "result", error)
+        if len(encoded) > self._result_limit:
+            too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
+            return await self._dead(attempt, "result", too_large)
         record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
         if not await self._stored(attempt, record):
             return False
@@ -205,8 +224,8 @@ class Settler:
             due=eta,
             enqueued=original.envelope.enqueued,
             root=original.envelope.root,
-            headers={**_foreign(delivery), **headers},
-            # A dead letter keeps the order in which it came.
+            headers={**_foreign(delivery), **headers, **_level(level if queue is not None else None)},
+            # A dead letter keeps the order in which it came, and knows what it is to get when it is replayed.
             priority=level if queue is None else None,
         )
 
@@ -306,6 +325,17 @@ class Settler:
         )
 
 
+async def _is_void(delivery: Delivery) -> bool:
+    if not isinstance(delivery, Revocable):
+        return False
+    for _ in range(_TURNS):
+        if delivery.revoked:
+            return True
+        # After the loop has stood, the end of its connection is not read yet.
+        await asyncio.sleep(0)
+    return delivery.revoked
+
+
 def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
     """The sender's own headers; ours are written afresh for each copy, but how often a job was replayed stays."""
     return {
@@ -315,6 +345,10 @@ def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
         and not isinstance(value, bool)
         and (name == _REPLAYED or not name.startswith(_OWN))
     }
+
+
+def _level(priority: int | None) -> dict[str, HeaderValue]:
+    return {} if priority is None else {f"{_OWN}priority": priority}
 
 
 def _own(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:

@@ -3,65 +3,16 @@
 The counters cost a few dictionary look-ups a run. Observers cost nothing where there are none.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from taskmq.outcome import Outcome
+from taskmq.broker import Delivery
+from taskmq.metrics import Count
+from taskmq.outcome import Outcome, Parked
 from taskmq.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["BOUNDS", "Count", "Histogram", "Tally"]
-
-BOUNDS: Final = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    300.0,
-    1800.0,
-)
-"""Upper bounds of a histogram's buckets, seconds; a last bucket without a bound follows."""
-
-
-class Histogram(msgspec.Struct):
-    """How many values were in each bucket of `BOUNDS`, and their sum in seconds."""
-
-    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    total: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.total += seconds
-
-
-class Count(msgspec.Struct):
-    """Of one task in one queue.
-
-    Attributes:
-        outcomes: runs by how they ended: the names of `taskmq.outcome`'s classes, in lower case.
-        run: seconds from the start of a run to its outcome.
-        waited: seconds from the moment when a job was due to its first start.
-    """
-
-    task: str
-    queue: str
-    outcomes: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    run: Histogram = msgspec.field(default_factory=Histogram)
-    waited: Histogram = msgspec.field(default_factory=Histogram)
+__all__ = ["Tally"]
 
 
 class Tally:
@@ -73,6 +24,7 @@ class Tally:
         ended: runs that have ended.
         on_start: called with each attempt as it starts.
         on_end: called with each attempt, its outcome and the seconds it took, before the outcome is settled.
+        on_park: called with each delivery that cannot be run here, and why.
     """
 
     def __init__(self) -> None:
@@ -81,6 +33,7 @@ class Tally:
         self.ended = 0
         self.on_start: list[Callable[[Attempt], None]] = []
         self.on_end: list[Callable[[Attempt, Outcome, float], None]] = []
+        self.on_park: list[Callable[[Delivery, Parked], None]] = []
 
     def start(self, attempt: Attempt, *, now: float) -> None:
         """A run begins."""
@@ -92,17 +45,29 @@ class Tally:
         """It has an outcome."""
         seconds = now - self.running.pop(attempt, now)
         self.ended += 1
-        key = (attempt.envelope.task, attempt.delivery.queue)
+        envelope = attempt.envelope
+        key = (envelope.task, attempt.delivery.queue)
         count = self.counts.get(key)
         if count is None:
             count = self.counts[key] = Count(key[0], logical_queue(key[1]))
-        name = _NAMES[type(outcome)]
-        count.outcomes[name] = count.outcomes.get(name, 0) + 1
+        name, outcomes = _NAMES[type(outcome)], count.outcomes
+        outcomes[name] = outcomes.get(name, 0) + 1
         count.run.add(seconds)
-        if (waited := _waited(attempt)) is not None:
-            count.waited.add(waited)
+        if attempt.started is not None and envelope.attempt == 1:
+            due = envelope.eta or envelope.enqueued
+            if due is not None:
+                count.waited.add((attempt.started - due) / 1000 if attempt.started > due else 0.0)
         for call in self.on_end:
             call(attempt, outcome, seconds)
+
+    def park(self, delivery: Delivery, parked: Parked) -> None:
+        """A delivery is not run here."""
+        for call in self.on_park:
+            call(delivery, parked)
+
+    def names(self) -> list[str]:
+        """Task and job of every run that goes on, the longest first, for people."""
+        return [f"{attempt.envelope.task} (job {attempt.job_id})" for attempt in tuple(self.running)]
 
     def forget(self, attempt: Attempt) -> None:
         """It was interrupted before it had an outcome."""
@@ -110,10 +75,3 @@ class Tally:
 
 
 _NAMES: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}
-
-
-def _waited(attempt: Attempt) -> float | None:
-    if attempt.started is None or attempt.envelope.attempt > 1:
-        return None
-    due = attempt.envelope.eta or attempt.envelope.enqueued
-    return None if due is None else max(attempt.started - due, 0) / 1000

@@ -10,7 +10,8 @@ known (`UNKNOWN`). A task runs any number of times. From both follows:
     early       it ran before its time
     duplicated  it ran more than once: allowed where a fault explains it, otherwise `unexplained`
     untyped     its sender got something that is no `SendError`
-    late        its sender was told nothing until more than a second after the deadline
+    late        its sender was told nothing until more than a second after the deadline, and the time for which it was
+                kept from running
 """
 
 from collections import Counter, defaultdict
@@ -84,6 +85,7 @@ class Verdict:
     recovered: int = 0
     dead: int = 0
     slowest: int = 0
+    stories: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> dict[str, tuple[str, ...]]:
@@ -101,7 +103,7 @@ class Verdict:
             f"{self.sends:,} sends: {self.outcomes[OK]:,} confirmed, {self.outcomes[UNKNOWN]:,} unknown "
             f"({self.recovered:,} of them ran), errors: {errors or 'none'}; slowest {self.slowest / 1000:.2f} s; "
             f"{self.runs:,} runs, {self.duplicated:,} tasks more than once, {self.dead:,} dead letters; "
-            f"{bad or '0 lost, 0 wrong'}"
+            f"{'; '.join((bad, *self.stories)) if bad else '0 lost, 0 wrong'}"
         )
 
 
@@ -112,6 +114,7 @@ def judge(
     dead: Iterable[str] = (),
     faults: Iterable[Fault] = (),
     deadline: float = 10.0,
+    stall: float = 0.0,
 ) -> Verdict:
     """The verdict over a finished campaign: queues drained, every process ended.
 
@@ -121,6 +124,7 @@ def judge(
         dead: tokens of the dead letters.
         faults: what was done to the broker, to explain duplicates by.
         deadline: seconds within which every send had to end.
+        stall: seconds for which the machine kept a sender from running, which no deadline can help.
     """
     by_token = {send.token: send for send in sends}
     times: defaultdict[str, list[int]] = defaultdict(list)
@@ -129,7 +133,10 @@ def judge(
     letters, known_faults = set(dead), list(faults)
     arrived = times.keys() | letters
     several = [token for token, at in times.items() if len(at) > 1]
-    limit = deadline * 1000 + _TOLERANCE_MS
+    unexplained = _tokens(
+        token for token in several if not _is_explained(by_token.get(token), times[token], known_faults)
+    )
+    limit = (deadline + stall) * 1000 + _TOLERANCE_MS
     every = by_token.values()
     return Verdict(
         lost=_tokens(send.token for send in every if send.outcome == OK and send.token not in arrived),
@@ -140,9 +147,7 @@ def judge(
             for send in every
             if send.due is not None and send.token in times and min(times[send.token]) < send.due
         ),
-        unexplained=_tokens(
-            token for token in several if not _is_explained(by_token.get(token), times[token], known_faults)
-        ),
+        unexplained=unexplained,
         untyped=_tokens(send.token for send in every if send.outcome.startswith(UNTYPED)),
         late=_tokens(send.token for send in every if send.took > limit),
         sends=len(by_token),
@@ -152,6 +157,7 @@ def judge(
         recovered=sum(send.outcome == UNKNOWN and send.token in arrived for send in every),
         dead=len(letters),
         slowest=max((send.took for send in every), default=0),
+        stories=tuple(_story(by_token.get(token), times[token], known_faults) for token in unexplained[:_SHOWN]),
     )
 
 
@@ -167,3 +173,16 @@ def _is_explained(send: Send | None, times: list[int], faults: list[Fault]) -> b
     """Whether something was broken between the first try to send the task and its last run."""
     first = min(times) if send is None else min(send.began, *times)
     return any(fault.began <= max(times) and fault.ended >= first for fault in faults)
+
+
+def _story(send: Send | None, times: list[int], faults: list[Fault]) -> str:
+    """When a task was sent and ran, and what was broken before and after, in ms from its beginning on."""
+    began = min(times) if send is None else send.began
+    told = "never sent" if send is None else f"{send.token} {send.outcome} after {send.took}"
+    before = max((fault for fault in faults if fault.ended < began), key=lambda fault: fault.ended, default=None)
+    after = min((fault for fault in faults if fault.began > began), key=lambda fault: fault.began, default=None)
+    return (
+        f"{told}, ran at {[at - began for at in sorted(times)]}, "
+        f"before: {before and (before.what, before.began - began, before.ended - began)}, "
+        f"after: {after and (after.what, after.began - began)}"
+    )

@@ -156,11 +156,16 @@ class Field:
     def start_workers(self, *, concurrency: int = 16) -> None:
         """One `taskmq worker` per queue; returns when all consume."""
         for queue in self.queues:
-            options = ["-Q", queue, "-c", str(concurrency), "--grace", "10s"]
-            arguments = ["-m", "taskmq", "worker", "jobs:app", *options]
-            self.workers.append(Process(f"worker-{queue}", arguments, self.folder, self._worker_environment))
+            self.start_worker(f"worker-{queue}", queue, "-c", str(concurrency))
         for worker in self.workers:
             self.until(worker.consumes, f"{worker.name} consuming", 60)
+
+    def start_worker(self, name: str, queue: str, *options: str) -> Process:
+        """One `taskmq worker` of one queue; returns at once."""
+        arguments = ["-m", "taskmq", "worker", "jobs:app", "-Q", queue, "--grace", "10s", *options]
+        worker = Process(name, arguments, self.folder, self._worker_environment)
+        self.workers.append(worker)
+        return worker
 
     def start_producer(self, order: Order) -> Process:
         """One producer process; it ends by its order, or by `stop_producers`."""
@@ -224,7 +229,12 @@ class Field:
             dead=[token for token in self.dead_letters() if not token.startswith(out)],
             faults=self.faults,
             deadline=self.deadline,
+            stall=self.longest_stall(),
         )
+
+    def longest_stall(self) -> float:
+        """Seconds for which a producer that has ended was kept from running."""
+        return max((float(path.read_text()) for path in self.folder.glob("stalls-*")), default=0.0)
 
     # What the broker says -------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """A producer process: `python -m tests.faults.producer ORDER`, in the folder of a campaign.
 
-Sends until enough is confirmed, tried, or the file `stop` is there, and notes what each call was told. `threads`
-are plain callers of `send`, `asend` are coroutines that send one after the other, `many` sends in batches.
+Sends until enough is confirmed, tried, or the file `stop` is there, and notes what each call was told; at its end,
+for how long the process was kept from running at most. `threads` are plain callers of `send`, `asend` are coroutines
+that send one after the other, `many` sends in batches.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from taskmq.errors import PartlySent, SendError
 from taskmq.tasks import Call
 from tests.faults.checker import OK, UNTYPED, Send
 from tests.faults.ledger import append, send_line
+from tests.faults.stalls import Stalls
 
 __all__ = ["Order"]
 
@@ -174,4 +176,7 @@ if __name__ == "__main__":
     sys.path.insert(0, ".")
     # On a busy machine the imports of a first send may take a second of the deadline's tolerance.
     importlib.import_module("taskmq_rabbitmq")
-    _Producer(msgspec.json.decode(sys.argv[1], type=Order), importlib.import_module("jobs").app).run()
+    stalls, order = Stalls(), msgspec.json.decode(sys.argv[1], type=Order)
+    _Producer(order, importlib.import_module("jobs").app).run()
+    stalls.stop()
+    Path(f"stalls-{order.name}").write_text(f"{stalls.longest}")

@@ -62,6 +62,8 @@ def network_faults(proxy: TcpProxy) -> dict[str, Fault]:
     def tear(rng: random.Random) -> None:
         proxy.tear(rng.randint(1, 6000))
         time.sleep(0.3)
+        # Or a quiet connection is reset much later, by what nobody knows of any more.
+        proxy.tear(None)
 
     def inject(rng: random.Random) -> None:
         # Sometimes what looks like the head of a frame that is very large, or of one that ends at once.

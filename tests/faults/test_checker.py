@@ -66,7 +66,9 @@ def test_what_runs_twice_needs_a_fault_that_explains_it() -> None:
 
     assert judge([SENT], runs).wrong == {"unexplained": ("a",)}
     assert judge([SENT], runs, faults=[Fault("kill", 3001, 4000)]).wrong == {"unexplained": ("a",)}
-    assert judge([SENT], runs, faults=[Fault("kill", 500, 999)]).wrong == {"unexplained": ("a",)}
+    story = judge([SENT], runs, faults=[Fault("kill", 500, 999), Fault("cut", 4000, 4100)])
+    assert story.wrong == {"unexplained": ("a",)}
+    assert "ran at [50, 2000], before: ('kill', -500, -1), after: ('cut', 3000)" in str(story)
 
     explained = judge([SENT], runs, faults=[Fault("kill", 2000, 2500)])
     assert explained.wrong == {}
@@ -79,6 +81,13 @@ def test_an_error_that_is_no_send_error_is_wrong() -> None:
 
 def test_a_send_that_outlives_its_deadline_by_more_than_a_second_is_late() -> None:
     assert judge([dataclasses.replace(SENT, took=4001)], [Run("a", 6000)], deadline=3).wrong == {"late": ("a",)}
+
+
+def test_a_send_is_not_late_for_the_time_in_which_its_process_did_not_run() -> None:
+    slow = dataclasses.replace(SENT, took=4300)
+
+    assert judge([slow], [Run("a", 6000)], deadline=3, stall=0.4).wrong == {}
+    assert judge([slow], [Run("a", 6000)], deadline=3, stall=0.2).wrong == {"late": ("a",)}
     assert judge([dataclasses.replace(SENT, took=4000)], [Run("a", 6000)], deadline=3).wrong == {}
 
 

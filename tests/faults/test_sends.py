@@ -63,7 +63,11 @@ def test_every_send_ends_in_time_and_none_that_is_confirmed_is_lost(
             field.drain()
             field.stop_workers()
             verdict, doomed = field.verdict(without=(DOOMED,)), field.verdict(without=("threads", "asend", "many"))
-            print(f"\n{node.version}, deadline {DEADLINE:g} s, {elapsed:.0f} s, {storm}: {verdict}")
+            stall = field.longest_stall()
+            print(
+                f"\n{node.version}, deadline {DEADLINE:g} s, {elapsed:.0f} s, senders stalled {stall:.2f} s at most, "
+                f"{storm}: {verdict}"
+            )
             print(f"of the queue that was deleted again and again: {doomed}")
 
             assert verdict.wrong == {}

@@ -8,6 +8,8 @@ import asyncio
 import os
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
 from urllib.parse import urlsplit
@@ -20,6 +22,7 @@ from taskmq.worker.worker import Worker
 from taskmq_rabbitmq import RabbitMQBroker
 from tests.faults.checker import OK, Fault, Run, Send, judge
 from tests.faults.ledger import now_ms
+from tests.faults.scene import broker_scene, worker_scene
 from tests.faults.storm import Storm, network_faults
 from tests.servers import RabbitMQ, TcpProxy, eventually
 
@@ -33,6 +36,8 @@ HEARTBEAT = 5
 NAP = CONCURRENCY / 100
 # Until a connection that died without a word is found out, and its consumers are back.
 BACK_WITHIN = 2 * HEARTBEAT + 2 + 5
+# Until the watchdog has renewed a consumer that is idle and may have been forgotten by the broker.
+RENEWED_WITHIN = 400.0
 # One fault after the other may keep it from coming back for a while.
 STALLED_AFTER = 60.0
 
@@ -51,8 +56,8 @@ class _Work:
         self._thread.start()
         assert self._ready.wait(30)
 
-    def wait_for_more(self, what: str) -> None:
-        seen = len(self.runs)
+    def wait_for_more(self, seen: int, what: str) -> None:
+        """Return once there are more than `seen` runs."""
         eventually(lambda: len(self.runs) > seen, what, within=timedelta(seconds=BACK_WITHIN))
 
     def stop(self) -> int:
@@ -61,6 +66,9 @@ class _Work:
         self._thread.join(60)
         assert not self._thread.is_alive()
         return self._broker.stale_settles
+
+    def scene(self) -> str:
+        return worker_scene(self._worker, self._broker, self._loop)
 
     def __repr__(self) -> str:
         return f"<{len(self.runs)} runs, {self._broker!r}>"
@@ -107,7 +115,8 @@ def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_ur
         storm = Storm(network_faults(proxy), SEED, into=faults)
         progress = _Progress(work)
         storm.blow(lambda: progress.made() < TASKS, calm=1.0)
-        _wait_for_the_rest(work, {send.token for send in sent})
+        with _telling(work, rabbitmq_server, amqp_url):
+            _wait_for_the_rest(work, {send.token for send in sent})
         late = work.stop()
 
     verdict = judge(sent, work.runs, faults=faults)
@@ -118,6 +127,20 @@ def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_ur
     assert verdict.wrong == {}
     # A task runs again when its acknowledgement came too late, or never left.
     assert verdict.runs - TASKS <= len(faults) * 2 * CONCURRENCY
+
+
+@contextmanager
+def _telling(work: _Work, node: RabbitMQ, url: str) -> Generator[None]:
+    """Print what everybody says when the block fails, and whether the rest still comes."""
+    try:
+        yield
+    except TimeoutError:
+        seen, since = len(work.runs), time.monotonic()
+        print(f"\n{work.scene()}\n{broker_scene(node, url)}")
+        while len(work.runs) == seen and time.monotonic() - since < RENEWED_WITHIN:
+            time.sleep(1)
+        print(f"{time.monotonic() - since:.0f} s later: {len(work.runs) - seen} further runs\n{work.scene()}")
+        raise
 
 
 def _send_all(url: str) -> list[Send]:
@@ -135,8 +158,13 @@ def _send_all(url: str) -> list[Send]:
 
 def _wait_for_the_rest(work: _Work, tokens: set[str]) -> None:
     """Nothing is broken any more: what is missing has to come, without a longer silence than recovery takes."""
-    while missing := tokens - {run.token for run in work.runs}:
-        work.wait_for_more(f"a further run, with {len(missing)} tasks missing,")
+    while True:
+        # Counted first: the last one may run while these are looked through, and then no further one comes.
+        seen = len(work.runs)
+        missing = tokens - {run.token for run in work.runs[:seen]}
+        if not missing:
+            return
+        work.wait_for_more(seen, f"a further run, with {len(missing)} tasks missing,")
 
 
 def _longest_silence(runs: list[Run]) -> float:

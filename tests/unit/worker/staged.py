@@ -24,7 +24,18 @@ from taskmq.envelope import JSON
 from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.middleware import Middleware
 from taskmq.session import Session
-from taskmq.stores import DelayStore, OccurrenceStore, ResultRecord, ResultStore, StartStore, State
+from taskmq.stores import (
+    CheckpointStore,
+    DelayStore,
+    LeaseStore,
+    OccurrenceStore,
+    ProgressStore,
+    ResultRecord,
+    ResultStore,
+    RevocationStore,
+    StartStore,
+    State,
+)
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
@@ -153,6 +164,9 @@ class _StagedConsumer:
     def __init__(self, inner: Consumer) -> None:
         self._inner = inner
 
+    async def resize(self, queue: str, prefetch: int) -> None:
+        await self._inner.resize(queue, prefetch)
+
     @property
     def healthy(self) -> bool:
         return self._inner.healthy
@@ -248,6 +262,22 @@ class _StagedState:
     @property
     def delays(self) -> DelayStore:
         return self._inner.delays
+
+    @property
+    def revocations(self) -> RevocationStore:
+        return self._inner.revocations
+
+    @property
+    def leases(self) -> LeaseStore:
+        return self._inner.leases
+
+    @property
+    def progress(self) -> ProgressStore:
+        return self._inner.progress
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        return self._inner.checkpoints
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -284,7 +284,7 @@ def test_once_a_high_one_has_come_the_others_get_all_slots_but_one() -> None:
     backlog = Backlog(QUEUES, slots=4)
     _fill(backlog, HIGH, each=1)
     assert _take(backlog, 1) == [HIGH]
-    backlog.leave(HIGH)
+    backlog.leave(HIGH, now=0)
     _fill(backlog, DEFAULT, LOW, each=5)
 
     assert len(_take(backlog, 3)) == 3
@@ -292,7 +292,7 @@ def test_once_a_high_one_has_come_the_others_get_all_slots_but_one() -> None:
     assert len(backlog) == 7
     _fill(backlog, HIGH, each=1)
     assert _take(backlog, 1) == [HIGH]
-    backlog.leave(DEFAULT)
+    backlog.leave(DEFAULT, now=0)
     assert len(_take(backlog, 2)) == 1
 
 
@@ -318,7 +318,7 @@ def test_of_three_slots_none_is_kept() -> None:
     backlog = Backlog(QUEUES, slots=3)
     _fill(backlog, HIGH, each=1)
     _take(backlog, 1)
-    backlog.leave(HIGH)
+    backlog.leave(HIGH, now=0)
     _fill(backlog, LOW, each=3)
 
     assert _take(backlog, 3) == [LOW] * 3
@@ -332,7 +332,7 @@ def test_the_kept_slot_changes_no_shares(weights: dict[PriorityClass, int], slot
     taken: Counter[str] = Counter()
     for _ in range(50 * slots):
         if len(busy) == slots:
-            backlog.leave(busy.popleft())
+            backlog.leave(busy.popleft(), now=0)
         (queue,) = _take(backlog, 1)
         busy.append(queue)
         taken[queue] += 1
@@ -462,3 +462,81 @@ TestShards = ShardMachine.TestCase
 
 def _queue_of(delivery: Delivery | None) -> str | None:
     return None if delivery is None else delivery.queue
+
+
+def test_a_queue_with_a_limit_has_at_most_so_many_slots_over_all_its_classes() -> None:
+    backlog = Backlog(QUEUES, limits={"a": 2})
+    _fill(backlog, HIGH, DEFAULT, PHYSICAL[4], each=2)
+
+    taken = _take(backlog, 6)
+
+    assert taken.count(HIGH) + taken.count(DEFAULT) == 2
+    assert taken.count(PHYSICAL[4]) == 2
+    assert len(backlog) == 2
+    assert backlog.take(now=0) is None
+    backlog.leave(HIGH, now=0)
+    assert _take(backlog, 2) == [DEFAULT]
+    backlog.leave(HIGH, now=0)
+    backlog.leave(DEFAULT, now=0)
+    assert _take(backlog, 3) == [DEFAULT]
+
+
+def test_a_delivery_that_has_a_slot_again_counts_for_its_queues_limit() -> None:
+    backlog = Backlog(QUEUES, limits={"a": 1})
+    _fill(backlog, DEFAULT, each=2)
+    assert _take(backlog, 2) == [DEFAULT]
+    backlog.leave(DEFAULT, now=0)
+    backlog.enter(DEFAULT)
+
+    assert _take(backlog, 1) == []
+    backlog.leave(DEFAULT, now=0)
+    assert _take(backlog, 1) == [DEFAULT]
+
+
+def test_a_full_queue_takes_more_without_handing_it_out() -> None:
+    backlog = Backlog(QUEUES, limits={"a": 1})
+    _fill(backlog, DEFAULT, each=1)
+    assert _take(backlog, 1) == [DEFAULT]
+
+    _fill(backlog, DEFAULT, HIGH, each=3)
+
+    assert _take(backlog, 1) == []
+    assert len(backlog.clear()) == 6
+
+
+def test_the_surplus_of_a_queue_is_shed_from_its_end() -> None:
+    backlog = Backlog(QUEUES)
+    _fill(backlog, DEFAULT, HIGH, each=5)
+
+    surplus = backlog.shed(DEFAULT, keep=2)
+
+    assert [delivery.message_id for delivery in surplus] == ["2", "3", "4"]
+    assert backlog.shed(DEFAULT, keep=2) == []
+    assert [delivery.message_id for delivery in backlog.shed(DEFAULT, keep=0)] == ["0", "1"]
+    assert sorted(_take(backlog, 10)) == [HIGH] * 5
+
+
+def test_with_more_slots_one_is_kept_again_for_high_ones() -> None:
+    backlog = Backlog(QUEUES, slots=1)
+    _fill(backlog, HIGH, each=1)
+    assert _take(backlog, 1) == [HIGH]
+    backlog.leave(HIGH, now=0)
+    backlog.resize(4)
+    _fill(backlog, DEFAULT, each=4)
+
+    assert _take(backlog, 4) == [DEFAULT] * 3
+
+
+def test_some_of_what_waits_is_taken_out_and_the_rest_comes_as_if_it_had_never_been_there() -> None:
+    backlog = Backlog(QUEUES)
+    _fill(backlog, HIGH, DEFAULT, each=3)
+    waiting = list(backlog.deliveries())
+    unwanted = {delivery for delivery in waiting if delivery.queue == HIGH or delivery.message_id == "1"}
+
+    assert _order(backlog.retract(unwanted)) == {HIGH: [0, 1, 2], DEFAULT: [1]}
+
+    assert len(backlog) == 2
+    assert backlog.retract(unwanted) == []
+    assert _take(backlog, 3) == [DEFAULT, DEFAULT]
+    backlog.put(_delivery(HIGH), now=0)
+    assert _take(backlog, 2) == [HIGH]

@@ -18,7 +18,7 @@ from taskmq.stores import ResultRecord
 from taskmq.testing import Published
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.settle import Settler
-from tests.unit.worker.staged import StagedApp, staged
+from tests.unit.worker.staged import FakeDelivery, StagedApp, staged
 from tests.unit.worker.virtual_time import run
 
 BODY = {
@@ -44,6 +44,7 @@ def _settled(
     message_id: str = "job-1",
     task: str = "job",
     with_state: bool = True,
+    result_limit: int = 2**20,
     look: Callable[[StagedApp], object] | None = None,
 ) -> tuple[list[Delivery], ResultRecord | None, StagedApp]:
     """Settle one delivery: what was published, and the record."""
@@ -54,7 +55,7 @@ def _settled(
             _define(app)
             data = json.dumps(BODY).encode() if body is None else body
             await app.put(data, queue=queue, headers=headers, job_id=message_id, content_type=content_type)
-            settler = Settler(app, worker="w1")
+            settler = Settler(app, worker="w1", result_limit=result_limit)
             async with app.flaky.hold(queue, limit=1) as (delivery,):
                 if isinstance(outcome, Parked):
                     await settler.park(delivery, outcome)
@@ -357,6 +358,60 @@ def test_a_value_that_cannot_be_encoded_is_a_dead_letter_with_the_reason_result(
     assert letter.headers["x-taskmq-error-type"] == "taskmq.errors.EncodeError"
     assert record is not None
     assert record.state is JobState.DEAD
+
+
+def test_a_value_beyond_the_limit_is_a_dead_letter_that_names_both_sizes() -> None:
+    (letter,), record, _ = _settled(Succeeded("x" * 2000), result_limit=1000)
+
+    assert letter.headers["x-taskmq-reason"] == "result"
+    assert str(letter.headers["x-taskmq-error"]).startswith(
+        "taskmq.errors.ResultTooLarge: the result of task job has 2,002 bytes, the limit is 1,000: "
+    )
+    assert record is not None
+    assert record.state is JobState.DEAD
+    assert _settled(Succeeded("x" * 998), result_limit=1000)[0] == []
+
+
+class _TakenAway(FakeDelivery):
+    """Its connection is lost; that is known after some turns of the loop."""
+
+    turns = 2
+
+    @property
+    def revoked(self) -> bool:
+        self.turns -= 1
+        return self.turns < 0
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Retried(timedelta(0), ValueError("no")),
+        Snoozed(timedelta(1)),
+        Dead("error", ValueError("no")),
+        Cancelled("no"),
+    ],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_what_comes_too_late_makes_no_copy_and_no_record(outcome: Outcome) -> None:
+    async def main() -> None:
+        with staged() as app:
+            _define(app)
+            data = json.dumps(BODY).encode()
+            await app.put(data, queue="work", headers=None, job_id="job-1", content_type=JSON)
+            delivery = _TakenAway(data)
+            envelope = decode_envelope(data, JSON)
+            attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1", started=17)
+
+            assert not await Settler(app, worker="w1").settle(attempt, outcome)
+
+            assert await app.record() is None
+            app.fake_clock.advance("30d")
+            assert [len(await app.messages(name)) for name in ("work", "work.dlq")] == [1, 0]
+            assert delivery.settled is None
+            await app.aclose()
+
+    run(main())
 
 
 GARBAGE = b"\x00 not a task \xff"

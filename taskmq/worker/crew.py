@@ -1,0 +1,161 @@
+"""Asyncio tasks that carry out pieces of work.
+
+A piece that never has to wait is carried out by a member that goes on to the next one: it costs no task of its own,
+no callback and no turn of the loop. A piece that has to wait keeps its member to itself until it ends, and the member
+leaves with it. So whatever a piece has bound to its task while it waited (timers that cancel it, a cancellation that
+comes too late) never meets another piece.
+
+A member also leaves when a piece says so, because it has changed context variables, and when the task was cancelled.
+"""
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, Generic, TypeVar
+
+__all__ = ["Crew", "Piece"]
+
+T = TypeVar("T")
+
+Piece = Coroutine[Any, Any, bool]
+"""Returns whether its task is as it was before."""
+
+# For so long a member goes on without a turn of the loop, which has sockets to read and timers to run.
+_TURN: Final = 0.005
+
+
+class Crew(Generic[T]):
+    """The members, and what they carry out.
+
+    Args:
+        size: how many pieces may be under way at a time.
+        take: the next piece and whose it is; None where there is none.
+        is_more: whether there may be another one.
+        done: called with whose a piece was, and how it failed, if it did.
+
+    Attributes:
+        busy: whose piece each member carries out; may be changed while it does.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        take: Callable[[], tuple[T, Piece] | None],
+        is_more: Callable[[], bool],
+        done: Callable[[T, BaseException | None], None],
+    ) -> None:
+        self.size = size
+        self.busy: dict[asyncio.Task[None], T] = {}
+        self._take = take
+        self._is_more = is_more
+        self._done = done
+        self._context = contextvars.copy_context()
+        self._idle: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
+        self._members: set[asyncio.Task[None]] = set()
+        self._called: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def call(self) -> None:
+        """There may be work: have one member look. It calls the next one if there is more."""
+        if self._called is not None or self._is_closed or len(self.busy) >= self.size:
+            return
+        if self._idle:
+            self._called, waiter = self._idle.pop()
+            waiter.set_result(None)
+            return
+        self._called = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
+        self._members.add(self._called)
+        self._called.add_done_callback(self._left)
+
+    def close(self) -> None:
+        """Let go of those that have nothing to do; the others leave when their piece has ended."""
+        self._is_closed = True
+        idle, self._idle = self._idle, []
+        for _, waiter in idle:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def closed(self) -> None:
+        """Return once every member has left, but for those that are busy."""
+        if leaving := self._members - self.busy.keys():
+            await asyncio.wait(leaving)
+
+    async def _serve(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        self._called = None
+        # Not the loop's clock, which may stand still within a turn.
+        began = time.monotonic()
+        while not self._is_closed:
+            taken = self._take() if len(self.busy) < self.size else None
+            if taken is None:
+                waiter = asyncio.get_running_loop().create_future()
+                self._idle.append((me, waiter))
+                await waiter
+                self._called = None
+                began = time.monotonic()
+                continue
+            owner, piece = taken
+            self.busy[me] = owner
+            if self._is_more():
+                self.call()
+            error: BaseException | None = None
+            is_clean = False
+            try:
+                waits_for = piece.send(None)
+            except StopIteration as stop:
+                is_clean = stop.value
+            except BaseException as failure:  # noqa: BLE001 - told to who gave the piece
+                error = failure
+            else:
+                try:
+                    await _Rest(piece, waits_for)
+                except BaseException as failure:  # noqa: BLE001 - as above
+                    error = failure
+            # It may be somebody else's by now.
+            self._done(self.busy.pop(me), error)
+            if not is_clean or me.cancelling():
+                return
+            if time.monotonic() - began > _TURN:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+
+    def _left(self, member: "asyncio.Task[None]") -> None:
+        self._members.discard(member)
+        if self._called is member:
+            # Cancelled before its first step.
+            self._called = None
+        self._idle = [entry for entry in self._idle if entry[0] is not member]
+        if not member.cancelled():
+            member.exception()
+        if self._is_more():
+            self.call()
+
+
+class _Rest:
+    """What is left of a coroutine that waits for something."""
+
+    __slots__ = ("_piece", "_waits_for")
+
+    def __init__(self, piece: Piece, waits_for: object) -> None:
+        self._piece = piece
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        piece, waits_for = self._piece, self._waits_for
+        try:
+            while True:
+                try:
+                    value = yield waits_for
+                except GeneratorExit:
+                    piece.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - handed on, whatever it is
+                    waits_for = piece.throw(error)
+                else:
+                    waits_for = piece.send(value)
+        except StopIteration:
+            # The piece has ended.
+            return

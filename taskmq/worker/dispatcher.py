@@ -1,0 +1,392 @@
+"""From deliveries in hand to runs in slots, and from their outcomes to what is settled.
+
+    deliver -> Backlog -> a slot: read -> (wait for resources) -> run -> settle -> the slot is free
+
+What a run may have to wait for holds no slot: its turn in a shard, resources that others use. A job that was
+cancelled while it waited is settled as cancelled when its turn comes; one that runs is asked to stop, and stopped
+after a grace.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from taskmq.app import TaskMQ
+from taskmq.broker import Delivery
+from taskmq.duration import to_ms
+from taskmq.errors import InvalidOption
+from taskmq.executor import Executor
+from taskmq.options import ExecutorKind
+from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried
+from taskmq.topology import CLASSES, WorkQueue, is_shard
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.backlog import Backlog
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.crew import Crew, Piece
+from taskmq.worker.handover import Handover
+from taskmq.worker.processor import Processor
+from taskmq.worker.quarantine import Quarantine
+from taskmq.worker.recorder import Recorder
+from taskmq.worker.settle import Settler
+from taskmq.worker.shards import Shards
+from taskmq.worker.slots import Slots
+from taskmq.worker.starts import Starts
+from taskmq.worker.tally import Tally
+
+__all__ = ["Dispatcher"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_INTERRUPT_TIMEOUT = 5.0
+
+
+class Dispatcher:
+    """The slots of one worker.
+
+    Args:
+        slots: what the worker has for tasks that need more than a slot.
+        cancelled: why a job was cancelled; None when it was not.
+        handover: for runs that take longer than the broker allows.
+
+    Attributes:
+        concurrency: how many runs may go on at a time.
+        left_behind: runs that did not end even when they were cancelled; their jobs went back.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        queues: Sequence[WorkQueue],
+        config: WorkerConfig,
+        executors: Mapping[ExecutorKind, Executor],
+        *,
+        worker: str,
+        tally: Tally,
+        slots: Slots,
+        cancelled: Callable[[str], str | None],
+        handover: Handover | None = None,
+    ) -> None:
+        self.concurrency = config.concurrency
+        self.left_behind = 0
+        self._config = config
+        self._executors = executors
+        self._tally = tally
+        self._slots = slots
+        self._cancelled = cancelled
+        self._handover = handover
+        self._crew: Crew[Delivery] = Crew(
+            config.concurrency, take=self._take, is_more=self._is_more, done=self._freed
+        )
+        self._first: deque[tuple[Delivery, Piece]] = deque()
+        self._over: set[Delivery] = set()
+        self._is_open = True
+        self._backlog = Backlog(
+            queues,
+            slots=config.concurrency,
+            weights=dict(zip(CLASSES, config.weights, strict=True)),
+            strict=config.strict,
+            starvation_limit=config.max_starve,
+            limits=config.queue_slots,
+        )
+        self._shards = Shards(
+            app.clock,
+            unknown_attempts=config.unknown_attempts,
+            unknown_delay=config.unknown_delay,
+            again=self._again,
+            passed=self._passed,
+        )
+        self._recorder = Recorder(app)
+        self._processor = Processor(app, executors, config, desk=self._recorder)
+        self._settler = Settler(app, worker=worker, result_limit=config.result_limit)
+        self._quarantine: Quarantine | None = None
+        if config.max_starts:
+            self._quarantine = Quarantine(
+                self._processor.run,
+                Starts(app),
+                most=config.max_starts,
+                running=self._crew.busy,
+                resume=self._crew.call,
+            )
+
+    @property
+    def running(self) -> int:
+        """How many slots are taken."""
+        return len(self._crew.busy)
+
+    @property
+    def waiting(self) -> int:
+        """How many deliveries in hand have no slot."""
+        return len(self._backlog) + len(self._slots)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything runs, or waits here for something else than a slot."""
+        return bool(self._crew.busy) or bool(self._slots) or bool(self._first) or self._shards.is_holding
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
+        self._backlog.put(delivery, now=time.monotonic())
+        self._crew.call()
+
+    def resize(self, concurrency: int) -> None:
+        """Have so many slots from now on; runs beyond them go on to their end.
+
+        Raises:
+            InvalidOption: below 1.
+        """
+        if concurrency < 1:
+            raise InvalidOption("concurrency: at least 1")
+        self.concurrency = self._crew.size = concurrency
+        self._backlog.resize(concurrency)
+        self._crew.call()
+
+    def shed(self, queue: str, *, keep: int) -> None:
+        """Give back what waits of a physical queue beyond the first `keep`."""
+        for delivery in self._backlog.shed(queue, keep=keep):
+            delivery.requeue()
+
+    def waiting_deliveries(self) -> list[Delivery]:
+        """Those in hand that have not begun."""
+        return [*self._backlog.deliveries(), *(attempt.delivery for attempt in self._slots.attempts())]
+
+    def give_back_some(self, deliveries: Iterable[Delivery]) -> None:
+        """Give back those of these that have not begun; none of a shard."""
+        unwanted = set(deliveries)
+        if not unwanted:
+            return
+        given = self._backlog.retract(unwanted)
+        for attempt in self._slots.attempts():
+            if attempt.delivery in unwanted and (removed := self._slots.remove(attempt.job_id)) is not None:
+                given.append(removed.delivery)
+        for delivery in given:
+            delivery.requeue()
+
+    def replace(self, old: Delivery, new: Delivery) -> None:
+        """Settle `new` instead of `old` from now on."""
+        for task, delivery in self._crew.busy.items():
+            if delivery is old:
+                self._crew.busy[task] = new
+
+    def stop_taking(self) -> None:
+        """Start nothing from here on."""
+        self._is_open = False
+
+    def give_back(self) -> None:
+        """Give back everything that has not begun."""
+        self._is_open = False
+        waiting = [attempt.delivery for attempt in self._slots.clear()]
+        for delivery in (*self._shards.close(), *waiting, *self._backlog.clear()):
+            delivery.requeue()
+
+    async def finished(self) -> None:
+        """Return once nothing runs."""
+        while self._crew.busy:
+            await asyncio.wait(tuple(self._crew.busy))
+
+    async def interrupt(self) -> None:
+        """Interrupt what runs and give it back; what is being settled is settled."""
+        running = self._crew.busy
+        _log.warning("interrupting %d running tasks; they go back to their queues", len(running))
+        self._processor.is_interrupting = True
+        if self._quarantine is not None:
+            self._quarantine.is_stopping = True
+        self._settler.stop_trying()
+        for task, delivery in tuple(running.items()):
+            if delivery not in self._over:
+                task.cancel()
+        if running:
+            await asyncio.wait(tuple(running), timeout=_INTERRUPT_TIMEOUT)
+        for delivery in running.values():
+            delivery.requeue()
+        self.left_behind = len(running)
+
+    async def aclose(self) -> None:
+        """Nothing runs any more: let go."""
+        self._crew.close()
+        await self._crew.closed()
+        await self._recorder.aclose()
+        if self._quarantine is not None:
+            await self._quarantine.aclose()
+
+    # Slots -------------------------------------------------------------------------------------------------
+
+    def _is_more(self) -> bool:
+        return len(self._backlog) > 0 or bool(self._slots) or bool(self._first)
+
+    def _take(self) -> tuple[Delivery, Piece] | None:
+        """What to do next; what the broker has given to somebody else meanwhile is passed over."""
+        if self._first:
+            return self._first.popleft()
+        if not self._is_open or (self._quarantine is not None and self._quarantine.is_closed):
+            return None
+        now = time.monotonic()
+        while self._slots and (fits := self._slots.next(now=now)) is not None:
+            attempt, grant = fits
+            attempt.grant = grant
+            if not _is_void(attempt.delivery):
+                self._backlog.enter(attempt.delivery.queue)
+                return attempt.delivery, self._run(attempt)
+            self._slots.give_back(grant)
+            self._backlog.release(attempt.delivery.queue, now=now)
+        while (delivery := self._backlog.take(now=now)) is not None:
+            if not _is_void(delivery):
+                return delivery, self._process(delivery)
+            self._backlog.leave(delivery.queue, now=now)
+            self._backlog.release(delivery.queue, now=now)
+        return None
+
+    def _freed(self, delivery: Delivery, error: BaseException | None) -> None:
+        self._over.discard(delivery)
+        now = time.monotonic()
+        if error is not None:
+            if not isinstance(error, asyncio.CancelledError):
+                _log.critical("a delivery could not be settled; it goes back to its queue", exc_info=error)
+            # Otherwise it was interrupted before its first step.
+            delivery.requeue()
+        self._backlog.leave(delivery.queue, now=now)
+        if not self._shards.holds(delivery) and not (self._slots and self._slots.has(delivery)):
+            self._backlog.release(delivery.queue, now=now)
+
+    def _again(self, delivery: Delivery) -> None:
+        now = time.monotonic()
+        self._backlog.release(delivery.queue, now=now)
+        self._backlog.put(delivery, now=now, first=True)
+        self._crew.call()
+
+    def _passed(self, delivery: Delivery) -> None:
+        self._backlog.release(delivery.queue, now=time.monotonic())
+        self._crew.call()
+
+    # One delivery ------------------------------------------------------------------------------------------
+
+    async def _process(self, delivery: Delivery) -> bool:
+        read = self._processor.read(delivery)
+        if is_shard(delivery.queue):
+            waits = self._shards.take(delivery, read)
+            if waits is None:
+                return True
+            read = waits
+        if isinstance(read, Parked):
+            self._tally.park(delivery, read)
+            await self._settler.park(delivery, read)
+            return True
+        # Keepers have waited for their time, and so have one: what has none is not asked for its headers.
+        if read.envelope.eta is not None and self._handover is not None and not await self._handover.admits(read):
+            return True
+        needs = read.task.plan.needs
+        if needs is not None and self._cancelled(read.job_id) is None:
+            now = time.monotonic()
+            read.grant = self._slots.take(needs, now=now)
+            if read.grant is None:
+                self._slots.wait(read, needs, now=now)
+                return True
+        return await self._run(read)
+
+    async def _run(self, attempt: Attempt) -> bool:
+        try:
+            if (reason := self._cancelled(attempt.job_id)) is not None:
+                outcome: Outcome = Cancelled(reason)
+            else:
+                self._tally.start(attempt, now=time.monotonic())
+                outcome = await self._outcome(attempt)
+            # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
+            self._over.add(attempt.delivery)
+            self._tally.end(attempt, outcome, now=time.monotonic())
+        finally:
+            if attempt.grant is not None:
+                self._slots.give_back(attempt.grant)
+        journal = None if attempt.execution is None else attempt.execution.context.journal
+        if journal is not None:
+            await self._recorder.finish(journal)
+        is_done = await self._end(attempt, outcome)
+        if journal is not None and is_done:
+            await self._recorder.end(journal, outcome)
+        if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
+            await self._quarantine.forget(attempt)
+        return attempt.is_clean
+
+    async def _outcome(self, attempt: Attempt) -> Outcome:
+        plan, quarantine = attempt.task.plan, self._quarantine
+        try:
+            if (
+                quarantine is not None
+                and (attempt.delivery.redelivered or plan.executor == "process")
+                and plan.ack == "late"
+            ):
+                outcome = await quarantine.run(attempt)
+            else:
+                outcome = await self._processor.run(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled is None:
+                self._tally.forget(attempt)
+                raise
+            # Before its first step, so that nobody below could tell what it meant.
+            outcome = Cancelled(attempt.cancelled)
+        except BaseException:
+            self._tally.forget(attempt)
+            raise
+        if attempt.cancelled is not None and not isinstance(outcome, Interrupted):
+            # However it ended: nobody wants it any more.
+            return Cancelled(attempt.cancelled)
+        return outcome
+
+    async def _end(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Settle what was run; whether its message was taken off the broker."""
+        if not is_shard(attempt.delivery.queue):
+            return await self._settler.settle(attempt, outcome)
+        if self._shards.keep(attempt, outcome):
+            if isinstance(outcome, Retried):
+                self._settler.note_retry(attempt, to_ms(outcome.delay), outcome.error)
+            return False
+        is_done = await self._settler.settle(attempt, outcome)
+        if is_done:
+            self._shards.forget(attempt.delivery)
+        return is_done
+
+    # Cancelling --------------------------------------------------------------------------------------------
+
+    def cancel(self, job_id: str, reason: str) -> bool:
+        """Stop a job's run: a coroutine at once, a thread or process after it was asked and a grace has passed.
+
+        One that waits for resources is settled now. What waits for its slot is settled when it gets one. Whether
+        there was a run to stop, or one that waited.
+        """
+        if self._slots and (held := self._slots.remove(job_id)) is not None:
+            held.cancelled = reason
+            self._backlog.enter(held.delivery.queue)
+            self._first.append((held.delivery, self._settle_cancelled(held, reason)))
+            self._crew.call()
+            return True
+        found = [attempt for attempt in self._tally.running if attempt.job_id == job_id and attempt.cancelled is None]
+        for attempt in found:
+            self._stop(attempt, reason)
+        return bool(found)
+
+    async def _settle_cancelled(self, attempt: Attempt, reason: str) -> bool:
+        outcome = Cancelled(reason)
+        self._over.add(attempt.delivery)
+        self._tally.end(attempt, outcome, now=time.monotonic())
+        await self._end(attempt, outcome)
+        return True
+
+    def _stop(self, attempt: Attempt, reason: str) -> None:
+        attempt.cancelled = reason
+        kind = attempt.task.plan.executor
+        if attempt.execution is not None:
+            self._executors[kind].ask_to_stop(attempt.execution)
+        if kind == "async" or attempt.execution is None:
+            self._cancel_task(attempt)
+        else:
+            asyncio.get_running_loop().call_later(self._config.cancel_grace, self._cancel_task, attempt)
+
+    def _cancel_task(self, attempt: Attempt) -> None:
+        for task, delivery in self._crew.busy.items():
+            if delivery is attempt.delivery and delivery not in self._over:
+                task.cancel()
+
+
+def _is_void(delivery: Delivery) -> bool:
+    """Whether the broker gives the message to a consumer again, so that running it here could only be too much."""
+    return getattr(delivery, "revoked", False) is True

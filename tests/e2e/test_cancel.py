@@ -1,0 +1,123 @@
+"""Jobs that are cancelled: wherever they are, in real worker processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from taskmq.errors import JobCancelled
+from taskmq.states import JobState
+from tests.e2e.kit import Project
+
+_GRACE = 0.3
+
+
+def ends_as_cancelled(project: Project, job_id: str) -> float:
+    """Seconds until whoever awaits the result knows."""
+    began = time.monotonic()
+    with pytest.raises(JobCancelled, match="nobody needs it"):
+        project.app.job(job_id).result(timeout=20)
+    return time.monotonic() - began
+
+
+def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
+    project.start(cancel_grace=_GRACE)
+    seconds: dict[str, float] = {}
+    for kind in ("gated", "threaded", "heavy"):
+        job = project.send(kind, kind)
+        project.wait_for("started", kind)
+
+        assert project.app.job(job).cancel("nobody needs it")
+        seconds[kind] = ends_as_cancelled(project, job)
+
+        assert not project.app.job(job).cancel()
+    # The worker goes on, with the slots that it had.
+    assert project.app.tasks["jobs.quick"].send(4).result(timeout=20) == 8
+    assert project.noted("finished", "gated") == project.noted("finished", "heavy") == []
+    assert project.waiting() == 0
+    print("cancel to known:", {kind: round(value, 3) for kind, value in seconds.items()})
+
+
+def test_a_queued_and_a_delayed_job_that_are_cancelled_never_run_also_after_a_restart(project: Project) -> None:
+    queued = project.send("quick", 1)
+    delayed = project.app.tasks["jobs.quick"].options(delay=1.5).send(2)
+    project.send("quick", 3)
+    assert project.app.job(queued).cancel("nobody needs it")
+    assert project.app.job(delayed.id).cancel("nobody needs it")
+
+    run = project.start()
+    project.wait_for("ran", "3")
+    ends_as_cancelled(project, queued)
+    run.signal()
+    assert run.wait() == 0
+    project.start()
+
+    ends_as_cancelled(project, delayed.id)
+    assert project.noted("ran", "1") == project.noted("ran", "2") == []
+    assert project.app.job(delayed.id).state() is JobState.CANCELLED
+
+
+def test_a_job_is_cancelled_whose_worker_is_killed_meanwhile(project: Project) -> None:
+    run = project.start()
+    job = project.send("gated", "a")
+    project.wait_for("started", "a")
+    for pid in run.children:
+        os.kill(pid, signal.SIGSTOP)
+    assert project.app.job(job).cancel("nobody needs it")
+    for pid in run.children:
+        os.kill(pid, signal.SIGKILL)
+
+    ends_as_cancelled(project, job)
+    assert len(project.noted("started", "a")) == 1
+    assert project.waiting() == 0
+
+
+def test_the_command_line_cancels_too(local_project: Project) -> None:
+    project = local_project
+    project.start()
+    job = project.send("gated", "a")
+    project.wait_for("started", "a")
+
+    def cancel(job_id: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "taskmq",
+                "--app",
+                "jobs:app",
+                "job",
+                "cancel",
+                job_id,
+                "--reason",
+                "nobody needs it",
+            ],
+            cwd=project.folder,
+            env=project.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    assert cancel(job).returncode == 0
+    ends_as_cancelled(project, job)
+    again = cancel(job)
+    assert again.returncode == 3
+    assert "has ended already" in again.stderr
+
+
+@pytest.mark.rabbitmq
+def test_redis_tells_workers_on_rabbitmq(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
+    project = Project(tmp_path, amqp_url, redis_url)
+    try:
+        project.start(cancel_grace=_GRACE)
+        job = project.send("gated", "a")
+        project.wait_for("started", "a")
+        assert project.app.job(job).cancel("nobody needs it")
+        ends_as_cancelled(project, job)
+    finally:
+        project.close()

@@ -1,0 +1,154 @@
+"""What a worker process says on its status pipe."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from taskmq import TaskMQ
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.report import Ready, Report, read_line
+from taskmq.worker.reporter import Reporter
+from tests.unit.app_kit import new_url
+
+PERIOD = 0.01
+
+
+class Reader:
+    """The supervisor's end of the pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest = b""
+        self.said: list[Ready | Report] = []
+        os.set_blocking(descriptor, False)
+
+    def read(self) -> None:
+        try:
+            while part := os.read(self._descriptor, 1 << 16):
+                *lines, self._rest = (self._rest + part).split(b"\n")
+                said = [read_line(line + b"\n") for line in lines]
+                assert None not in said
+                self.said += [each for each in said if each is not None]
+        except BlockingIOError:
+            pass
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                self.read()
+                await asyncio.sleep(PERIOD)
+
+    @property
+    def reports(self) -> list[Report]:
+        return [each for each in self.said if isinstance(each, Report)]
+
+    @property
+    def ended(self) -> int:
+        """Runs that it knows of."""
+        counts = {(count.task, count.queue): count.ended for report in self.reports for count in report.counts}
+        return sum(counts.values())
+
+
+def _app() -> TaskMQ:
+    app = TaskMQ(new_url())
+
+    @app.task(name="work", queue="jobs")
+    async def work() -> None: ...
+
+    return app
+
+
+@asynccontextmanager
+async def _reporting(app: TaskMQ, *, looks: bool = False) -> AsyncGenerator[Reader]:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    worker = Worker(app, WorkerConfig())
+    reporter = Reporter(worker, app, target="a:b", status=writing, looks=looks, period=PERIOD)
+    reporting, running = asyncio.create_task(reporter.run()), asyncio.create_task(worker.run())
+    try:
+        await worker.is_ready.wait()
+        yield Reader(reading)
+    finally:
+        worker.drain()
+        await running
+        reporting.cancel()
+        await asyncio.wait((reporting,))
+        os.close(reading)
+
+
+def test_it_says_once_that_it_is_ready_and_then_how_it_does() -> None:
+    async def main() -> None:
+        async with _reporting(_app()) as reader:
+            await reader.until(lambda: len(reader.reports) >= 3)
+            assert [each for each in reader.said if isinstance(each, Ready)] == [
+                Ready(app="a:b", broker=_address(reader), queues=["jobs"], tasks=["work"])
+            ]
+            assert reader.reports[-1].status.state == "running"
+            assert reader.reports[-1].depths is None
+
+    asyncio.run(main())
+
+
+def _address(reader: Reader) -> str:
+    (ready,) = [each for each in reader.said if isinstance(each, Ready)]
+    assert ready.broker.startswith("memory://")
+    return ready.broker
+
+
+def test_runs_of_all_classes_of_a_queue_are_one_count_and_told_only_when_there_is_news() -> None:
+    async def main() -> None:
+        app = _app()
+        async with _reporting(app) as reader:
+            for priority in (0, 5, 9):
+                await app.tasks["work"].options(priority=priority).asend()
+            await reader.until(lambda: reader.ended == 3)
+            seen = len(reader.reports)
+            await reader.until(lambda: len(reader.reports) >= seen + 3)
+            assert {(count.task, count.queue) for report in reader.reports for count in report.counts} == {
+                ("work", "jobs")
+            }
+            assert all(not report.counts for report in reader.reports[seen:])
+
+    asyncio.run(main())
+
+
+def test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run() -> None:
+    async def main() -> None:
+        app = _app()
+        async with _reporting(app) as reader:
+            for _ in range(50):
+                await app.tasks["work"].asend()
+                # Far more reports than the pipe takes.
+                await asyncio.sleep(PERIOD)
+            await reader.until(lambda: reader.ended == 50)
+
+    asyncio.run(main())
+
+
+def test_one_that_looks_tells_how_many_messages_wait() -> None:
+    async def main() -> None:
+        app = _app()
+        async with _reporting(app, looks=True) as reader:
+            await reader.until(lambda: bool(reader.reports) and reader.reports[-1].depths == {"jobs": 0})
+
+    asyncio.run(main())
+
+
+def test_a_supervisor_that_is_gone_is_told_nothing_more() -> None:
+    async def main() -> None:
+        app = _app()
+        reading, writing = os.pipe()
+        worker = Worker(app, WorkerConfig())
+        running = asyncio.create_task(worker.run())
+        await worker.is_ready.wait()
+        reporter = Reporter(worker, app, target="a:b", status=writing, looks=False, period=PERIOD)
+        os.close(reading)
+
+        await asyncio.wait_for(reporter.run(), 10)
+
+        worker.drain()
+        await running
+
+    asyncio.run(main())
