@@ -4,13 +4,14 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: help demo test check test-matrix bench clean
+.PHONY: help demo test check test-matrix faults-worker bench clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
 	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
 	@echo "make check        the static half of it"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
+	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
 	@echo "make bench        taskmq beside its peers, into benchmarks/results; takes long, see benchmarks/README.md"
 
 # Debian keeps what venv needs in a package of its own.
@@ -39,6 +40,10 @@ check: .venv/dev
 test-matrix: .venv/dev
 	$(RUN) poe servers
 	$(RUN) poe test-matrix
+
+faults-worker: .venv/dev
+	$(RUN) poe servers
+	$(RUN) poe faults-worker
 
 bench: .venv/dev
 	$(RUN) python -m benchmarks

@@ -8,11 +8,13 @@ never lose it.
 The names below load on first use, so that `import taskmq` costs next to nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+# What `typing` has under this name; importing that would take longer than all the rest of `taskmq probe`.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.context import Context
+    from taskmq.dependencies import Depends
     from taskmq.errors import (
         AccessDenied,
         AppNotFound,
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
         Reject,
         ResultTimeout,
         Retry,
+        RunSuperseded,
         SendError,
         Snooze,
+        SoftTimeout,
         StateUnavailable,
         TaskFailed,
         TaskMQError,
@@ -43,9 +47,13 @@ if TYPE_CHECKING:
         Unroutable,
         UnsupportedFeature,
     )
+    from taskmq.events import JobEvent, WorkerEvent
     from taskmq.execution import Execution
     from taskmq.job import Job
+    from taskmq.listening import EventStream
+    from taskmq.log_fields import JobFields, install_job_fields
     from taskmq.middleware import Middleware, Proceed, Sending
+    from taskmq.progress import JobProgress
     from taskmq.retry import RetryPolicy
     from taskmq.states import JobState
     from taskmq.tasks import Task, task
@@ -58,8 +66,10 @@ __all__ = [
     "BrokerBlocked",
     "BrokerUnavailable",
     "Context",
+    "Depends",
     "DuplicateTask",
     "EncodeError",
+    "EventStream",
     "Execution",
     "Ignore",
     "InvalidArguments",
@@ -67,6 +77,9 @@ __all__ = [
     "InvalidSetting",
     "Job",
     "JobCancelled",
+    "JobEvent",
+    "JobFields",
+    "JobProgress",
     "JobState",
     "Middleware",
     "PartlySent",
@@ -78,9 +91,11 @@ __all__ = [
     "ResultTimeout",
     "Retry",
     "RetryPolicy",
+    "RunSuperseded",
     "SendError",
     "Sending",
     "Snooze",
+    "SoftTimeout",
     "StateUnavailable",
     "Task",
     "TaskFailed",
@@ -93,13 +108,20 @@ __all__ = [
     "UnsupportedFeature",
     "WaitingJob",
     "WorkQueue",
+    "WorkerEvent",
+    "install_job_fields",
     "task",
 ]
 
 _HOMES = {
     "Context": "context",
+    "Depends": "dependencies",
+    "EventStream": "listening",
     "Execution": "execution",
     "Job": "job",
+    "JobEvent": "events",
+    "JobFields": "log_fields",
+    "JobProgress": "progress",
     "JobState": "states",
     "Middleware": "middleware",
     "Proceed": "middleware",
@@ -109,11 +131,13 @@ _HOMES = {
     "TaskMQ": "app",
     "WaitingJob": "waiting",
     "WorkQueue": "topology",
+    "WorkerEvent": "events",
+    "install_job_fields": "log_fields",
     "task": "tasks",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'taskmq' has no attribute {name!r}")
     import importlib

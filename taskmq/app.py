@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import os
+import secrets
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -17,12 +18,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
-from taskmq.broker import BrokerOptions, Outgoing
+from taskmq.broker import Broadcasting, BrokerOptions, Outgoing
 from taskmq.bulk import Batches
+from taskmq.cancelling import cancel_job
 from taskmq.clock import Clock, SystemClock
 from taskmq.codec import ReturnType
+from taskmq.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.context import Context
 from taskmq.duration import Duration, parse_duration
 from taskmq.envelope import JSON, MSGPACK, encode_envelope
@@ -32,6 +35,8 @@ from taskmq.middleware import Middleware, Sending, send_chain
 from taskmq.options import TaskOptions
 from taskmq.plugins import open_broker, open_state
 from taskmq.portal import Portal, current_portal
+from taskmq.progress import JobProgress, progress_of
+from taskmq.providing import Dependencies
 from taskmq.queues import Queues
 from taskmq.schedule import Every, Trigger
 from taskmq.session import Session
@@ -39,7 +44,10 @@ from taskmq.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.stores import DelayStore, ResultRecord, ResultStore, State
 from taskmq.tasks import AsyncTask, SyncTask, Task, TaskDecorator, define
 from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
-from taskmq.waiting import WaitingJob, cancel, cancelled_record, due_instant, reschedule, waiting_jobs
+from taskmq.waiting import WaitingJob, due_instant, reschedule, waiting_jobs
+
+if TYPE_CHECKING:
+    from taskmq.listening import EventStream
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -114,6 +122,7 @@ class TaskMQ:
         self._queues = Queues(queues)
         self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
         self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
+        self.dependencies: Dependencies = Dependencies()
         self._given = Settings(url=url, state=state)
         self._settings: Settings | None = None
         self._connection_name = name
@@ -210,6 +219,16 @@ class TaskMQ:
             for value in list(vars(loaded).values()):
                 if isinstance(value, Task) and not value.is_bound:
                     self._register(cast("Task[..., Any]", value))
+
+    def override(
+        self, dependency: Callable[..., Any], replacement: Callable[..., Any]
+    ) -> contextlib.AbstractContextManager[None]:
+        """For tests: call `replacement` wherever a task of this app depends on `dependency`, while it is entered.
+
+        It is a provider like any other, with dependencies of its own if it wants. Several may be entered at a time;
+        the last one counts. Tasks that run in processes of their own do not see it.
+        """
+        return self.dependencies.override(dependency, replacement)
 
     @property
     def tasks(self) -> dict[str, Task[..., Any]]:
@@ -313,6 +332,17 @@ class TaskMQ:
                 self._sessions.pop(key, None)
             elif loop.is_closed():
                 self._sessions.pop(key, None)
+
+    def events(self, *topics: str, buffer: int = 10_000) -> "EventStream":
+        """What happens to jobs and workers: `async with app.events("job.dead.*") as events`, then `async for`.
+
+        Args:
+            topics: patterns, see `taskmq.events`; none: all events of jobs and workers.
+            buffer: how many events may wait here before the oldest are dropped.
+        """
+        from taskmq.listening import EventStream
+
+        return EventStream(lambda: self.session().broker, *topics, buffer=buffer)
 
     def results(self) -> ResultStore:
         """The result store of the running loop's session.
@@ -419,6 +449,16 @@ class TaskMQ:
         """The job's result record if it is there."""
         return await self.results().get(job_id)
 
+    async def find_progress(self, job_id: str) -> JobProgress | None:
+        """What the job's task has told last, if it has told anything."""
+        state = self.session().state
+        if state is None:
+            raise UnsupportedFeature(
+                "progress needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+            )
+        record = await state.progress.find(job_id)
+        return None if record is None else progress_of(record)
+
     # Waiting in the state: what operators and job handles call ----------------------------------------
 
     def list_waiting(
@@ -441,16 +481,29 @@ class TaskMQ:
         """`list_waiting` for coroutines."""
         return await waiting_jobs(self._delays(self.session().state), limit=limit, task=task, queue=queue)
 
-    async def cancel_waiting(self, job_id: str) -> bool:
-        """Take a job away that waits in the state; False where it does not."""
-        message = await cancel(self._delays(self.session().state), job_id)
-        if message is None:
-            return False
-        task = self.tasks.get(message.task)
-        if task is None or task.plan.result is not False:
-            record = cancelled_record(message, now=self.clock.now_ms())
-            await self.results().put(record, ttl=self.result_ttl)
-        return True
+    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
+        """Cancel a job wherever it is; see `Job.cancel`."""
+        return await cancel_job(
+            self.session(),
+            job_id,
+            reason=reason,
+            remember=parse_duration(remember, what="remember").total_seconds(),
+            result_ttl=self.result_ttl,
+            now=self.clock.now_ms(),
+            keeps_result=self._keeps_result,
+            say=self._say_cancelled,
+        )
+
+    def _keeps_result(self, task: str) -> bool:
+        known = self.tasks.get(task)
+        return known is None or known.plan.result is not False
+
+    def _say_cancelled(self, job_id: str) -> None:
+        """Have the workers that listen look at once; the others look by themselves."""
+        broker = self.session().broker
+        if isinstance(broker, Broadcasting):
+            command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=job_id)
+            broker.announce(command_topic(REVOKE), encode_command(command))
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         """Make a job that waits in the state due at another instant; False where it does not wait."""

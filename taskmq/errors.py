@@ -21,6 +21,7 @@ __all__ = [
     "InvalidSetting",
     "JobCancelled",
     "MalformedMessage",
+    "MemoryExceeded",
     "PartlyReplayed",
     "PartlySent",
     "PublishRejected",
@@ -28,9 +29,12 @@ __all__ = [
     "QueueMissing",
     "Reject",
     "ResultTimeout",
+    "ResultTooLarge",
     "Retry",
+    "RunSuperseded",
     "SendError",
     "Snooze",
+    "SoftTimeout",
     "StateUnavailable",
     "TaskControl",
     "TaskFailed",
@@ -233,6 +237,48 @@ class UnknownTask(TaskMQError):
 
 class TaskTimeout(TaskMQError):
     """The task ran longer than its `timeout`."""
+
+
+class RunSuperseded(TaskMQError):
+    """Another run of the same job has begun: this one must do nothing more, and cannot save any more."""
+
+
+class SoftTimeout(TaskTimeout):
+    """Raised inside a task that runs longer than its `soft_timeout`: it may clean up, and end in its own way.
+
+    One that ends with it counts as timed out; one that catches it goes on until its `timeout`.
+    """
+
+    def __init__(self, message: str = "the task ran longer than its soft_timeout") -> None:
+        super().__init__(message)
+
+
+class MemoryExceeded(TaskMQError):
+    """The task's process took more memory than the task's `resources` say, and was killed.
+
+    Attributes:
+        limit: bytes.
+    """
+
+    def __init__(self, message: str, *, limit: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class ResultTooLarge(TaskMQError):
+    """What a task returned is larger than the worker's `--result-limit`; it was not stored.
+
+    Attributes:
+        size, limit: bytes.
+    """
+
+    def __init__(self, task: str, *, size: int, limit: int) -> None:
+        super().__init__(
+            f"the result of task {task} has {size:,} bytes, the limit is {limit:,}: store the data elsewhere and "
+            "return a reference, or raise --result-limit"
+        )
+        self.size = size
+        self.limit = limit
 
 
 class WorkerLost(TaskMQError):

@@ -4,7 +4,7 @@
 The first middleware of an app is the outermost.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from taskmq.broker import HeaderValue
 from taskmq.envelope import Envelope
 from taskmq.execution import Execution
 
-__all__ = ["Middleware", "Proceed", "Sending", "execute_chain", "send_chain"]
+__all__ = ["Middleware", "Proceed", "Sending", "attached", "execute_chain", "send_chain"]
 
 Proceed = Callable[[Execution], Awaitable[object]]
 """The rest of the chain around a run: what `Middleware.execute` awaits to go on."""
@@ -37,7 +37,7 @@ class Sending:
 
 
 class Middleware:
-    """Override one or both; each passes through as it stands."""
+    """Override what is needed; each passes through as it stands."""
 
     def send(self, sending: Sending) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Called before a message is encoded; may change `sending`.
@@ -53,6 +53,14 @@ class Middleware:
         An exception from here counts as the task's own.
         """
         return await proceed(execution)
+
+    def attach(self, carry: Mapping[str, str]) -> AbstractContextManager[object] | None:  # noqa: ARG002 - as above
+        """Called where a function runs that has a process of its own, with what is in its `Execution.carry`.
+
+        A context manager that it returns is entered around the function. Not called for functions that run in the
+        worker's process: what `execute` sets there, they see.
+        """
+        return None
 
 
 def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], AbstractContextManager[object]]:
@@ -83,6 +91,21 @@ def execute_chain(middleware: Sequence[Middleware], innermost: Proceed) -> Proce
         if type(each).execute is not Middleware.execute:
             chain = _wrap(each, chain)
     return chain
+
+
+def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) -> AbstractContextManager[object]:
+    """What all of them want around a function that runs here on its own; nothing where nothing is carried."""
+    if not carry:
+        return _NOTHING
+    stack = ExitStack()
+    try:
+        for each in middleware:
+            if (context := each.attach(carry)) is not None:
+                stack.enter_context(context)
+    except BaseException as error:
+        stack.__exit__(type(error), error, error.__traceback__)
+        raise
+    return stack
 
 
 def _wrap(middleware: Middleware, proceed: Proceed) -> Proceed:

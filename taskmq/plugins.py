@@ -2,6 +2,7 @@
 
 A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
 point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
+One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
 """
 
 import re
@@ -10,10 +11,11 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from taskmq.broker import Broker, BrokerOptions
-from taskmq.errors import InvalidSetting
+from taskmq.errors import InvalidSetting, UnsupportedFeature
+from taskmq.metrics import Exporter, Source
 from taskmq.stores import State
 
-__all__ = ["open_broker", "open_state"]
+__all__ = ["open_broker", "open_metrics", "open_state"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
@@ -36,6 +38,23 @@ def open_state(url: str, options: BrokerOptions) -> State:
     """
     opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
     return opener(url, options)
+
+
+def open_metrics(source: Source) -> Exporter:
+    """What shows `source` to a monitoring system.
+
+    Raises:
+        UnsupportedFeature: no package for that is installed, or what it needs is not.
+    """
+    reason = "no package that shows metrics is installed"
+    for point in entry_points(group="taskmq.metrics"):
+        try:
+            opener = cast("Callable[[Source], Exporter]", point.load())
+        except ImportError as error:
+            reason = f"{point.name} metrics need {error.name}"
+            continue
+        return opener(source)
+    raise UnsupportedFeature(f"{reason}: pip install 'taskmq[prometheus]'")
 
 
 def _load(group: str, url: str, *, what: str) -> Any:

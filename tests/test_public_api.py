@@ -13,6 +13,8 @@ import pytest
 
 import taskmq
 import taskmq_local
+import taskmq_otel
+import taskmq_prometheus
 import taskmq_rabbitmq
 import taskmq_redis
 
@@ -30,7 +32,7 @@ def _modules(*packages: ModuleType) -> list[str]:
     ]
 
 
-_ALL_MODULES = _modules(taskmq, taskmq_local, taskmq_rabbitmq, taskmq_redis)
+_ALL_MODULES = _modules(taskmq, taskmq_local, taskmq_rabbitmq, taskmq_redis, taskmq_prometheus, taskmq_otel)
 _CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
 
 

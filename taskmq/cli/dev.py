@@ -10,9 +10,10 @@ from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.cli.worker import banner, watched
 from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.supervisor.supervision import Supervision
+from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child import Order
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.supervisor import Supervisor
 
 __all__ = ["dev"]
 
@@ -45,10 +46,12 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
         announce(f"not reloading on changes: {error}")
         folders = ()
 
+    supervision = Supervision(processes=processes, watch=folders)
+
     async def run() -> int:
         beat = await asyncio.create_subprocess_exec(*_beat_command(name), start_new_session=True)
         try:
-            return await Supervisor(order, processes=processes, on_ready=banner, watch=folders).run()
+            return await Supervisor(order, supervision, on_ready=banner).run()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 beat.send_signal(signal.SIGTERM)

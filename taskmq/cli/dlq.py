@@ -117,6 +117,7 @@ def show(queue: Queue, job: str, /, *, depth: Count | None = None) -> int:
             "fingerprint": found.fingerprint,
             "queue": found.queue,
             "worker": found.worker,
+            **({} if found.starts is None else {"starts": found.starts}),
             "enqueued": when(found.enqueued),
             "started": when(found.started),
             "replayed": found.replayed,

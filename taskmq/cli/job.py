@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="job", help="Jobs that wait in the state: waiting, cancel, reschedule.", result_action="return_value")
+app = App(name="job", help="Single jobs: waiting, cancel, reschedule.", result_action="return_value")
 
 T = TypeVar("T")
 
@@ -43,15 +43,23 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 
 
 @app.command
-def cancel(job: str, /) -> int:
-    """Take a job away that waits for its time in the state; who awaits its result is told.
+def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
+    """Cancel a job that waits, is on its way or runs; who awaits its result is told.
 
     Parameters
     ----------
     job
         The job's id.
+    reason
+        What those are told.
+    remember
+        How long workers end the job when they meet it, such as 7d.
     """
-    return _outcome(job, "cancelled", is_done=_run(lambda target: target.job(job).acancel()))
+    if _run(lambda target: target.job(job).acancel(reason, remember=remember)):
+        note(f"job {job} is cancelled: it is stopped where it runs, or ended where it comes up")
+        return OK
+    note(f"job {job} has ended already")
+    return NOT_FOUND
 
 
 @app.command

@@ -28,6 +28,12 @@ _COMMANDS = {
     ),
     "dev": ("taskmq.cli.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
     "worker": ("taskmq.cli.worker:worker", "Run the tasks of an app's queues."),
+    "workers": ("taskmq.cli.workers:workers", "List the workers that answer."),
+    "worker-ctl": (
+        "taskmq.cli.worker_ctl:app",
+        "Tell workers what to do: status, drain, concurrency, stacks.",
+    ),
+    "probe": ("taskmq.cli.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
     "beat": ("taskmq.cli.beat:beat", "Emit an app's schedules; any number may run."),
     "send": ("taskmq.cli.send:send", "Send a task by name, without importing its module."),
     "job": ("taskmq.cli.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),

@@ -24,15 +24,17 @@ class DeadLetter:
     Attributes:
         queue: the physical queue it came from; "" when nobody knows.
         attempt: the one that was its last; 0 where the message is no task.
-        reason: why it is dead: `error`, `rejected`, `invalid_arguments`, `timeout`, `worker_lost` or `result` as a
-            worker saw it; `delivery_limit`, `rejected`, `expired` or `maxlen` where the broker put it aside;
-            `unroutable` where its queue had gone; of a parked message, what is wrong with it.
+        reason: why it is dead: `error`, `rejected`, `invalid_arguments`, `timeout`, `memory`, `worker_lost` or
+            `result` as a worker saw it; `delivery_limit`, `rejected`, `expired` or `maxlen` where the broker put it
+            aside; `unroutable` where its queue had gone; of a parked message, what is wrong with it.
         error: type and message of the last error.
         error_type: its qualified name.
         enqueued: when the job was first sent.
         started: when its last attempt was.
         died: when it became a letter.
         worker: who ran it last.
+        starts: of a job whose worker ended each time: how often it was started.
+        priority: what the broker was told, in a queue that leaves the order to it.
         replayed: how often it was sent again before.
         headers: as they came, without the broker's own.
     """
@@ -49,6 +51,8 @@ class DeadLetter:
     started: int | None
     died: int | None
     worker: str
+    starts: int | None
+    priority: int | None
     replayed: int
     root: str | None
     headers: Mapping[str, object]
@@ -99,6 +103,8 @@ def read_letter(delivery: Delivery) -> DeadLetter:
         started=number("x-taskmq-started"),
         died=number("x-taskmq-died"),
         worker=text("worker"),
+        starts=number("x-taskmq-starts"),
+        priority=number("x-taskmq-priority"),
         replayed=max(number(REPLAYED) or 0, 0),
         root=envelope.root if envelope else None,
         headers=headers,

@@ -30,6 +30,7 @@ __all__ = ["Replay", "Replayed", "replay"]
 _OWN: Final = "x-taskmq-"
 _WINDOW: Final = 500
 _HIGH, _LOW = 9, 0
+_NATIVE: Final = range(10)
 # The broker has judged this one message; what comes after may fare better.
 _OF_ONE_LETTER: Final = (Unroutable, TooLarge, EncodeError, PublishRejected)
 
@@ -92,6 +93,8 @@ class Replay:
             enqueued=letter.enqueued,
             root=letter.root,
             headers={**headers, REPLAYED: letter.replayed + 1},
+            # Another queue may have another order, or none.
+            priority=letter.priority if self.to is None and letter.priority in _NATIVE else None,
         )
 
 

@@ -411,6 +411,15 @@ def test_a_letter_shows_its_error_type_its_times_and_its_failure(home: Path, tas
     assert taskmq("dlq", "list", "images", "--fingerprint", shown["fingerprint"], "-o", "json").data
 
 
+def test_a_letter_of_a_job_that_killed_its_workers_shows_how_often_it_was_started(home: Path, taskmq: Here) -> None:
+    declare("images")
+    bury("images.dlq", ["poison"], headers={"x-taskmq-reason": "worker_lost", "x-taskmq-starts": 3})
+    bury("images.dlq", ["other"])
+
+    assert taskmq("dlq", "show", "images", "poison", "-o", "json").data["starts"] == 3
+    assert "starts" not in taskmq("dlq", "show", "images", "other", "-o", "json").data
+
+
 @pytest.mark.usefixtures("buried")
 def test_a_replay_goes_to_the_queue_that_is_named_and_keeps_the_attempts_if_asked(taskmq: Here) -> None:
     declare("other")

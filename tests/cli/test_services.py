@@ -40,6 +40,21 @@ def _marked(mark: str) -> list[int]:
 # worker
 
 
+def test_a_worker_answers_the_operator_unless_it_was_told_not_to(shop: Path, taskmq: Here) -> None:
+    options = ("--name", "deaf", "--no-control", "--events", "off")
+    with (
+        Started(shop, "worker", "shop:app", "--name", "hears") as one,
+        Started(shop, "worker", "shop:app", *options) as other,
+    ):
+        one.says("waiting for jobs")
+        other.says("waiting for jobs")
+
+        def names() -> list[str]:
+            return [row["name"] for row in taskmq("-o", "json", "workers").data]
+
+        assert eventually(names, "an answer", within=PATIENCE) == ["hears"]
+
+
 def test_a_burst_runs_what_waits_and_ends_with_0(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     fill("images", ["a", "b"])
@@ -128,7 +143,20 @@ def test_the_settings_of_a_worker_come_from_the_file(shop: Path, taskmq: Here) -
 
 @pytest.mark.parametrize(
     "tokens",
-    [["-c", "0"], ["--processes", "0"], ["--prefetch", "0"], ["-c", "-1"], ["--grace", "soon"], ["-Q", "images.dlq"]],
+    [
+        ["-c", "0"],
+        ["--processes", "0"],
+        ["--prefetch", "0"],
+        ["-c", "-1"],
+        ["--grace", "soon"],
+        ["-Q", "images.dlq"],
+        ["--processes", "4-1"],
+        ["--max-jobs", "0"],
+        ["--max-memory", "much"],
+        ["--health-port", "http"],
+        ["--kill-hung", "1s"],
+        ["--processes", "1-2", "--burst"],
+    ],
     ids=" ".join,
 )
 def test_a_worker_that_cannot_be_is_wrong_usage(shop: Path, taskmq: Here, tokens: list[str]) -> None:

@@ -99,9 +99,26 @@ class _NeverStops(FlakyBroker):
         async def stop(self) -> None:
             """Do nothing."""
 
+        async def resize(self, queue: str, prefetch: int) -> None:
+            """Do nothing."""
+
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         await super().consume(subscriptions, deliver)
         return self._Endless()
+
+
+class _KeepsItsPrefetch(FlakyBroker):
+    class _Rigid:
+        healthy = True
+
+        def __init__(self, inner: Consumer) -> None:
+            self.stop = inner.stop
+
+        async def resize(self, queue: str, prefetch: int) -> None:
+            """Do nothing."""
+
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        return self._Rigid(await super().consume(subscriptions, deliver))
 
 
 class _GoesOnAfterACancelledConsume(FlakyBroker):
@@ -207,6 +224,8 @@ class _DeclaresNothing(FlakyBroker):
         (_IsSilentAboutMissingQueues, "a_queue_that_was_never_declared_is_unroutable"),
         (_IsSilentAboutMissingQueues, "an_unroutable_message_does_not_harm_the_others_of_its_batch"),
         (_PrefetchesOneMore, "the_prefetch_is_never_exceeded_and_refilled_one_by_one"),
+        (_KeepsItsPrefetch, "a_larger_prefetch_lets_more_come_while_what_is_in_hand_stays"),
+        (_KeepsItsPrefetch, "with_a_smaller_prefetch_no_more_come_once_what_is_in_hand_is_settled"),
         (_NeverStops, "nothing_is_delivered_after_a_consumer_has_stopped"),
         (_NeverStops, "two_consumers_of_one_broker_are_independent"),
         (_GoesOnAfterACancelledConsume, "consume_may_be_cancelled"),

@@ -36,7 +36,7 @@ def test_the_readme_has_at_most_200_lines() -> None:
 
 
 def test_every_file_that_the_readme_shows_is_python(tmp_path: Path) -> None:
-    assert write_files(README, tmp_path) == {"shop.py", "tour.py", "ledger.py"}
+    assert write_files(README, tmp_path) == {"shop.py", "tour.py", "models.py", "ledger.py"}
     for path in tmp_path.iterdir():
         compile(path.read_text(), path.name, "exec")
 
@@ -70,6 +70,13 @@ def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
     write_files(README, tmp_path)
 
     assert _printed("python tour.py", tmp_path) == block_after(README, "tour.py").text
+
+
+def test_the_task_with_dependencies_and_steps_runs_as_a_plain_function(tmp_path: Path) -> None:
+    write_files(README, tmp_path)
+    (tmp_path / "call.py").write_text("from models import train\nprint(train(7))\n")
+
+    assert _printed("python call.py", tmp_path) == "7\n"
 
 
 def _printed(command: str, folder: Path) -> str:
@@ -115,7 +122,7 @@ def test_each_command_of_the_table_exists_with_the_options_shown(
 def test_the_table_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     run(["--help"])
 
-    listed = set(re.findall(r"│ ([a-z]+) {2,}\S", capsys.readouterr().out))
+    listed = set(re.findall(r"│ ([a-z][a-z-]*) {2,}\S", capsys.readouterr().out))
     assert listed == {words[0] for words in _commands()}
 
 

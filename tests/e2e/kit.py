@@ -15,6 +15,7 @@ import msgspec
 
 from taskmq import TaskMQ
 from taskmq.broker import QueueStats
+from taskmq.supervisor.supervision import Supervision
 from taskmq.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
 from taskmq.worker.child import Order
 from taskmq.worker.config import WorkerConfig
@@ -211,11 +212,14 @@ class Project:
         watch: bool = False,
         wait: bool = True,
         loop: Literal["usual", "asyncio"] = "usual",
+        supervision: Supervision | None = None,
+        stdin: int = subprocess.DEVNULL,
         **config: Any,
     ) -> Run:
         """Start a worker, and wait until it consumes unless told not to."""
         order = Order(target=target, config=WorkerConfig(**config))
-        options = Options(order, processes=processes, watch=str(self.folder) if watch else "", loop=loop)
+        supervision = supervision or Supervision(processes=processes, watch=(str(self.folder),) if watch else ())
+        options = Options(order, supervision, loop=loop)
         log = self.folder / f"log-{len(self._runs)}"
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -226,7 +230,7 @@ class Project:
                 ],
                 cwd=self.folder,
                 env=self.environment,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=file,
             )

@@ -6,19 +6,18 @@ Says on standard output, in one line, that it is ready.
 import asyncio
 import logging
 import sys
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from taskmq.supervisor.supervision import Supervision
+from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child import Order, Ready, loop_factory
-from taskmq.worker.supervisor import Supervisor
 
 
 class Options(msgspec.Struct):
     order: Order
-    processes: int = 1
-    watch: str = ""
+    supervision: Supervision = Supervision()
     loop: Literal["usual", "asyncio"] = "usual"
 
 
@@ -28,12 +27,11 @@ def _say(ready: Ready) -> None:
 
 
 async def _main(options: Options) -> int:
-    watch = (Path(options.watch),) if options.watch else ()
-    return await Supervisor(options.order, processes=options.processes, on_ready=_say, watch=watch).run()
+    return await Supervisor(options.order, options.supervision, on_ready=_say).run()
 
 
 if __name__ == "__main__":
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s supervisor: %(message)s")
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s supervisor: %(message)s", level=logging.INFO)
     given = msgspec.json.decode(sys.argv[1], type=Options)
     with asyncio.Runner(loop_factory=loop_factory() if given.loop == "usual" else asyncio.new_event_loop) as runner:
         sys.exit(runner.run(_main(given)))

@@ -70,6 +70,24 @@ def test_a_second_signal_gives_back_what_runs_and_the_next_worker_runs_it_with_n
     assert project.waiting() == 0
 
 
+def test_two_signals_in_a_row_are_two_also_for_a_worker_that_has_not_looked_yet(local_project: Project) -> None:
+    project = local_project
+    run = project.start(grace=60)
+    (child,) = run.children
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+    os.kill(child, signal.SIGSTOP)
+
+    run.signal()
+    run.wait_for_log("stopping: draining")
+    run.signal()
+    run.wait_for_log("stopping: giving back")
+    os.kill(child, signal.SIGCONT)
+
+    assert run.wait(within=20) == 0
+    assert project.waiting() == 1
+
+
 def test_after_the_grace_a_worker_ends_whatever_its_tasks_do(local_project: Project) -> None:
     project = local_project
     run = project.start(grace=0.2)
@@ -146,7 +164,7 @@ def test_a_worker_that_is_killed_is_started_again_and_its_jobs_run_again(project
 
     os.kill(child, signal.SIGKILL)
 
-    run.wait_for_log(f"worker process {child} ended with -9; starting another")
+    run.wait_for_log(f"worker process {child} was killed by SIGKILL (once); starting another in 0.5 s")
     for kind in ("gated", "heavy"):
         project.wait_for("started", kind, count=2)
         project.open(kind)
@@ -270,9 +288,9 @@ def test_a_worker_that_crashes_all_the_time_is_started_less_and_less_often(local
     (project.folder / "bad").touch()
 
     run = project.start("crash:app", wait=False)
-    run.wait_for_log("ended with 3; starting another in 2.0 s")
-    assert "ended with 3; starting another in 1.0 s" in run.log
-    assert len([line for line in project.ledger if line == ["start"]]) == 2
+    run.wait_for_log("ended with exit code 3 (3 times in a row); starting another in 2.0 s")
+    assert "ended with exit code 3 (2 times in a row); starting another in 1.0 s" in run.log
+    assert len([line for line in project.ledger if line == ["start"]]) == 3
 
     (project.folder / "bad").unlink()
     run.wait_until_ready()
@@ -301,7 +319,7 @@ def test_a_module_that_breaks_later_does_not_stop_the_workers_that_run(local_pro
     project.write("def")
 
     os.kill(run.children[0], signal.SIGKILL)
-    run.wait_for_log("ended with 2; starting another")
+    run.wait_for_log("ended with exit code 2 (2 times in a row); starting another")
     project.send("quick", 2)
     project.wait_for("ran", "2")
     project.write(whole)

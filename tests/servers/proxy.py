@@ -110,12 +110,15 @@ class TcpProxy:
 
         self._call(strand)
 
-    def tear(self, count: int) -> None:
-        """Reset every connection in the middle: each as soon as `count` more bytes of it have gone one way."""
+    def tear(self, count: int | None) -> None:
+        """Reset every connection in the middle: each as soon as `count` more bytes of it have gone one way.
+
+        None: those that are still there stay.
+        """
 
         async def tear() -> None:
             for way in self._ways:
-                way.left = count
+                way.left = _NEVER if count is None else count
 
         self._call(tear)
 

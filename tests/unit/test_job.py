@@ -11,8 +11,9 @@ from taskmq.duration import Duration
 from taskmq.envelope import JSON, MSGPACK
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.job import Job
+from taskmq.progress import JobProgress, progress_of
 from taskmq.states import JobState
-from taskmq.stores import ErrorRecord, ResultRecord
+from taskmq.stores import ErrorRecord, ProgressRecord, ResultRecord
 
 T = TypeVar("T")
 
@@ -24,15 +25,19 @@ class Records:
         self.records = {record.job_id: record for record in records}
         self.waited: list[float | None] = []
         self.twins: list[str] = []
+        self.told: dict[str, JobProgress] = {}
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         self.waited.append(timeout)
         return self.records.get(job_id)
 
+    async def find_progress(self, job_id: str) -> JobProgress | None:
+        return self.told.get(job_id)
+
     async def find_result(self, job_id: str) -> ResultRecord | None:
         return self.records.get(job_id)
 
-    async def cancel_waiting(self, job_id: str) -> bool:
+    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
         return False
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
@@ -144,3 +149,29 @@ def test_what_the_backend_refuses_comes_through() -> None:
 
 def test_a_job_shows_its_task_and_id() -> None:
     assert repr(job(Records())) == "<Job shop.sell 7>"
+
+
+def test_progress_is_what_the_task_has_told_last() -> None:
+    backend = Records()
+    assert job(backend).progress() is None
+    told = ProgressRecord(job_id="7", attempt=2, done=3, total=4, note="half", started=1, updated=1_500)
+    backend.told["7"] = progress_of(told)
+
+    found = job(backend).progress()
+
+    assert found is not None
+    assert (found.done, found.total, found.note, found.attempt, found.fraction) == (3, 4, "half", 2, 0.75)
+    assert found.updated.timestamp() == 1.5
+    assert asyncio.run(job(backend).aprogress()) == found
+    assert backend.twins == ["aprogress", "aprogress"]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "fraction"), [(1, None, None), (1, 0, None), (1, -1, None), (5, 4, 1.0), (-1, 4, 0.0)]
+)
+def test_the_fraction_is_from_0_to_1_where_there_is_one(
+    done: float, total: float | None, fraction: float | None
+) -> None:
+    record = ProgressRecord(job_id="7", attempt=1, done=done, total=total, started=1, updated=1)
+
+    assert progress_of(record).fraction == fraction

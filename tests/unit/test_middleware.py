@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from taskmq import TaskMQ
 from taskmq.context import Context
 from taskmq.envelope import JSON, Envelope
 from taskmq.execution import Execution
-from taskmq.middleware import Middleware, Proceed, Sending, execute_chain, send_chain
+from taskmq.middleware import Middleware, Proceed, Sending, attached, execute_chain, send_chain
 from tests.unit.app_kit import Message, message, new_url
 
 
@@ -240,3 +240,55 @@ def test_an_error_of_middleware_or_task_goes_outward() -> None:
         asyncio.run(_await(execute_chain([Named("outer", log), Failing()], call), execution()))
 
     assert log == ["outer before", "outer after"]
+
+
+# In a process of its own -----------------------------------------------------------------------------------
+
+
+class Attaching(Middleware):
+    """Says what is carried to it; refuses `no`."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name = name
+        self.log = log
+
+    def attach(self, carry: Mapping[str, str]) -> AbstractContextManager[object]:
+        if carry.get(self.name) == "no":
+            raise RuntimeError(self.name)
+        return self._around(carry.get(self.name, ""))
+
+    @contextmanager
+    def _around(self, text: str) -> Generator[None, None, None]:
+        self.log.append(f"{self.name} has {text}")
+        try:
+            yield
+        finally:
+            self.log.append(f"{self.name} left")
+
+
+def test_what_is_carried_reaches_every_middleware_around_the_function() -> None:
+    log: list[str] = []
+
+    with attached([Attaching("a", log), Middleware(), Attaching("b", log)], {"a": "1", "b": "2"}):
+        log.append("function")
+
+    assert log == ["a has 1", "b has 2", "function", "b left", "a left"]
+
+
+def test_where_nothing_is_carried_nobody_is_asked() -> None:
+    log: list[str] = []
+
+    for nothing in (None, dict[str, str]()):
+        with attached([Attaching("a", log)], nothing):
+            pass
+
+    assert log == []
+
+
+def test_middleware_that_refuses_what_is_carried_leaves_nothing_open() -> None:
+    log: list[str] = []
+
+    with pytest.raises(RuntimeError, match="b"):
+        attached([Attaching("a", log), Attaching("b", log)], {"b": "no"})
+
+    assert log == ["a has ", "a left"]

@@ -41,6 +41,14 @@ def test_without_options_a_task_has_the_documented_defaults() -> None:
     )
 
 
+def test_a_soft_timeout_comes_before_the_hard_one() -> None:
+    assert planned(soft_timeout="10s", timeout="20s").soft_timeout == 10
+    assert planned(soft_timeout=1.5).soft_timeout == 1.5
+    assert planned(soft_timeout=None, timeout=5).soft_timeout is None
+    with pytest.raises(InvalidOption, match=r"task shop\.sell: soft_timeout='20s': less than timeout=20"):
+        planned(soft_timeout="20s", timeout=20)
+
+
 def test_every_option_ends_up_in_the_plan() -> None:
     retry = RetryPolicy(max_attempts=2)
 

@@ -5,8 +5,9 @@ import pytest
 
 from taskmq import plugins
 from taskmq.broker import BrokerOptions
-from taskmq.errors import InvalidSetting
-from taskmq.plugins import open_broker, open_state
+from taskmq.errors import InvalidSetting, UnsupportedFeature
+from taskmq.metrics import Exporter, Page, Snapshot, Source
+from taskmq.plugins import open_broker, open_metrics, open_state
 
 _OPENERS: list[Callable[[str, BrokerOptions], object]] = [open_broker, open_state]
 _KNOWN = {
@@ -91,3 +92,38 @@ def test_a_password_is_never_in_the_message(open_it: Callable[[str, BrokerOption
         open_it(url, BrokerOptions())
 
     assert "hunter2" not in str(caught.value)
+
+
+# Metrics ---------------------------------------------------------------------------------------------------
+
+
+def _exporter(source: Source) -> Exporter:
+    return lambda accept: Page("text/plain", f"{source().version} {accept}".encode())
+
+
+def _snapshot() -> Snapshot:
+    return Snapshot("1.2.3", [], [], 1, {}, {})
+
+
+_LACKING = EntryPoint("lacking", "no_such_client:exporter", "taskmq.metrics")
+_WORKING = EntryPoint("working", f"{__name__}:_exporter", "taskmq.metrics")
+
+
+def test_the_first_exporter_that_can_be_loaded_is_given_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([_LACKING, _WORKING]))
+
+    assert open_metrics(_snapshot)("text/html") == Page("text/plain", b"1.2.3 text/html")
+
+
+def test_an_exporter_whose_client_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([_LACKING]))
+
+    with pytest.raises(UnsupportedFeature, match=r"lacking metrics need no_such_client: pip install"):
+        open_metrics(_snapshot)
+
+
+def test_without_any_exporter_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([]))
+
+    with pytest.raises(UnsupportedFeature, match=r"no package .* pip install 'taskmq\[prometheus\]'"):
+        open_metrics(_snapshot)

@@ -120,7 +120,7 @@ def test_an_unknown_variable_is_refused(tmp_path: Path, variable: str, said: str
 
 
 def test_variables_of_the_test_suite_are_nobody_s_setting(tmp_path: Path) -> None:
-    assert load(tmp_path, TASKMQ_TEST_RABBITMQ="4.0") == Settings()
+    assert load(tmp_path, TASKMQ_TEST_RABBITMQ="4.0", TASKMQ_HEALTH_PORT="9464") == Settings()
 
 
 def test_an_unknown_key_in_a_file_is_refused_with_its_place(tmp_path: Path) -> None:

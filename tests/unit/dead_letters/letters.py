@@ -21,6 +21,8 @@ def letter(**fields: Any) -> DeadLetter:
         "started": None,
         "died": NOW,
         "worker": "host:1",
+        "starts": None,
+        "priority": None,
         "replayed": 0,
         "root": None,
         "headers": {},
