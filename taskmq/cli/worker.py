@@ -66,7 +66,8 @@ def worker(
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     queues
-        Queues, separated by commas; default: those of all tasks. images=4 gives that queue at most 4 slots.
+        Queues, separated by commas; default: those of all tasks. images=4 gives that queue at most 4 slots; of
+        mail*3 three jobs start in a row while other queues wait, too.
     concurrency
         How many tasks run at a time in one process.
     processes
@@ -127,10 +128,11 @@ def worker(
     start_logging()
     settings = load_settings(_environment(), Path.cwd())
     least, most = parse_processes(processes or str(_first(None, settings.processes, 1)))
-    names, slots = _queues(queues or "")
+    names, slots, shares = _queues(queues or "")
     config = WorkerConfig(
         queues=names,
         queue_slots=slots,
+        queue_shares=shares,
         resources=None if resources is None else parse_amounts(resources, what="--resources"),
         processes=most or least,
         cancel_grace=parse_duration(cancel_grace, what="--cancel-grace").total_seconds(),
@@ -224,18 +226,27 @@ def banner(ready: Ready) -> None:
     announce("waiting for jobs; Ctrl-C drains")
 
 
-def _queues(text: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Names, and how many slots those may have that say so."""
-    slots: dict[str, int] = {}
+def _queues(text: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]:
+    """Names, and the slots and shares of those that say so."""
     names: list[str] = []
+    slots: dict[str, int] = {}
+    shares: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        name, sign, count = part.partition("=")
-        if sign and not (count.isdecimal() and int(count)):
-            raise InvalidOption(f"--queues {part!r}: a queue, or with its slots such as images=4")
+        rest, has_slots, most = part.rpartition("=")
+        name, has_share, share = (rest if has_slots else part).rpartition("*")
+        name = name if has_share else rest if has_slots else part
         names.append(name)
-        if sign:
-            slots[name] = int(count)
-    return tuple(names), slots
+        if has_slots:
+            slots[name] = _number(most, part)
+        if has_share:
+            shares[name] = _number(share, part)
+    return tuple(names), slots, shares
+
+
+def _number(text: str, part: str) -> int:
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise InvalidOption(f"--queues {part!r}: a queue, or one with its share and slots: images*3=4")
 
 
 def _weights(text: str) -> tuple[int, int, int]:

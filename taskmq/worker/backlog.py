@@ -4,7 +4,8 @@ Weighted round robin over the priority classes (deficit round robin of Shreedhar
 deliveries of equal cost): in each round a class may be picked as often as its weight says, the highest class
 first; a class with nothing waiting gives its share away. A class that has waited longer than the starvation
 limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
-the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns.
+the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns,
+each as many in a row as its share says.
 Queues without priority classes are of the default class.
 
 Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. Of a
@@ -30,7 +31,7 @@ _REGULAR_TURNS: Final = 3
 _KEPT_SECONDS: Final = 300.0
 # With fewer slots, one that is kept for one class would be missed by the others.
 _SLOTS_TO_KEEP_ONE: Final = 4
-_NO_LIMITS: Final[Mapping[str, int]] = {}
+_NO_NUMBERS: Final[Mapping[str, int]] = {}
 
 
 class Backlog:
@@ -43,6 +44,7 @@ class Backlog:
         strict: nothing of a class starts while a higher one waits; lower ones may starve.
         starvation_limit: seconds after which a waiting class gets a turn, whatever the weights say.
         limits: of some queues: how many of their deliveries may have a slot.
+        shares: of some queues: how many of theirs start in a row; the others' is 1.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class Backlog:
         weights: Mapping[PriorityClass, int] = WEIGHTS,
         strict: bool = False,
         starvation_limit: float = 30.0,
-        limits: Mapping[str, int] = _NO_LIMITS,
+        limits: Mapping[str, int] = _NO_NUMBERS,
+        shares: Mapping[str, int] = _NO_NUMBERS,
     ) -> None:
         self._weights = weights
         self._strict = strict
@@ -67,6 +70,8 @@ class Backlog:
         self._regular_turns = _REGULAR_TURNS
         self._others_slots: int | None = None
         self._gates: dict[str, _Gate] = {}
+        self._shares: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
         self._others_out = 0
         self._kept_until = float("-inf")
         self._size = 0
@@ -76,6 +81,8 @@ class Backlog:
                 self._lanes[physical] = deque()
                 if queue.ordered is not None:
                     self._is_out[physical] = False
+            if (share := shares.get(queue.name, 1)) > 1:
+                self._shares |= dict.fromkeys(queue.physical, share)
             if (most := limits.get(queue.name)) is not None:
                 gate = _Gate(most, queue.physical)
                 self._gates |= dict.fromkeys(queue.physical, gate)
@@ -119,11 +126,20 @@ class Backlog:
         if delivery.queue in self._is_out:
             self._is_out[delivery.queue] = True
         elif lane:
-            lanes.append(lane)
+            if self._shares and self._has_another_turn(delivery.queue):
+                lanes.appendleft(lane)
+            else:
+                lanes.append(lane)
         self._served[name] = now
         self._size -= 1
         self.enter(delivery.queue)
         return delivery
+
+    def _has_another_turn(self, queue: str) -> bool:
+        left = self._turns.pop(queue, self._shares.get(queue, 1)) - 1
+        if left > 0:
+            self._turns[queue] = left
+        return left > 0
 
     def enter(self, queue: str) -> None:
         """A delivery of the queue has a slot: one that was taken, or that had none for a while."""

@@ -23,6 +23,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         prefetch: unsettled deliveries per physical queue; None: as the run times want it, see
             `taskmq.worker.prefetch`.
         queue_slots: of some queues: how many slots their jobs may have in one process.
+        queue_shares: of some queues: how many of their jobs start in a row while others wait, too; default 1.
         resources: what one process has for its tasks, over what the machine tells; None: all of that.
         processes: how many share the machine.
         cancel_grace: seconds that a thread or process gets to end by itself after it was asked to.
@@ -50,6 +51,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = DEFAULT_CONCURRENCY
     prefetch: int | None = None
     queue_slots: dict[str, int] = {}
+    queue_shares: dict[str, int] = {}
     resources: dict[str, float] | None = None
     processes: int = 1
     cancel_grace: float = 5.0

@@ -89,6 +89,7 @@ class Dispatcher:
             strict=config.strict,
             starvation_limit=config.max_starve,
             limits=config.queue_slots,
+            shares=config.queue_shares,
         )
         self._shards = Shards(
             app.clock,

@@ -62,8 +62,10 @@ def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) ->
         InvalidOption: a task of the queues needs more than that, so it could never run here.
     """
     names = {queue.name for queue in queues}
-    if unknown := sorted(config.queue_slots.keys() - names):
-        raise InvalidOption(f"slots are set for queues that are not consumed: {', '.join(unknown)}")
+    if unknown := sorted((config.queue_slots.keys() | config.queue_shares.keys()) - names):
+        raise InvalidOption(f"slots or shares are set for queues that are not consumed: {', '.join(unknown)}")
+    if min((1, *config.queue_slots.values(), *config.queue_shares.values())) < 1:
+        raise InvalidOption("slots and shares of queues: at least 1")
     found = capacity(config.resources, processes=config.processes)
     plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
     own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}

@@ -540,3 +540,19 @@ def test_some_of_what_waits_is_taken_out_and_the_rest_comes_as_if_it_had_never_b
     assert _take(backlog, 3) == [DEFAULT, DEFAULT]
     backlog.put(_delivery(HIGH), now=0)
     assert _take(backlog, 2) == [HIGH]
+
+
+def test_of_a_queue_with_a_share_so_many_start_in_a_row() -> None:
+    backlog = Backlog(QUEUES, shares={"a": 3})
+    _fill(backlog, "a", "b", each=8)
+
+    assert "".join(_take(backlog, 16)) == "aaabaaabaabbbbbb"
+
+
+def test_a_share_is_of_each_class_and_is_not_saved_up() -> None:
+    backlog = Backlog(QUEUES, shares={"b": 2})
+    _fill(backlog, "b", each=1)
+    assert _take(backlog, 1) == ["b"]
+    _fill(backlog, "a", "b", each=4)
+
+    assert "".join(_take(backlog, 8)) == "abbabbaa"

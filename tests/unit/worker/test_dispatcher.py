@@ -99,6 +99,8 @@ def test_a_run_is_told_what_it_was_given_and_gives_it_back_however_it_ends() -> 
         ({"resources": {"licence": 2}}, {"resources": {"licence": 1.0}}, "this worker has licence=1"),
         ({"resources": {"gpu": 1}}, {"resources": {"gpu": 2.0}, "processes": 2}, "would hand out the same GPUs"),
         ({}, {"queue_slots": {"wrok": 2}}, "queues that are not consumed: wrok"),
+        ({}, {"queue_shares": {"wrok": 2}}, "queues that are not consumed: wrok"),
+        ({}, {"queue_shares": {"work": 0}}, "at least 1"),
     ],
 )
 def test_what_can_never_run_is_refused_at_the_start(
