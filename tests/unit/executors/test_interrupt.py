@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -218,6 +219,27 @@ def test_a_thread_that_swallows_it_is_abandoned_at_its_hard_timeout(caplog: pyte
     run(main())
     assert "job job-1 of task task: a thread cannot be stopped" in caplog.text
     assert "in stubborn" in caplog.text
+
+
+_TRACED = """
+import sys
+from taskmq.executors.interrupt import ThreadInterrupt
+
+def function(): ...
+
+assert ThreadInterrupt().call(function) == (None, None)
+sys.settrace(lambda *_: None)
+function()
+sys.settrace(None)
+print("went on")
+"""
+
+
+def test_a_call_that_was_not_interrupted_leaves_the_interpreter_as_it_was() -> None:
+    # What is taken back is looked for by CPython 3.11 for ever, and under a tracer nothing else is done any more.
+    done = subprocess.run([sys.executable, "-c", _TRACED], capture_output=True, text=True, timeout=20, check=True)
+
+    assert done.stdout == "went on\n"
 
 
 @pytest.fixture
