@@ -81,9 +81,13 @@ def test_a_job_is_cancelled_once(later: Path, taskmq: Here) -> None:
     result = taskmq("job", "cancel", "a", "--app", "later:app")
     again = taskmq("job", "cancel", "a")
 
-    assert (result.code, result.out, result.err) == (0, "", "job a cancelled\n")
+    assert (result.code, result.out, result.err) == (
+        0,
+        "",
+        "job a is cancelled: it is stopped where it runs, or ended where it comes up\n",
+    )
     assert again.code == 3
-    assert "job a does not wait in the state" in again.err
+    assert "job a has ended already" in again.err
     assert jobs(taskmq("job", "waiting", "-o", "json")) == ["c", "b"]
 
 

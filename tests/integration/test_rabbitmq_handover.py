@@ -135,6 +135,7 @@ class TestHandover(HandoverCase):
         assert "may run for more than" not in self.log.text
         assert "runs again" not in self.log.text
 
+    @pytest.mark.campaign
     @case
     async def test_without_a_state_it_runs_twice(self) -> None:
         runs: list[str] = []
@@ -155,6 +156,7 @@ class TestHandover(HandoverCase):
         assert len(runs) == 2
         assert "may run for more than 0.1 minutes" in self.log.text
 
+    @pytest.mark.campaign
     @case
     async def test_what_waits_for_a_slot_goes_back_in_time(self) -> None:
         runs: list[str] = []
@@ -174,6 +176,7 @@ class TestHandover(HandoverCase):
         assert len(runs) == 4
         assert "longer than the consumer timeout" not in self.log.text
 
+    @pytest.mark.campaign
     @case
     async def test_what_is_given_back_after_it_was_handed_over_runs_elsewhere_at_once(self) -> None:
         began: list[str] = []
@@ -198,6 +201,7 @@ class TestHandover(HandoverCase):
         await eventually(self.unfinished, 0, within=self.patience)
         assert began == ["a", "b"]
 
+    @pytest.mark.campaign
     @case
     async def test_a_state_that_is_down_for_longer_than_the_lease_changes_nothing_for_one_worker(self) -> None:
         runs: list[str] = []
@@ -222,6 +226,7 @@ class TestHandover(HandoverCase):
         assert runs == ["job"]
         assert "is not renewed for now" in self.log.text
 
+    @pytest.mark.campaign
     @case
     async def test_with_a_state_that_is_down_a_keeper_is_not_run_by_others_and_not_lost(self) -> None:
         began: list[str] = []

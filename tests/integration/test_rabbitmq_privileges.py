@@ -11,7 +11,7 @@ import pytest
 from tests.cli.kit import PATIENCE, Result, Started, bury, run_process
 from tests.servers import RabbitMQ, eventually
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(180)]
 
 PASSWORD = "S3CRET"
 SHOP = """
