@@ -2,7 +2,8 @@
 
     coroutine     its worker task is cancelled, and what is thrown into the coroutine is replaced on the way in
     thread        an exception that the interpreter raises at the thread's next instruction in Python; a call into C
-                  has to come back first. It never outlives the function: what comes late is raised and dropped
+                  has to come back first. It never outlives the function: what comes late is raised and dropped. It
+                  is not raised right inside of the standard library's locks, which could stay locked for all others
     process       a signal (SIGALRM) in the main thread, which also ends system calls
 
 What a coroutine gets is a `CancelledError` too, so that whatever it waits in (task groups, timeouts, other people's
@@ -13,10 +14,11 @@ import asyncio
 import ctypes
 import inspect
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from taskmq.errors import SoftTimeout
 
@@ -26,6 +28,8 @@ Result = tuple[object, BaseException | None]
 """What a function returned, or what it raised."""
 
 _AGAIN: Final = 0.001
+# What measures coverage is among them, because it does so in every thread.
+_GUARDED: Final = frozenset({"logging", "threading", "importlib", "queue", "coverage"})
 # The interpreter looks for an exception at each.
 _TURNS: Final = 3
 
@@ -93,12 +97,18 @@ class ThreadInterrupt:
         self._ident = 0
         self._is_inside = False
 
-    def interrupt(self) -> bool:
-        """Raise `SoftTimeout` in the call; False where it has not begun or has returned. From any thread."""
+    def interrupt(self) -> Literal["raised", "later", "over"]:
+        """Raise `SoftTimeout` in the call. From any thread.
+
+        `later`: it has not begun, or is where an exception would do harm; ask again soon. `over`: it has returned.
+        """
         with self._lock:
-            if self._is_inside:
-                _raise_in(self._ident, SoftTimeout)
-            return self._is_inside
+            if not self._is_inside:
+                return "over" if self._ident else "later"
+            if _is_guarded(self._ident):
+                return "later"
+            _raise_in(self._ident, SoftTimeout)
+            return "raised"
 
     def call(self, function: Callable[[], object]) -> Result:
         """What `function` comes to. When this returns, no interrupt is left behind."""
@@ -128,6 +138,13 @@ class ThreadInterrupt:
         # belief that there is one, which costs time at every turn of a loop, and hangs CPython 3.11 under a tracer.
         for _ in range(_TURNS):
             pass
+
+
+def _is_guarded(ident: int) -> bool:
+    """Whether the thread is in code that takes locks by hand: between the taking and the `try` it must not end."""
+    # The interpreter's own way to see what another thread does.
+    frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in _GUARDED
 
 
 def _raise_in(ident: int, kind: type[BaseException]) -> None:

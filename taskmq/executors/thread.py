@@ -154,8 +154,7 @@ class _Run:
 
     def interrupt(self) -> None:
         """Raise `SoftTimeout` inside, unless the function has returned."""
-        if self._interrupt is not None and not self._interrupt.interrupt() and self._ident is None:
-            # No thread has taken it up yet.
+        if self._interrupt is not None and self._interrupt.interrupt() == "later" and not self._done.done():
             self._loop.call_later(_AGAIN, self.interrupt)
 
     def warn(self) -> None:

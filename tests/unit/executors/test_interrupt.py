@@ -221,6 +221,31 @@ def test_a_thread_that_swallows_it_is_abandoned_at_its_hard_timeout(caplog: pyte
     assert "in stubborn" in caplog.text
 
 
+def test_it_waits_until_the_thread_has_left_a_lock_of_the_standard_library() -> None:
+    call, go = ThreadInterrupt(), threading.Event()
+    ended: list[tuple[object, BaseException | None]] = []
+
+    def function() -> None:
+        go.wait()
+        while True:
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=lambda: ended.append(call.call(function)))
+    thread.start()
+    assert thread.ident is not None
+    while sys._current_frames()[thread.ident].f_globals["__name__"] != "threading" or call.interrupt() != "later":
+        time.sleep(0.001)
+    assert call.interrupt() == "later"
+    go.set()
+    while call.interrupt() == "later":
+        time.sleep(0.001)
+    thread.join()
+
+    ((value, error),) = ended
+    assert value is None
+    assert isinstance(error, SoftTimeout)
+
+
 _TRACED = """
 import sys
 from taskmq.executors.interrupt import ThreadInterrupt
@@ -290,7 +315,7 @@ def test_a_thread_is_never_hit_after_its_function_has_returned() -> None:
     asked: ThreadInterrupt | None = None
     while not has_ended.is_set():
         # Each call is interrupted once, wherever it is by now.
-        if current and current[0] is not asked and (call := current[0]).interrupt():
+        if current and current[0] is not asked and (call := current[0]).interrupt() == "raised":
             asked = call
 
     assert not failures
@@ -302,6 +327,6 @@ def test_a_thread_is_never_hit_after_its_function_has_returned() -> None:
 def test_a_run_that_waits_for_the_interpreter_gets_its_interrupt_when_it_has_begun() -> None:
     call = ThreadInterrupt()
 
-    assert not call.interrupt()
+    assert call.interrupt() == "later"
     assert call.call(lambda: 1) == (1, None)
-    assert not call.interrupt()
+    assert call.interrupt() == "over"
