@@ -143,17 +143,18 @@ def test_a_job_is_cancelled_between_two_attempts() -> None:
 def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> None:
     async def main() -> None:
         with staged() as app:
-            ended = threading.Event()
+            begun, ended = threading.Event(), threading.Event()
 
             @app.task(name="looking", queue="work")
             def looking(context: Context, label: str) -> None:
+                begun.set()
                 while not context.cancelled:
                     threading.Event().wait(0.001)
                 ended.set()
 
             async with working(app) as (worker, _):
                 await send(app, "a", task="looking")
-                await settle_loop()
+                await reached(begun.is_set)
                 await revoke(app, "a")
                 worker.revoked("a", "")
 
@@ -164,21 +165,23 @@ def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> None:
                 assert ended.is_set()
                 assert worker.status().abandoned == 0
 
-    run(main())
+    # In real time: nothing else waits for a thread.
+    asyncio.run(main())
 
 
 def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None:
     async def main() -> None:
         with staged() as app:
-            let_go = threading.Event()
+            begun, let_go = threading.Event(), threading.Event()
 
             @app.task(name="stuck", queue="work")
             def stuck(label: str) -> None:
+                begun.set()
                 let_go.wait(30)
 
-            async with working(app, cancel_grace=3.0) as (worker, _):
+            async with working(app, cancel_grace=0.3) as (worker, _):
                 await send(app, "a", task="stuck")
-                await settle_loop()
+                await reached(begun.is_set)
                 began = asyncio.get_running_loop().time()
                 await revoke(app, "a")
                 worker.revoked("a", "")
@@ -187,11 +190,12 @@ def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None:
                     return await state_of(app, "a") == CANCELLED
 
                 await reached(is_cancelled)
-                assert 3 <= asyncio.get_running_loop().time() - began < 4
+                assert asyncio.get_running_loop().time() - began >= 0.3
                 assert worker.status().abandoned == 1
                 let_go.set()
 
-    run(main())
+    # In real time: nothing else waits for a thread.
+    asyncio.run(main())
 
 
 def test_a_run_that_is_over_is_settled_as_it_ended() -> None:
