@@ -61,10 +61,13 @@ class Crew(Generic[T]):
         """There may be work: have one member look. It calls the next one if there is more."""
         if self._called is not None or self._is_closed or len(self.busy) >= self.size:
             return
-        if self._idle:
-            self._called, waiter = self._idle.pop()
-            waiter.set_result(None)
-            return
+        while self._idle:
+            member, waiter = self._idle.pop()
+            # One that was cancelled is about to leave.
+            if not waiter.done():
+                self._called = member
+                waiter.set_result(None)
+                return
         self._called = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
         self._members.add(self._called)
         self._called.add_done_callback(self._left)

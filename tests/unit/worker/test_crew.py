@@ -312,7 +312,6 @@ def test_a_member_that_is_cancelled_before_its_first_step_or_while_idle_is_repla
 
         for task in asyncio.all_tasks() - others:
             task.cancel()
-        await settle_loop()
         yard.give(later, "b")
         await settle_loop()
         assert yard.done == ["a", "b"]
