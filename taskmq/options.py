@@ -10,7 +10,7 @@ from taskmq.broker import HeaderValue
 from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.envelope import LAST_INSTANT, check_task_name
 from taskmq.errors import InvalidOption
-from taskmq.resources import Amounts, read_amounts
+from taskmq.resources import PROCESS, Amounts, read_amounts
 from taskmq.retry import RetryPolicy
 from taskmq.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
 
@@ -115,8 +115,8 @@ class CallPlan:
 class TaskPlan:
     """A task's options, checked. Timeouts are in seconds; `names_queue` tells whether they name a queue.
 
-    `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its resources, its
-    `worker_concurrency` among them as one of its own (`one_of`); None when a slot is all that it needs.
+    `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
+    `worker_concurrency` as one of its own (`one_of`), and the process that it runs in; None when a slot is enough.
     """
 
     name: str
@@ -128,6 +128,7 @@ class TaskPlan:
     executor: ExecutorKind
     result: bool | None
     order_key: str | Callable[..., str] | None = None
+    resources: Amounts | None = None
     needs: Amounts | None = None
     worker_concurrency: int | None = None
     soft_timeout: float | None = None
@@ -172,10 +173,13 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             worker_concurrency=_at_least_one("worker_concurrency", options.get("worker_concurrency")),
             soft_timeout=_soft_timeout(options),
         )
-        needs = read_amounts(options["resources"], what="resources") if "resources" in options else {}
+        resources = read_amounts(options["resources"], what="resources") if "resources" in options else None
+        needs = dict(resources or {})
         if plan.worker_concurrency is not None:
             needs[plan.one_of] = 1
-        return replace(plan, needs=needs or None)
+        if plan.executor == "process":
+            needs[PROCESS] = 1
+        return replace(plan, resources=resources, needs=needs or None)
     except InvalidOption as error:
         raise InvalidOption(f"task {function}: {error}") from None
 

@@ -13,13 +13,15 @@ from typing import Any, Final, cast
 from taskmq.errors import InvalidOption
 from taskmq.size import parse_size, size_text
 
-__all__ = ["GPU", "MEMORY", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
+__all__ = ["GPU", "MEMORY", "PROCESS", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
 
 Amounts = Mapping[str, float]
 """By name; `memory` in bytes."""
 
 GPU: Final = "gpu"
 MEMORY: Final = "memory"
+PROCESS: Final = "a process"
+"""What a run with `executor="process"` needs beside what it says; no name that a user can give."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 

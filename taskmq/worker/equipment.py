@@ -8,7 +8,7 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.executor import Executor
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
 from taskmq.options import ExecutorKind
-from taskmq.resources import GPU, amounts_text
+from taskmq.resources import GPU, PROCESS, amounts_text
 from taskmq.topology import WorkQueue
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.machine import capacity, devices
@@ -69,6 +69,7 @@ def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) ->
     found = capacity(config.resources, processes=config.processes)
     plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
     own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}
+    own[PROCESS] = float(config.process_slots)
     slots = Slots(found | own, devices=devices(os.environ), patience=config.max_starve)
     for plan in plans:
         if lacking := slots.lacks(plan.needs or {}):

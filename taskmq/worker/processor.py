@@ -19,6 +19,7 @@ from taskmq.journal import DETACHED, Desk
 from taskmq.middleware import Proceed, execute_chain
 from taskmq.options import ExecutorKind
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
+from taskmq.resources import Grant
 from taskmq.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
@@ -106,6 +107,9 @@ class Processor:
         content_type = attempt.delivery.content_type or JSON
         arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
         started = self._clock.now_ms()
+        given = attempt.grant
+        # What the worker counts for itself is not the task's to see.
+        grant = None if given is None or plan.resources is None else Grant(plan.resources, given.devices)
         context = Context(
             envelope,
             job_id=attempt.job_id,
@@ -115,12 +119,12 @@ class Processor:
             deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
             desk=self._desk,
             started=started,
-            grant=attempt.grant,
+            grant=grant,
         )
         args, kwargs = task.signature.with_context(arguments, context)
         attempt.started = started
         return Execution(
-            context, task.call, args, kwargs, envelope, content_type, plan.timeout, attempt.grant, plan.soft_timeout
+            context, task.call, args, kwargs, envelope, content_type, plan.timeout, grant, plan.soft_timeout
         )
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Outcome:

@@ -21,7 +21,7 @@ def test_the_examples_are_tasks_with_the_limits_that_the_page_names() -> None:
 
     crawl, convert = (app.tasks[f"shop.{name}"].plan for name in ("crawl", "convert"))
     assert (crawl.soft_timeout, crawl.timeout) == (50, 60)
-    assert (convert.executor, convert.needs) == ("process", {"memory": 2**30})
+    assert (convert.executor, convert.resources) == ("process", {"memory": 2**30})
     assert names["SoftTimeout"] is SoftTimeout
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from taskmq.errors import JobCancelled
 from taskmq.states import JobState
-from tests.e2e.kit import Project
+from tests.e2e.kit import Project, until
 
 _GRACE = 0.3
 
@@ -38,7 +38,7 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
     # The worker goes on, with the slots that it had.
     assert project.app.tasks["jobs.quick"].send(4).result(timeout=20) == 8
     assert project.noted("finished", "gated") == project.noted("finished", "heavy") == []
-    assert project.waiting() == 0
+    until(lambda: project.waiting() == 0, "all is acknowledged")
     print("cancel to known:", {kind: round(value, 3) for kind, value in seconds.items()})
 
 
@@ -73,7 +73,7 @@ def test_a_job_is_cancelled_whose_worker_is_killed_meanwhile(project: Project) -
 
     ends_as_cancelled(project, job)
     assert len(project.noted("started", "a")) == 1
-    assert project.waiting() == 0
+    until(lambda: project.waiting() == 0, "all is acknowledged")
 
 
 def test_the_command_line_cancels_too(local_project: Project) -> None:

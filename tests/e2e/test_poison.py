@@ -180,6 +180,31 @@ def test_one_that_kills_only_its_own_process_is_dead_after_three_starts_as_well(
     assert run.wait() == 0
 
 
+@pytest.mark.parametrize("project", ["local"], indirect=True)
+def test_a_job_that_waits_for_a_process_has_not_begun_when_its_worker_ends(project: Project) -> None:
+    first = project.send("heavy", "first")
+    waiting = project.send("heavy", "waiting")
+    for lives in (1, 2):
+        run = project.start(process_slots=1)
+        project.wait_for("started", "first", count=lives)
+        run.signal(signal.SIGSTOP)
+        for pid in run.children:
+            os.kill(pid, signal.SIGKILL)
+        run.signal(signal.SIGKILL)
+        run.wait()
+
+    async def count(job_id: str) -> int:
+        async with project.app as app:
+            state = app.session().state
+            assert state is not None
+            return await state.starts.begin(job_id, ttl=60)
+
+    assert _starts(project, "waiting") == 0
+    # This look is the first to count it; the one that ran was counted when it came back.
+    assert asyncio.run(count(waiting)) == 1
+    assert asyncio.run(count(first)) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(60 + 60 * LOSSES)

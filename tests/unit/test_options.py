@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from taskmq.envelope import Envelope, decode_envelope, encode_envelope
 from taskmq.errors import InvalidOption
 from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+from taskmq.resources import PROCESS
 from taskmq.retry import RetryPolicy
 
 _UTC_NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -76,6 +77,7 @@ def test_every_option_ends_up_in_the_plan() -> None:
         ack="late",
         executor="process",
         result=True,
+        needs={PROCESS: 1},
     )
 
 

@@ -153,6 +153,29 @@ def test_the_number_of_slots_can_be_changed_while_the_worker_runs() -> None:
     play(test)
 
 
+def test_a_run_sees_what_it_asked_for_and_nothing_that_the_worker_counts_for_itself() -> None:
+    async def main() -> None:
+        with staged() as app:
+            seen: list[dict[str, float]] = []
+
+            @app.task(name="asks", queue="work", resources={"licence": 1}, worker_concurrency=2)
+            async def asks(context: Context, label: str) -> None:
+                seen.append(dict(context.resources.amounts))
+
+            @app.task(name="asks_nothing", queue="work", worker_concurrency=2)
+            async def asks_nothing(context: Context, label: str) -> None:
+                seen.append(dict(context.resources.amounts))
+
+            async with working(app, resources={"licence": 1.0}):
+                await send(app, "a", task="asks")
+                await send(app, "b", task="asks_nothing")
+                await settle_loop()
+
+            assert seen == [{"licence": 1.0}, {}]
+
+    run(main())
+
+
 def test_what_waits_for_resources_goes_back_when_the_worker_stops() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         async with working(app) as (worker, running):
