@@ -13,9 +13,9 @@ from collections.abc import Callable
 import msgspec
 
 from taskmq.metrics import Count
+from taskmq.presence import WorkerStatus
 from taskmq.worker.child import Order
 from taskmq.worker.report import Ready, Report, read_line
-from taskmq.worker.status import WorkerStatus
 
 __all__ = ["ChildProcess"]
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
+from taskmq.presence import WorkerStatus
 from taskmq.size import size_text
-from taskmq.worker.status import WorkerStatus
 
 __all__ = ["Limits"]
 

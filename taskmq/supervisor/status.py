@@ -2,7 +2,7 @@
 
 import msgspec
 
-from taskmq.worker.status import WorkerStatus
+from taskmq.presence import WorkerStatus
 
 __all__ = ["SeatStatus", "SupervisorStatus"]
 

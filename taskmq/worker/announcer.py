@@ -16,10 +16,10 @@ from taskmq.broker import Broadcasting, Delivery
 from taskmq.clock import Clock
 from taskmq.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
 from taskmq.outcome import Dead, Outcome, Parked, Retried, Snoozed
+from taskmq.presence import WorkerStatus
 from taskmq.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import Events
-from taskmq.worker.status import WorkerStatus
 from taskmq.worker.tally import Tally
 
 __all__ = ["Announcer", "announcing"]

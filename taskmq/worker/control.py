@@ -23,8 +23,8 @@ from taskmq.commands import (
     is_for,
 )
 from taskmq.errors import BrokerUnavailable, InvalidOption, MalformedMessage, TopologyMismatch
+from taskmq.presence import WorkerStatus
 from taskmq.worker.stacks import stacks
-from taskmq.worker.status import WorkerStatus
 
 __all__ = ["Commanded", "Control"]
 
@@ -52,7 +52,7 @@ class Commanded(Protocol):
         """
         ...
 
-    def revoked(self, job_id: str, reason: str) -> None: ...
+    def revoked(self, job_id: str) -> None: ...
 
 
 class Control:
@@ -172,5 +172,5 @@ class Control:
     def _revoke(self, job_id: str | None) -> _Reply:
         if not job_id:
             return "refused", "job_id: which job?", ""
-        self._worker.revoked(job_id, "revoked by a command")
+        self._worker.revoked(job_id)
         return "done", "", ""

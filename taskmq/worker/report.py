@@ -7,7 +7,7 @@ yet is not followed by another: the pipe never fills up, and the worker never wa
 import msgspec
 
 from taskmq.metrics import Count
-from taskmq.worker.status import WorkerStatus
+from taskmq.presence import WorkerStatus
 
 __all__ = ["Ready", "Report", "read_line", "write_line"]
 

@@ -16,6 +16,7 @@ from taskmq.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.executor import Executor
 from taskmq.options import ExecutorKind
+from taskmq.presence import RunningJob, WorkerStatus
 from taskmq.topology import WorkQueue, logical_queue
 from taskmq.worker.announcer import Announcer, announcing
 from taskmq.worker.config import WorkerConfig
@@ -27,7 +28,6 @@ from taskmq.worker.mover import moving
 from taskmq.worker.prefetching import adapting
 from taskmq.worker.process_facts import abandoned, open_descriptors, resident_bytes
 from taskmq.worker.revocations import Revocations
-from taskmq.worker.status import RunningJob, WorkerStatus
 from taskmq.worker.tally import Tally
 from taskmq.worker.watch import LoopWatch
 
@@ -149,9 +149,9 @@ class Worker:
             raise InvalidOption("concurrency: the worker does not run yet")
         self._dispatcher.resize(concurrency)
 
-    def revoked(self, job_id: str, reason: str) -> None:
+    def revoked(self, job_id: str) -> None:
         """Somebody says over the broker that a job was cancelled: look into the state, which knows, at once."""
-        _log.debug("job %s is said to be cancelled: %s", job_id, reason)
+        _log.debug("job %s is said to be cancelled", job_id)
         if self._revocations is not None:
             self._revocations.wake()
 

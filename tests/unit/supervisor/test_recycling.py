@@ -2,8 +2,8 @@
 
 import pytest
 
+from taskmq.presence import WorkerStatus
 from taskmq.supervisor.recycling import Limits
-from taskmq.worker.status import WorkerStatus
 
 MEGABYTE = 1 << 20
 

@@ -55,7 +55,7 @@ def test_a_running_coroutine_is_cancelled_and_what_it_had_in_hand_is_settled() -
             await settle_loop()
             assert gate.started == ["a", "b"]
             await revoke(app, "a")
-            worker.revoked("a", "somebody says so")
+            worker.revoked("a")
             await settle_loop()
 
             assert await state_of(app, "a") == CANCELLED
@@ -156,7 +156,7 @@ def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> None:
                 await send(app, "a", task="looking")
                 await reached(begun.is_set)
                 await revoke(app, "a")
-                worker.revoked("a", "")
+                worker.revoked("a")
 
                 async def is_cancelled() -> bool:
                     return await state_of(app, "a") == CANCELLED
@@ -184,7 +184,7 @@ def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None:
                 await reached(begun.is_set)
                 began = asyncio.get_running_loop().time()
                 await revoke(app, "a")
-                worker.revoked("a", "")
+                worker.revoked("a")
 
                 async def is_cancelled() -> bool:
                     return await state_of(app, "a") == CANCELLED
@@ -205,7 +205,7 @@ def test_a_run_that_is_over_is_settled_as_it_ended() -> None:
             await send(app, "a")
             await settle_loop()
             await revoke(app, "a")
-            worker.revoked("a", "")
+            worker.revoked("a")
             await settle_loop()
 
             assert await state_of(app, "a") == (JobState.SUCCEEDED, "")
