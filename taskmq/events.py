@@ -2,7 +2,7 @@
 
 A batch is one message of JSON. All of its events are of one topic, so that whoever listens chooses at the broker:
 
-    job.EVENT.QUEUE    started, succeeded, retried, snoozed, dead, cancelled, interrupted, parked
+    job.EVENT.QUEUE    started, succeeded, answered, retried, snoozed, dead, cancelled, interrupted, parked
     worker.EVENT       online, beat, draining, offline
 
 QUEUE is the queue as people name it; one with dots in its name makes more words. Events are facts: ids, names, times,
@@ -49,7 +49,8 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """What happened to one attempt of a job. Times are ms since the epoch.
 
     Attributes:
-        event: `started`; or how the attempt ended: `succeeded`; `retried` (another one follows after `delay`);
+        event: `started`; or how the attempt ended: `succeeded`; `answered` (an earlier job had
+            done the work); `retried` (another one follows after `delay`);
             `snoozed` (it runs later, no attempt is counted); `dead` (it is a dead letter); `cancelled`; `interrupted`
             (it went back to its queue, no attempt is counted); or `parked` (nobody knows what to do with it).
         worker: where.

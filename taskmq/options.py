@@ -117,6 +117,7 @@ class TaskPlan:
 
     `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
     `worker_concurrency` as one of its own (`one_of`), and the process that it runs in; None when a slot is enough.
+    `is_gated`: some of its runs may have to pass a gate of the worker first (`taskmq.worker.gates`).
     """
 
     name: str
@@ -132,6 +133,7 @@ class TaskPlan:
     needs: Amounts | None = None
     worker_concurrency: int | None = None
     soft_timeout: float | None = None
+    is_gated: bool = False
 
     @property
     def one_of(self) -> str:

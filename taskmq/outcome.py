@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Literal
 
 __all__ = [
+    "Answered",
     "Cancelled",
     "Dead",
     "DeadReason",
@@ -35,6 +36,14 @@ class Succeeded:
     """The task returned."""
 
     value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An earlier job has done this one's work already, and has left its encoded return value."""
+
+    content_type: str
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +93,4 @@ class Parked:
     delay: timedelta | None = None
 
 
-Outcome = Succeeded | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked
+Outcome = Succeeded | Answered | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked

@@ -1,13 +1,16 @@
 """One delivery that was understood: which job, which task, which attempt."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taskmq.broker import Delivery
 from taskmq.envelope import Envelope
 from taskmq.execution import Execution
 from taskmq.resources import Grant
 from taskmq.tasks import Task
+
+if TYPE_CHECKING:
+    from taskmq.worker.gates import Pass
 
 __all__ = ["Attempt"]
 
@@ -23,6 +26,8 @@ class Attempt:
         cancelled: why the run is being cancelled; None unless somebody asked for it.
         is_clean: whether the run has left the context variables as they were.
         grant: what it was given of the worker's resources; None when it needs none.
+        passes: what its gates have given it, and it has not left; None without gates.
+        is_turned_back: whether a gate has given it an outcome instead of a run.
     """
 
     delivery: Delivery
@@ -34,3 +39,5 @@ class Attempt:
     cancelled: str | None = None
     is_clean: bool = True
     grant: Grant | None = None
+    passes: "list[Pass] | None" = None
+    is_turned_back: bool = False

@@ -25,6 +25,7 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.backlog import Backlog
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.crew import Crew, Piece
+from taskmq.worker.gates import Gates
 from taskmq.worker.handover import Handover
 from taskmq.worker.processor import Processor
 from taskmq.worker.quarantine import Quarantine
@@ -49,6 +50,7 @@ class Dispatcher:
         slots: what the worker has for tasks that need more than a slot.
         cancelled: why a job was cancelled; None when it was not.
         handover: for runs that take longer than the broker allows.
+        gates: what some runs have to pass before they start.
 
     Attributes:
         concurrency: how many runs may go on at a time.
@@ -67,6 +69,7 @@ class Dispatcher:
         slots: Slots,
         cancelled: Callable[[str], str | None],
         handover: Handover | None = None,
+        gates: Gates | None = None,
     ) -> None:
         self.concurrency = config.concurrency
         self.left_behind = 0
@@ -76,6 +79,7 @@ class Dispatcher:
         self._slots = slots
         self._cancelled = cancelled
         self._handover = handover
+        self._gates = gates or Gates(())
         self._crew: Crew[Delivery] = Crew(
             config.concurrency, take=self._take, is_more=self._is_more, done=self._freed
         )
@@ -287,9 +291,14 @@ class Dispatcher:
 
     async def _run(self, attempt: Attempt) -> bool:
         try:
-            if (reason := self._cancelled(attempt.job_id)) is not None:
-                outcome: Outcome = Cancelled(reason)
-            else:
+            attempt.cancelled = self._cancelled(attempt.job_id)
+            outcome: Outcome | None = None
+            if attempt.task.plan.is_gated or attempt.envelope.key is not None:
+                outcome = await self._gates.enter(attempt)
+                attempt.cancelled = self._cancelled(attempt.job_id)
+            if attempt.cancelled is not None:
+                outcome = Cancelled(attempt.cancelled)
+            if outcome is None:
                 self._tally.start(attempt, now=time.monotonic())
                 outcome = await self._outcome(attempt)
             # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
@@ -338,6 +347,8 @@ class Dispatcher:
         if not is_shard(attempt.delivery.queue):
             return await self._settler.settle(attempt, outcome)
         if self._shards.keep(attempt, outcome):
+            if not await self._settler.leave(attempt, outcome):
+                return False
             if isinstance(outcome, Retried):
                 self._settler.note_retry(attempt, to_ms(outcome.delay), outcome.error)
             return False
@@ -366,7 +377,9 @@ class Dispatcher:
         return bool(found)
 
     async def _settle_cancelled(self, attempt: Attempt, reason: str) -> bool:
-        outcome = Cancelled(reason)
+        outcome: Outcome = Cancelled(reason)
+        if attempt.task.plan.is_gated or attempt.envelope.key is not None:
+            outcome = await self._gates.enter(attempt) or outcome
         self._over.add(attempt.delivery)
         self._tally.end(attempt, outcome, now=time.monotonic())
         await self._end(attempt, outcome)

@@ -2,6 +2,7 @@
 
     Outcome       first                                                    then
     Succeeded     store the result if it is kept                           ack
+    Answered      the same
     Retried       publish the next attempt's copy, wait for its confirm    ack
     Snoozed       publish the copy, wait for its confirm                   ack
     Dead          store the error if kept, publish to the dead-letter      ack
@@ -11,9 +12,10 @@
     Parked        publish to the parking queue, or back to its own with    ack
                   a delay; wait for its confirm
 
-What has to come first is tried again while the broker or the state does not answer: a slot that waits is
-better than a task that runs twice. When a copy cannot be published after some tries, or the worker is
-stopping, the delivery goes back instead. Copies never carry what the broker has written on the original.
+Before all that an attempt leaves what its gates have given it (`gates`). What has to come first is tried again while
+the broker or the state does not answer: a slot that waits is better than a task that runs twice. When a copy cannot
+be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry what the
+broker has written on the original.
 
 A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
 it is the first. Whatever else it came to has no effect: whoever has the message now decides what follows.
@@ -33,7 +35,7 @@ from taskmq.codec import encode_value
 from taskmq.duration import to_ms
 from taskmq.envelope import JSON, LAST_INSTANT, amend
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
-from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
+from taskmq.outcome import Answered, Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.retry import coarse_delay
 from taskmq.states import JobState
 from taskmq.stores import ErrorRecord, ResultRecord, ResultStore
@@ -54,6 +56,8 @@ _OWN: Final = "x-taskmq-"
 _REPLAYED: Final = f"{_OWN}replayed"
 _ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
+# Outcomes after which there is no record of the job's end.
+_GOES_ON: Final = (Retried, Snoozed, Interrupted)
 
 
 class Settler:
@@ -89,13 +93,19 @@ class Settler:
                 attempt.envelope.task,
                 type(outcome).__name__.lower(),
             )
+            await self.leave(attempt, Interrupted())
+            return False
+        if isinstance(outcome, _GOES_ON) and not await self.leave(attempt, outcome):
             return False
         match outcome:
             case Succeeded(value):
-                if self._results is not None and attempt.task.plan.result is not False:
-                    return await self._succeeded(attempt, value)
+                if attempt.passes or (self._results is not None and attempt.task.plan.result is not False):
+                    return await self._succeeded(attempt, outcome, value)
                 delivery.ack()
                 return True
+            case Answered(content_type, value):
+                record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=value)
+                return await self._ended(attempt, outcome, record)
             case Retried(delay, error):
                 wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
@@ -108,18 +118,15 @@ class Settler:
             case Snoozed(delay):
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt, delay=to_ms(delay), headers={})
                 return await self._run_later(attempt, copy)
-            case Dead(reason, error):
-                return await self._dead(attempt, reason, error)
+            case Dead():
+                return await self._dead(attempt, outcome)
             case Cancelled(reason):
                 record = self._record(
                     attempt,
                     JobState.CANCELLED,
                     error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
                 )
-                if not await self._stored(attempt, record):
-                    return False
-                delivery.ack()
-                return True
+                return await self._ended(attempt, outcome, record)
             case Interrupted():
                 delivery.requeue()
                 return False
@@ -127,6 +134,36 @@ class Settler:
                 return await self.park(delivery, outcome)
             case _:
                 assert_never(outcome)
+
+    async def leave(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
+        """Leave what the attempt's gates have given it.
+
+        False: the outcome does not count, or nobody could be told of it; the delivery was given back.
+        """
+        pause = _PAUSE
+        while attempt.passes:
+            try:
+                counts = await attempt.passes[-1].leave(outcome, record)
+            except (StateUnavailable, SendError) as error:
+                _log.warning("job %s has not left what its gates have given it: %s", attempt.job_id, error)
+                if isinstance(outcome, Interrupted) or not await self._pause(pause):
+                    attempt.passes = None
+                    attempt.delivery.requeue()
+                    return False
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            attempt.passes.pop()
+            if not counts:
+                _log.warning(
+                    "job %s of task %s: %s does not count, another run has taken its place",
+                    attempt.job_id,
+                    attempt.envelope.task,
+                    type(outcome).__name__.lower(),
+                )
+                await self.leave(attempt, Interrupted())
+                attempt.delivery.requeue()
+                return False
+        return True
 
     def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
         """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
@@ -137,7 +174,7 @@ class Settler:
         if len(copy.body) > limit:
             # The message just fitted; with its attempt and time written down it does not any more.
             error = TooLarge(len(copy.body), limit, f"the next attempt of {copy.job_id}")
-            return await self._dead(attempt, "error", error)
+            return await self._dead(attempt, Dead("error", error))
         return await self._publish_and_ack(attempt.delivery, copy)
 
     async def park(self, delivery: Delivery, parked: Parked) -> bool:
@@ -158,26 +195,33 @@ class Settler:
             _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
         return await self._publish_and_ack(delivery, message)
 
-    async def _succeeded(self, attempt: Attempt, value: object) -> bool:
+    async def _ended(self, attempt: Attempt, outcome: Outcome, record: ResultRecord) -> bool:
+        if not await self.leave(attempt, outcome, record) or not await self._stored(attempt, record):
+            return False
+        attempt.delivery.ack()
+        return True
+
+    async def _succeeded(self, attempt: Attempt, outcome: Outcome, value: object) -> bool:
+        if attempt.task.plan.result is False:
+            return await self._ended(attempt, outcome, self._record(attempt, JobState.SUCCEEDED))
         content_type = attempt.delivery.content_type or JSON
         try:
             encoded = encode_value(value, content_type)
         except EncodeError as error:
             # The work is done; running it again would not make the value any more storable.
-            return await self._dead(attempt, "result", error)
+            return await self._dead(attempt, Dead("result", error))
         if len(encoded) > self._result_limit:
             too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
-            return await self._dead(attempt, "result", too_large)
+            return await self._dead(attempt, Dead("result", too_large))
         record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
-        if not await self._stored(attempt, record):
-            return False
-        attempt.delivery.ack()
-        return True
+        return await self._ended(attempt, outcome, record)
 
-    async def _dead(self, attempt: Attempt, reason: str, error: BaseException) -> bool:
+    async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
+        reason, error = outcome.reason, outcome.error
         details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
         self._log_failure(attempt, f"dead ({reason})", error)
-        if not await self._stored(attempt, self._record(attempt, JobState.DEAD, error=details)):
+        record = self._record(attempt, JobState.DEAD, error=details)
+        if not await self.leave(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
         headers: dict[str, HeaderValue] = {
             f"{_OWN}reason": reason,

@@ -113,8 +113,9 @@ class Shards:
         match outcome:
             case Retried(delay):
                 front.attempt = attempt.envelope.attempt + 1
-            # One that has not begun came too early: it waits at the broker, and takes its place when it is due.
-            case Snoozed(delay) if attempt.started is not None:
+            # One that neither began nor was turned back came too early: it waits at the broker, and takes its place
+            # when it is due.
+            case Snoozed(delay) if attempt.started is not None or attempt.is_turned_back:
                 front.attempt = attempt.envelope.attempt
             case _:
                 return False

@@ -23,6 +23,7 @@ from taskmq.worker.config import WorkerConfig
 from taskmq.worker.control import Control
 from taskmq.worker.dispatcher import Dispatcher
 from taskmq.worker.equipment import check_config, executors_for, longest_run, queues_of, slots_for
+from taskmq.worker.gating import gates_for
 from taskmq.worker.handover import Handover
 from taskmq.worker.mover import moving
 from taskmq.worker.prefetching import adapting
@@ -223,6 +224,7 @@ class Worker:
             slots=self._slots,
             cancelled=_never if self._revocations is None else self._revocations.reason,
             handover=self._handover,
+            gates=gates_for(self._app, worker=self.name),
         )
 
     def _cancel(self, job_id: str, reason: str) -> None:
