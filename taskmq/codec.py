@@ -7,7 +7,7 @@ methods). What the worker would refuse is refused before it is sent: `encode` de
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol, cast
@@ -15,13 +15,12 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from taskmq.envelope import JSON, MSGPACK
+from taskmq.envelope import JSON, MSGPACK, NO_KWARGS
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
 
 __all__ = ["Arguments", "ReturnType", "Signature", "decode_value", "encode_value"]
 
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})
-_NO_KWARGS: Final = {JSON: Raw(b"{}"), MSGPACK: Raw(b"\x80")}
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -127,7 +126,9 @@ class _Compiled:
     __slots__ = (
         "_args_type",
         "_decoders",
+        "_is_simple",
         "_kwargs_type",
+        "_whole",
         "by_name",
         "context",
         "named",
@@ -167,7 +168,7 @@ class _Compiled:
                 index = len(parameters) if parameter.kind in _POSITIONAL else -1
                 self.context = (index, parameter.name)
                 continue
-            _check_type(kind, owner=owner, what=f"parameter {parameter.name!r}")
+            _check_type(kind, owner=owner, what=f"parameter {parameter.name!r}", refused=injected)
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 self.rest_args = _Rest(parameter.name, kind)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -190,8 +191,16 @@ class _Compiled:
         self._args_type = _struct([(f"p{i}", p.kind) for i, p in enumerate(self.positional)], array_like=True)
         self._kwargs_type = _struct([(p.name, p.kind) for p in self.by_name.values()], array_like=False)
         self._decoders: dict[str, tuple[_Decoder, _Decoder]] = {}
+        # Calls by position alone, which are most, need one decoder for all of it.
+        self._is_simple = self.rest_args is None and 0 < self.required == len(parameters) == len(self.positional)
+        self._whole: dict[str, Callable[[Raw], tuple[Any, ...]]] = {}
 
     def decode(self, args: Raw, kwargs: Raw, content_type: str) -> Arguments:
+        if kwargs is NO_KWARGS and self._is_simple:
+            try:
+                return (self._whole.get(content_type) or self._make_whole(content_type))(args), {}
+            except Exception:  # noqa: BLE001, S110 - what does not fit is said below
+                pass
         decoders = self._decoders.get(content_type)
         if decoders is None:
             decoders = _decoder(self._args_type, content_type), _decoder(self._kwargs_type, content_type)
@@ -203,7 +212,7 @@ class _Compiled:
                     values = values[: values.index(UNSET)]
             else:
                 values = self._open_args(args, self.rest_args, content_type)
-            if _is_empty(kwargs):
+            if kwargs is NO_KWARGS or _is_empty(kwargs):
                 if len(values) >= self.required and not self.named:
                     return values, {}
                 named: dict[str, Any] = {}
@@ -221,6 +230,11 @@ class _Compiled:
             raise InvalidArguments(f"task {self.owner}: {self._readable(error)}") from error
         self._check_bound(len(values), named)
         return values, named
+
+    def _make_whole(self, content_type: str) -> Callable[[Raw], tuple[Any, ...]]:
+        kinds: Any = tuple(parameter.kind for parameter in self.positional)
+        whole = self._whole[content_type] = _decoder(tuple.__class_getitem__(kinds), content_type).decode
+        return whole
 
     def _open_args(self, args: Raw, rest: _Rest, content_type: str) -> tuple[Any, ...]:
         if _is_empty(args):
@@ -338,7 +352,7 @@ class Signature:
             raise compiled.refused(kwargs)
         try:
             raw_args = Raw(encode_value(args, content_type))
-            raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else _NO_KWARGS[content_type]
+            raw_kwargs = Raw(encode_value(kwargs, content_type)) if kwargs else NO_KWARGS
         except EncodeError as error:
             raise EncodeError(f"task {self._owner}: {error}") from error.__cause__
         compiled.decode(raw_args, raw_kwargs, content_type)
@@ -353,6 +367,21 @@ class Signature:
         compiled = self._cache or self._compiled()
         # Decoders are kept by this: what stands behind a ";" in a sender's content type must not count.
         return compiled.decode(args, kwargs, MSGPACK if content_type == MSGPACK else JSON)
+
+    @property
+    def decoder(self) -> Callable[[Raw, Raw, str], Arguments]:
+        """`decode` for many calls; the content type has to be one of the two, as it is."""
+        return (self._cache or self._compiled()).decode
+
+    def accepts(self, count: int, kwargs: Mapping[str, object]) -> bool:
+        """Whether a call with so many positional arguments and these others lacks none."""
+        compiled = self._cache or self._compiled()
+        given = {parameter.name for parameter in compiled.positional[:count]}.union(kwargs)
+        return all(
+            parameter.name in given
+            for parameter in (*compiled.positional, *compiled.named)
+            if parameter.required
+        )
 
     @property
     def is_resolved(self) -> bool:
@@ -387,7 +416,7 @@ class Signature:
         """
         kind = self._compiled().returns
         try:
-            _check_type(kind, owner=self._owner, what="the return type")
+            _check_type(kind, owner=self._owner, what="the return type", refused=self._injected)
         except InvalidOption as error:
             raise InvalidOption(f"{error}; or keep no results: result=False") from error
         return ReturnType(kind)
@@ -441,13 +470,15 @@ def _struct(fields: list[tuple[str, Any]], *, array_like: bool) -> type[msgspec.
     )
 
 
-def _check_type(kind: Any, *, owner: str, what: str) -> None:
+def _check_type(kind: Any, *, owner: str, what: str, refused: type) -> None:
     from msgspec import inspect as types
 
     def unsupported(info: Any, seen: set[int]) -> str | None:
         if id(info) in seen:
             return None
         seen.add(id(info))
+        if isinstance(info, types.StructType) and issubclass(info.cls, refused):
+            return info.cls.__qualname__
         if isinstance(info, types.CustomType):
             custom = cast("type[object]", info.cls)
             is_known = custom is object or issubclass(custom, PurePath) or hasattr(custom, "model_validate")

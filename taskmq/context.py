@@ -7,16 +7,23 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
+import msgspec
+
+from taskmq.duration import Duration
 from taskmq.envelope import Envelope
+from taskmq.errors import UnsupportedFeature
 from taskmq.journal import CHECKPOINT, DETACHED, HEARTBEAT, Desk, Journal, Step, read_value
+from taskmq.locks import Lock, LockDesk
 from taskmq.resources import Grant
 from taskmq.stores import BegunRun
 
-__all__ = ["SCHEDULED_FOR", "SCHEDULE_NAME", "Context", "current_context"]
+__all__ = ["SCHEDULED_FOR", "SCHEDULE_LIMIT", "SCHEDULE_NAME", "Context", "current_context"]
 
 SCHEDULE_NAME: Final = "taskmq.schedule"
 SCHEDULED_FOR: Final = "taskmq.scheduled_for"
-"""Keys of an envelope's `meta` that beat fills in: the schedule's name, and its nominal instant in ms."""
+SCHEDULE_LIMIT: Final = "taskmq.schedule_limit"
+"""Keys of an envelope's `meta` that beat fills in: the schedule's name, its nominal instant in ms, and how many
+occurrences may run at a time, where that is limited."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,16 +35,15 @@ _NOTHING: Final = Grant(MappingProxyType({}))
 _opening: Final = threading.Lock()
 
 
-class Context:
+class Context(msgspec.Struct, eq=False):
     """One attempt of one job. Injected into a task's parameter that is annotated with this class.
 
     Attributes:
         job_id: the same in every attempt.
-        task: the task's name.
-        attempt: from 1.
         max_attempts: as the task's retry policy says; 1 without one.
         queue: the queue, as people name it.
         redelivered: whether the message may have been in another worker's hands before.
+        started: when the run began, in ms since the epoch by this worker's clock; 0 outside of one.
 
     **What the task tells while it runs** (`progress`, `heartbeat`) may be called as often as one likes, from any
     thread: the last word is kept, written at most twice a second and at the end, and never raises for the state's
@@ -56,40 +62,33 @@ class Context:
     In a call of the task as a plain function, outside of a worker, all of them work and nothing outlives the call.
     """
 
-    __slots__ = ("_cancelled", "_deadline", "_desk", "_envelope", "_grant", "_started", "attempt", "job_id",
-                 "journal", "max_attempts", "queue", "redelivered", "task")  # fmt: skip
-
-    def __init__(
-        self,
-        envelope: Envelope,
-        *,
-        job_id: str,
-        max_attempts: int,
-        queue: str,
-        redelivered: bool,
-        deadline: float | None,
-        desk: Desk = DETACHED,
-        started: int = 0,
-        grant: Grant | None = None,
-    ) -> None:
-        self._envelope = envelope
-        self._deadline = deadline
-        self._cancelled = False
-        self._desk = desk
-        self._started = started
-        self._grant = grant
-        self.journal: Journal | None = None
-        self.job_id: str = job_id
-        self.task: str = envelope.task
-        self.attempt: int = envelope.attempt
-        self.max_attempts: int = max_attempts
-        self.queue: str = queue
-        self.redelivered: bool = redelivered
+    _envelope: Envelope
+    job_id: str
+    max_attempts: int
+    queue: str
+    redelivered: bool
+    _deadline: float | None = None
+    _desk: Desk = DETACHED
+    started: int = 0
+    _grant: Grant | None = None
+    fence: tuple[str, int] | None = None
+    journal: Journal | None = None
+    _cancelled: bool = False
 
     @classmethod
     def detached(cls, task: str) -> "Context":
         """For calling a task as the plain function that it is, outside of a worker."""
-        return cls(Envelope(task=task), job_id="", max_attempts=1, queue="", redelivered=False, deadline=None)
+        return cls(Envelope(task=task), job_id="", max_attempts=1, queue="", redelivered=False)
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self._envelope.task
+
+    @property
+    def attempt(self) -> int:
+        """From 1."""
+        return self._envelope.attempt
 
     @property
     def is_last_attempt(self) -> bool:
@@ -113,6 +112,23 @@ class Context:
     def resources(self) -> Grant:
         """What the run was given of its worker's resources; the ids of its GPUs are `resources.devices`."""
         return self._grant or _NOTHING
+
+    def lock(self, name: str, *, timeout: Duration | None = None, lease: Duration = 30.0) -> Lock:
+        """A lock over all processes: `async with context.lock("account:7")`, and `with` in plain functions.
+
+        Args:
+            timeout: how long to wait for it; None: as long as it takes; 0: one look.
+            lease: how long it outlives this process, or its way to the state.
+
+        Raises:
+            InvalidOption: a value that cannot be.
+            UnsupportedFeature: the app has no state; or the task runs in a process of its own.
+        """
+        if not isinstance(self._desk, LockDesk):
+            raise UnsupportedFeature(
+                "context.lock does not reach into processes of executor='process': use `with app.lock(...)` there"
+            )
+        return self._desk.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
     # While it runs -------------------------------------------------------------------------------------
 
@@ -208,12 +224,20 @@ class Context:
     def fencing_token(self) -> int:
         """A number larger than that of every run of this job that has asked before; 0 outside of a worker.
 
+        Where the job has an idempotency key, it is the key's: larger than that of every earlier run of the key,
+        whatever job that was of.
+
         Hand it to whatever takes the task's effect, which refuses smaller numbers than it has seen: then a run that
         was left behind and wakes up late changes nothing. Ask before the first effect; the number is this run's from
         the first time on that it asks, resumes or saves. It keeps growing when the state was emptied, as long as the
         clock of the state's server does not go back.
         """
-        return self._begun.token
+        return self._begun.token if self.fence is None else self.fence[1]
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key under which this run's work is done once; None without one."""
+        return self._envelope.key if self.fence is None else self.fence[0]
 
     @property
     def _begun(self) -> BegunRun:
@@ -231,7 +255,7 @@ class Context:
                     self._desk,
                     job_id=self.job_id,
                     attempt=self.attempt,
-                    started=self._started,
+                    started=self.started,
                     left_behind=self.mark_cancelled,
                 )
             return self.journal

@@ -18,6 +18,7 @@ __all__ = [
     "JSON",
     "LAST_INSTANT",
     "MSGPACK",
+    "NO_KWARGS",
     "VERSION",
     "Envelope",
     "amend",
@@ -33,7 +34,8 @@ VERSION: Final = 1
 
 _TASK_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
-_NO_KWARGS = msgspec.Raw(b"{}")
+NO_KWARGS: Final = msgspec.Raw(b"{}")
+"""What a message without named arguments has; left out on the wire, in either content type."""
 # What brokers, stores and datetime can hold: up to the end of the year 9999, and 32 bits.
 LAST_INSTANT: Final = 253_402_300_799_999
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
@@ -53,6 +55,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         parent: id of the job that sent this one.
         key: idempotency key.
         order_key: jobs of one key run one at a time, in the order of sending; in ordered queues only.
+        flow: the workflow that the job is a step of, a slash, and the step.
         trace: W3C `traceparent`.
     """
 
@@ -60,7 +63,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     id: str = ""
     task: str
     args: msgspec.Raw = _NO_ARGS
-    kwargs: msgspec.Raw = _NO_KWARGS
+    kwargs: msgspec.Raw = NO_KWARGS
     attempt: int = 1
     enqueued: _Instant | None = None
     eta: _Instant | None = None
@@ -69,6 +72,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     parent: str | None = None
     key: str | None = None
     order_key: str | None = None
+    flow: str | None = None
     tenant: str | None = None
     priority: int | None = None
     trace: str | None = None

@@ -67,6 +67,16 @@ class Count(msgspec.Struct):
     run: Histogram = msgspec.field(default_factory=Histogram)
     waited: Histogram = msgspec.field(default_factory=Histogram)
 
+    def succeeded(self, seconds: float, waited: float | None) -> None:
+        """One more run has succeeded, which took so long, and waited so long where it was a job's first."""
+        outcomes, run = self.outcomes, self.run
+        outcomes["succeeded"] = outcomes.get("succeeded", 0) + 1
+        # Written out, and not `run.add`: this is done for every message.
+        run.total += seconds
+        run.counts[0 if seconds <= _FIRST_BOUND else bisect_left(BOUNDS, seconds)] += 1
+        if waited is not None:
+            self.waited.add(max(waited, 0.0))
+
     @property
     def ended(self) -> int:
         """Runs that have ended."""

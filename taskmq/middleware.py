@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from taskmq.broker import HeaderValue
 from taskmq.envelope import Envelope
 from taskmq.execution import Execution
+from taskmq.key_options import UniqueCall
 
-__all__ = ["Middleware", "Proceed", "Sending", "attached", "execute_chain", "send_chain"]
+__all__ = ["Middleware", "Proceed", "Sending", "attached", "execute_chain", "is_bare", "send_chain"]
 
 Proceed = Callable[[Execution], Awaitable[object]]
 """The rest of the chain around a run: what `Middleware.execute` awaits to go on."""
@@ -28,12 +29,14 @@ class Sending:
         queue: as people name it; the priority class is added afterwards.
         content_type: the encoding of the envelope's arguments.
         headers: further headers of the message, few and short.
+        unique: where it is to be the only one of its key.
     """
 
     envelope: Envelope
     queue: str
     content_type: str
     headers: dict[str, HeaderValue] = field(default_factory=dict[str, HeaderValue])
+    unique: UniqueCall | None = None
 
 
 class Middleware:
@@ -91,6 +94,11 @@ def execute_chain(middleware: Sequence[Middleware], innermost: Proceed) -> Proce
         if type(each).execute is not Middleware.execute:
             chain = _wrap(each, chain)
     return chain
+
+
+def is_bare(middleware: Sequence[Middleware]) -> bool:
+    """Whether none of them has anything around a run."""
+    return all(type(each).execute is Middleware.execute for each in middleware)
 
 
 def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) -> AbstractContextManager[object]:

@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from taskmq.errors import BrokerUnavailable
 from taskmq.topology import is_shard
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
@@ -93,7 +95,7 @@ class Feed:
     @property
     def ended(self) -> bool:
         """Whether its channel has: what is unsettled is given to a consumer again."""
-        return not self._raw.is_open
+        return not self._raw.is_live
 
     async def start(self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS) -> None:
         """Begin to consume.
@@ -170,7 +172,7 @@ class Feed:
             self._take_late(tag)
             return
         self.unsettled += 1
-        delivery = RabbitMQDelivery(self, tag, properties, body, redelivered=redelivered)
+        delivery = RabbitMQDelivery(self, self.queue, tag, properties, body, redelivered)
         try:
             self._deliver(delivery)
         except Exception as error:  # noqa: BLE001 - the receiver's mistake must not cost the connection
@@ -180,26 +182,29 @@ class Feed:
 
     def ack(self, tag: int) -> None:
         """Take a delivery off the broker."""
-        if self._raw.is_open:
-            self._raw.ack(tag)
-            self._settled()
+        raw = self._raw
+        if raw.is_live:
+            raw.ack(tag)
+            self.unsettled -= 1
+            if self._turned_off and not self.unsettled:
+                self._all_settled()
         else:
             self._tally.stale_settles += 1
 
     def requeue(self, tag: int) -> None:
         """Give a delivery back."""
-        if self._raw.is_open:
+        if self._raw.is_live:
             self._raw.requeue(tag)
-            self._settled()
+            self.unsettled -= 1
+            if self._turned_off and not self.unsettled:
+                self._all_settled()
         else:
             self._tally.stale_settles += 1
 
-    def _settled(self) -> None:
-        self.unsettled -= 1
-        if self._turned_off and not self.unsettled:
-            self._give_back_late()
-            if self._withdrawn:
-                self.channel.close()
+    def _all_settled(self) -> None:
+        self._give_back_late()
+        if self._withdrawn:
+            self.channel.close()
 
     def _take_late(self, tag: int) -> None:
         if self._is_shard:
@@ -214,7 +219,7 @@ class Feed:
             self._loop.call_later(_LATE_SECONDS, self._give_back_late)
 
     def _give_back_late(self) -> None:
-        if self._raw.is_open:
+        if self._raw.is_live:
             for tag in self._late:
                 self._raw.requeue(tag)
         self._late.clear()
@@ -224,7 +229,7 @@ def _unused(*_: object) -> None:
     """What pika is given as the consumer: deliveries take the way of `AmqpChannel.receive`."""
 
 
-class RabbitMQDelivery:
+class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
     """A `taskmq.broker.Delivery`.
 
     Attributes:
@@ -232,15 +237,13 @@ class RabbitMQDelivery:
         settled: whether `ack` or `requeue` was called.
     """
 
-    __slots__ = ("_feed", "_properties", "body", "redelivered", "settled", "tag")
-
-    def __init__(self, feed: Feed, tag: int, properties: Properties, body: bytes, *, redelivered: bool) -> None:
-        self.body = body
-        self.redelivered = redelivered
-        self._feed = feed
-        self.tag = tag
-        self._properties = properties
-        self.settled = False
+    _feed: Feed
+    queue: str
+    tag: int
+    _properties: Properties
+    body: bytes
+    redelivered: bool
+    settled: bool = False
 
     def __repr__(self) -> str:
         settled = " settled" if self.settled else ""
@@ -249,10 +252,6 @@ class RabbitMQDelivery:
     @property
     def content_type(self) -> str | None:
         return self._properties.content_type
-
-    @property
-    def queue(self) -> str:
-        return self._feed.queue
 
     @property
     def message_id(self) -> str | None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskmq.broker import HeaderValue
+from taskmq_rabbitmq.acks import Acks
 from taskmq_rabbitmq.amqp import (
     AMQPError,
     BasicProperties,
@@ -37,9 +38,7 @@ from taskmq_rabbitmq.wire import (
     Content,
     FrameReader,
     WireError,
-    ack_frame,
     fleeting_properties,
-    nack_frame,
     properties_bytes,
     publish_frames,
 )
@@ -108,10 +107,17 @@ def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
 
 
 class AmqpChannel(PikaChannel):
-    """pika's channel with plain calls for what comes per message."""
+    """pika's channel with plain calls for what comes per message.
+
+    Attributes:
+        is_live: whether it is open, as an attribute, because it is looked at for every delivery.
+    """
 
     lane: "AmqpConnection | None" = None
+    is_live: bool = False
     _on_delivery: OnDelivery | None = None
+    _acks: Acks | None = None
+    _saying: "_Saying | None" = None
 
     def receive(self, call: OnDelivery) -> None:
         """Hand this channel's deliveries to `call(tag, redelivered, properties, body)`."""
@@ -149,17 +155,32 @@ class AmqpChannel(PikaChannel):
 
     def ack(self, tag: int) -> None:
         """Take a delivery off the broker."""
-        if self.lane is None:
+        saying = self._saying
+        if saying is not None:
+            saying.tags.append(tag)
+        elif self.lane is None:
             self.basic_ack(tag)
         else:
-            self.lane.send(ack_frame(self.channel_number, tag))
+            if self._acks is None:
+                self._acks = Acks(self.channel_number)
+            saying = self._saying = _Saying(self, self._acks)
+            saying.tags.append(tag)
+            self.lane.send(saying)
 
     def requeue(self, tag: int) -> None:
         """Give a delivery back: a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
         if self.lane is None:
             self.basic_nack(tag)
-        else:
-            self.lane.send(nack_frame(self.channel_number, tag))
+            return
+        if self._acks is None:
+            self._acks = Acks(self.channel_number)
+        if self._saying is not None:
+            self._saying.frames()
+        self.lane.send(self._acks.requeue(tag))
+
+    def _set_state(self, connection_state: int) -> None:
+        super()._set_state(connection_state)
+        self.is_live = connection_state == self.OPEN
 
     def publish(
         self,
@@ -259,6 +280,29 @@ class AmqpChannel(PikaChannel):
             self._on_delivery(method.delivery_tag, method.redelivered, properties, body)
 
 
+class _Saying:
+    """A channel's acknowledgements of one turn, in their place among the frames that are written.
+
+    Attributes:
+        tags: more may be added until the frames are made.
+    """
+
+    __slots__ = ("_acks", "_channel", "_frames", "tags")
+
+    def __init__(self, channel: AmqpChannel, acks: Acks) -> None:
+        self._channel = channel
+        self._acks = acks
+        self._frames: bytes | None = None
+        self.tags = acks.tags
+
+    def frames(self) -> bytes:
+        """The frames; what is acknowledged from now on has a place further behind."""
+        if self._frames is None:
+            self._channel._saying = None  # noqa: SLF001 - the channel's other half
+            self._frames = self._acks.take()
+        return self._frames
+
+
 class AmqpConnection(PikaConnection):
     """pika's connection with the lane, unless `wire` is `plain`."""
 
@@ -273,7 +317,7 @@ class AmqpConnection(PikaConnection):
         on_close: Callable[[PikaConnection, BaseException], None],
     ) -> None:
         self._loop = loop
-        self._outbox: list[bytes] = []
+        self._outbox: list[bytes | _Saying] = []
         self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
         self._is_reading = False
         self.reader = FrameReader(super()._on_data_available)
@@ -291,7 +335,7 @@ class AmqpConnection(PikaConnection):
         assert isinstance(channel, AmqpChannel)
         return channel
 
-    def send(self, frames: bytes) -> None:
+    def send(self, frames: "bytes | _Saying") -> None:
         """Write ready frames, together with all others of this turn of the loop."""
         if not self._outbox:
             self._loop.call_soon(self._flush)
@@ -350,7 +394,7 @@ class AmqpConnection(PikaConnection):
 
     def _flush(self) -> None:
         self.frames_sent += len(self._outbox)
-        data = b"".join(self._outbox)
+        data = b"".join([part if isinstance(part, bytes) else part.frames() for part in self._outbox])
         self._outbox.clear()
         if self._transport is not None:
             self.bytes_sent += len(data)

@@ -14,12 +14,13 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from taskmq.broker import HeaderValue
 
 __all__ = [
     "MANDATORY",
     "NOT_MANDATORY",
-    "AddressedContent",
     "Content",
     "FrameReader",
     "WireError",
@@ -38,19 +39,24 @@ _BODY: Final = 3
 _HEARTBEAT: Final = 8
 _KINDS: Final = (_METHOD, _HEADER, _BODY, _HEARTBEAT)
 _FRAME_MAX: Final = 2**17
-_DELIVER: Final = b"\x00\x3c\x00\x3c"
-_CONFIRM_ACK: Final = b"\x00\x3c\x00\x50"
-_CONFIRM_NACK: Final = b"\x00\x3c\x00\x78"
+_DELIVER: Final = 0x003C003C
+_CONFIRM_ACK: Final = 0x003C0050
+_CONFIRM_NACK: Final = 0x003C0078
 
 _frame = struct.Struct(">BHI")
 _tag_and_flag = struct.Struct(">QB")
 _size_and_flags = struct.Struct(">QH")
+_unpack_frame: Final = _frame.unpack_from
+_unpack_tag_and_flag: Final = _tag_and_flag.unpack_from
+_unpack_frame_and_method: Final = struct.Struct(">BHII").unpack_from
+_unpack_header: Final = struct.Struct(">BHIHHQH").unpack_from
 _settle = struct.Struct(">BHIIQBB")
 _publish_head = struct.Struct(">BHIIH")
 _header_head = struct.Struct(">BHIHHQ")
 _long = struct.Struct(">q")
 _word = struct.Struct(">I")
 _half = struct.Struct(">H")
+_unpack_word: Final = _word.unpack_from
 
 _ACK_METHOD: Final = 0x003C0050
 _NACK_METHOD: Final = 0x003C0078
@@ -59,6 +65,9 @@ _REQUEUE: Final = 0b10
 # Whether a message that reaches no queue comes back; the second byte ends the frame.
 MANDATORY: Final = b"\x01\xce"
 NOT_MANDATORY: Final = b"\x00\xce"
+
+_JSON: Final = "application/json"
+_JSON_FIRST: Final = b"\x10application/json"
 
 # Property flags, from the highest bit on, in the order in which the values stand.
 _CONTENT_TYPE: Final = 1 << 15
@@ -79,20 +88,16 @@ class WireError(ValueError):
     """The bytes are no AMQP frames, or a value has no form in one."""
 
 
-class Content:
+class Content(msgspec.Struct, eq=False, gc=False):
     """A message's properties, as they came: looked at only when somebody asks.
 
     Attributes:
         routing_key: where the message was sent to; None where the feed did not ask for it.
     """
 
-    __slots__ = ("_flags", "_raw")
-
+    _flags: int
+    _raw: bytes
     routing_key: str | None = None
-
-    def __init__(self, flags: int, raw: bytes) -> None:
-        self._flags = flags
-        self._raw = raw
 
     @property
     def parts(self) -> tuple[int, bytes]:
@@ -104,6 +109,8 @@ class Content:
         if not self._flags & _CONTENT_TYPE:
             return None
         raw = self._raw
+        if raw.startswith(_JSON_FIRST):
+            return _JSON
         return _text(raw[1 : 1 + raw[0]])
 
     @property
@@ -147,16 +154,6 @@ class Content:
                 else:
                     at += 1 + raw[at]
         raise WireError(f"property flag {wanted:#x} is not one that is read here")
-
-
-class AddressedContent(Content):
-    """Properties together with the routing key, which stands in another frame."""
-
-    __slots__ = ("routing_key",)
-
-    def __init__(self, flags: int, raw: bytes, routing_key: str | None) -> None:
-        super().__init__(flags, raw)
-        self.routing_key = routing_key
 
 
 class _Partial:
@@ -230,72 +227,80 @@ class FrameReader:
         if self._rest:
             data = self._rest + data
         at, end = 0, len(data)
-        feeds, confirms, partial = self._feeds, self._confirms, self._partial
+        feeds = self._feeds
         try:
-            while end - at >= 8:
-                kind, channel, size = _frame.unpack_from(data, at)
+            while end - at >= 12:
+                kind, channel, size, method = _unpack_frame_and_method(data, at)
                 after = at + 8 + size
                 if after > end:
-                    self._check_beginning(kind, size)
                     break
                 if data[after - 1] != _END_BYTE:
                     raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
                 start, at = at, after
-                if kind == _METHOD:
-                    method = data[start + 7 : start + 11]
-                    if method == _DELIVER and channel in feeds:
-                        tag, flags = _tag_and_flag.unpack_from(data, start + 12 + data[start + 11])
-                        # The content nearly always follows at once and whole.
-                        done = self._whole_content(data, after, end, (channel, tag, flags))
-                        if done:
-                            at = done
-                        else:
-                            partial[channel] = _Partial(tag, flags)
-                        continue
-                    if channel in confirms and method in (_CONFIRM_ACK, _CONFIRM_NACK):
-                        tag, flags = _tag_and_flag.unpack_from(data, start + 11)
-                        confirms[channel](tag, bool(flags & 1), method == _CONFIRM_NACK)
-                        continue
-                    if method == _DELIVER and channel in self._addressed:
-                        tag, flags = _tag_and_flag.unpack_from(data, start + 12 + data[start + 11])
-                        partial[channel] = _Partial(tag, flags, data[start + 7 : after - 1])
-                        continue
-                elif channel in partial and kind in (_HEADER, _BODY):
-                    self._more(channel, kind, data[start + 7 : after - 1])
+                if kind != _METHOD or method != _DELIVER or (feed := feeds.get(channel)) is None:
+                    self._take(kind, channel, data[start:after])
                     continue
-                self._other(data[start:after])
+                tag, flags = _unpack_tag_and_flag(data, start + 12 + data[start + 11])
+                # The content nearly always follows at once and whole, in one frame of each kind.
+                if end - after >= 21:
+                    kind, header_channel, size, _, _, body_size, property_flags = _unpack_header(data, after)
+                    body_at = after + 8 + size
+                    body_end = body_at + 8 + body_size
+                    if (
+                        body_end <= end
+                        and body_size
+                        and kind == _HEADER
+                        and header_channel == channel
+                        and data[body_at - 1] == _END_BYTE
+                        and _unpack_frame(data, body_at) == (_BODY, channel, body_size)
+                        and data[body_end - 1] == _END_BYTE
+                    ):
+                        at = body_end
+                        content = Content(property_flags, data[after + 21 : body_at - 1])
+                        feed(tag, flags & 1 == 1, content, data[body_at + 7 : body_end - 1])
+                        continue
+                self._partial[channel] = _Partial(tag, flags)
+            at = self._short_frames(data, at)
+        except struct.error as error:
+            raise WireError(f"a frame is shorter than what it begins with: {error}") from error
         finally:
             self._rest = data[at:]
+
+    def _short_frames(self, data: bytes, at: int) -> int:
+        """Take what is shorter than the beginning of a method; where the first frame begins that is not whole."""
+        end = len(data)
+        while end - at >= 8:
+            kind, channel, size = _unpack_frame(data, at)
+            after = at + 8 + size
+            if after > end:
+                self._check_beginning(kind, size)
+                break
+            if data[after - 1] != _END_BYTE:
+                raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
+            self._take(kind, channel, data[at:after])
+            at = after
+        return at
+
+    def _take(self, kind: int, channel: int, frame: bytes) -> None:
+        if kind == _METHOD:
+            (method,) = _unpack_word(frame, 7)
+            if channel in self._confirms and method in (_CONFIRM_ACK, _CONFIRM_NACK):
+                tag, flags = _unpack_tag_and_flag(frame, 11)
+                self._confirms[channel](tag, bool(flags & 1), method == _CONFIRM_NACK)
+                return
+            if method == _DELIVER and channel in self._addressed:
+                tag, flags = _unpack_tag_and_flag(frame, 12 + frame[11])
+                self._partial[channel] = _Partial(tag, flags, frame[7:-1])
+                return
+        elif channel in self._partial and kind in (_HEADER, _BODY):
+            self._more(channel, kind, frame[7:-1])
+            return
+        self._other(frame)
 
     def _check_beginning(self, kind: int, size: int) -> None:
         # Otherwise the rest of what is no frame would be waited for, as long as its size seems to say.
         if size > 2 * self.frame_max or kind not in _KINDS:
             raise WireError(f"no frame begins with type {kind} and size {size:,}")
-
-    def _whole_content(self, data: bytes, at: int, end: int, method: tuple[int, int, int]) -> int:
-        """Deliver when header and body stand in `data` from `at` on; where they end, or 0."""
-        channel, tag, flags = method
-        if end - at < 8:
-            return 0
-        size: int
-        kind, header_channel, size = _frame.unpack_from(data, at)
-        body_at = at + 8 + size
-        if kind != _HEADER or header_channel != channel or body_at > end or data[body_at - 1] != _END_BYTE:
-            return 0
-        body_size: int
-        body_size, property_flags = _size_and_flags.unpack_from(data, at + 11)
-        content = Content(property_flags, data[at + 21 : body_at - 1])
-        if body_size == 0:
-            self._feeds[channel](tag, bool(flags & 1), content, b"")
-            return body_at
-        after = body_at + 8 + body_size
-        if after > end:
-            return 0
-        kind, body_channel, size = _frame.unpack_from(data, body_at)
-        if kind != _BODY or body_channel != channel or size != body_size or data[after - 1] != _END_BYTE:
-            return 0
-        self._feeds[channel](tag, bool(flags & 1), content, data[body_at + 7 : after - 1])
-        return after
 
     def _more(self, channel: int, kind: int, payload: bytes) -> None:
         delivery = self._partial[channel]
@@ -304,7 +309,7 @@ class FrameReader:
             delivery.content = (
                 Content(flags, payload[14:])
                 if delivery.method is None
-                else AddressedContent(flags, payload[14:], _routing_key(delivery.method))
+                else Content(flags, payload[14:], _routing_key(delivery.method))
             )
         else:
             delivery.body.append(payload)

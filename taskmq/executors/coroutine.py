@@ -1,6 +1,7 @@
 """Coroutines on the worker's own loop."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 from taskmq.errors import TaskTimeout
@@ -24,16 +25,20 @@ class CoroutineExecutor:
     """Runs coroutine functions where it is called."""
 
     async def run(self, execution: Execution) -> object:
+        if execution.soft_timeout is not None:
+            return await self.finish(execution, self._call_softly(execution, execution.soft_timeout))
+        if execution.timeout is not None:
+            return await self.finish(execution, self._call(execution))
+        return await execution.function(*execution.args, **execution.kwargs)
+
+    async def finish(self, execution: Execution, rest: Awaitable[object]) -> object:
+        """What `rest` of a run returns, which has all of the run's timeout from now on."""
         if execution.timeout is None:
-            if execution.soft_timeout is not None:
-                return await self._call_softly(execution, execution.soft_timeout)
-            return await execution.function(*execution.args, **execution.kwargs)
+            return await rest
         limit = asyncio.timeout(execution.timeout)
         try:
             async with limit:
-                if execution.soft_timeout is not None:
-                    return await self._call_softly(execution, execution.soft_timeout)
-                return await self._call(execution)
+                return await rest
         except TimeoutError as error:
             # The function's own TimeoutError passes; ours is told apart by the timer.
             if limit.expired():

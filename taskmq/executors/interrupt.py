@@ -29,7 +29,7 @@ Result = tuple[object, BaseException | None]
 
 _AGAIN: Final = 0.001
 # What measures coverage is among them, because it does so in every thread.
-_GUARDED: Final = frozenset({"logging", "threading", "importlib", "queue", "coverage"})
+_GUARDED: Final = frozenset({"logging", "threading", "importlib", "queue", "weakref", "_weakrefset", "coverage"})
 # The interpreter looks for an exception at each.
 _TURNS: Final = 3
 

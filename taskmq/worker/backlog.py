@@ -86,6 +86,8 @@ class Backlog:
             if (most := limits.get(queue.name)) is not None:
                 gate = _Gate(most, queue.physical)
                 self._gates |= dict.fromkeys(queue.physical, gate)
+        self._lines = tuple(self._waiting[name] for name in CLASSES)
+        self._is_plain = not (self._gates or self._shares or self._is_out)
         self.resize(slots)
 
     def resize(self, slots: int) -> None:
@@ -111,6 +113,12 @@ class Backlog:
 
     def take(self, *, now: float) -> Delivery | None:
         """The next delivery to run; None when nothing waits, or what waits may not start yet."""
+        if not self._size:
+            return None
+        if self._is_plain and now >= self._kept_until:
+            high, default, low = self._lines
+            if default and not high and not low:
+                return self._take_alone(default, now)
         waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
         if not waiting:
             return None
@@ -135,6 +143,19 @@ class Backlog:
         self.enter(delivery.queue)
         return delivery
 
+    def _take_alone(self, lanes: deque[deque[Delivery]], now: float) -> Delivery:
+        # As long as nothing of another class waits no share is counted, so it makes no difference afterwards.
+        lane = lanes[0]
+        delivery = lane.popleft()
+        if not lane:
+            lanes.popleft()
+        elif len(lanes) > 1:
+            lanes.rotate(-1)
+        self._served["default"] = now
+        self._size -= 1
+        self._others_out += 1
+        return delivery
+
     def _has_another_turn(self, queue: str) -> bool:
         left = self._turns.pop(queue, self._shares.get(queue, 1)) - 1
         if left > 0:
@@ -153,7 +174,7 @@ class Backlog:
     def leave(self, queue: str, *, now: float) -> None:
         """A delivery of the queue that was taken has no slot any more."""
         self._others_out -= self._class_of[queue] != "high"
-        if (gate := self._gates.get(queue)) is not None:
+        if self._gates and (gate := self._gates.get(queue)) is not None:
             gate.out -= 1
             if gate.out == gate.most - 1:
                 for other in gate.queues:

@@ -10,19 +10,29 @@ A member also leaves when a piece says so, because it has changed context variab
 
 import asyncio
 import contextvars
+import enum
 import time
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["Crew", "Piece"]
+__all__ = ["TURN", "Crew", "Pause", "Piece", "Rest"]
 
 T = TypeVar("T")
 
 Piece = Coroutine[Any, Any, bool]
 """Returns whether its task is as it was before."""
 
-# For so long a member goes on without a turn of the loop, which has sockets to read and timers to run.
-_TURN: Final = 0.005
+TURN: Final = 0.005
+"""For so long, in seconds, a member goes on without a turn of the loop, which has sockets and timers to serve."""
+
+
+class Pause(enum.Enum):
+    """Why there is no next piece although there may be more to do."""
+
+    TURN = enum.auto()
+    """The loop gets a turn first."""
+    LEAVE = enum.auto()
+    """Somebody else is to go on: this member's context variables are not what they were."""
 
 
 class Crew(Generic[T]):
@@ -30,7 +40,8 @@ class Crew(Generic[T]):
 
     Args:
         size: how many pieces may be under way at a time.
-        take: the next piece and whose it is; None where there is none.
+        take: the next piece and whose it is; None where there is none. It may carry out itself what never waits, in
+            the member's task.
         is_more: whether there may be another one.
         done: called with whose a piece was, and how it failed, if it did.
 
@@ -42,7 +53,7 @@ class Crew(Generic[T]):
         self,
         size: int,
         *,
-        take: Callable[[], tuple[T, Piece] | None],
+        take: Callable[[], tuple[T, Piece] | Pause | None],
         is_more: Callable[[], bool],
         done: Callable[[T, BaseException | None], None],
     ) -> None:
@@ -100,6 +111,12 @@ class Crew(Generic[T]):
                 self._called = None
                 began = time.monotonic()
                 continue
+            if isinstance(taken, Pause):
+                if taken is Pause.LEAVE:
+                    return
+                await asyncio.sleep(0)
+                began = time.monotonic()
+                continue
             owner, piece = taken
             self.busy[me] = owner
             if self._is_more():
@@ -114,14 +131,14 @@ class Crew(Generic[T]):
                 error = failure
             else:
                 try:
-                    await _Rest(piece, waits_for)
+                    await Rest(piece, waits_for)
                 except BaseException as failure:  # noqa: BLE001 - as above
                     error = failure
             # It may be somebody else's by now.
             self._done(self.busy.pop(me), error)
             if not is_clean or me.cancelling():
                 return
-            if time.monotonic() - began > _TURN:
+            if time.monotonic() - began > TURN:
                 await asyncio.sleep(0)
                 began = time.monotonic()
 
@@ -137,16 +154,16 @@ class Crew(Generic[T]):
             self.call()
 
 
-class _Rest:
-    """What is left of a coroutine that waits for something."""
+class Rest:
+    """What is left of a coroutine that waits for something: to be awaited, once, in the task that has begun it."""
 
     __slots__ = ("_piece", "_waits_for")
 
-    def __init__(self, piece: Piece, waits_for: object) -> None:
+    def __init__(self, piece: Coroutine[Any, Any, Any], waits_for: object) -> None:
         self._piece = piece
         self._waits_for = waits_for
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         piece, waits_for = self._piece, self._waits_for
         try:
             while True:
@@ -159,6 +176,5 @@ class _Rest:
                     waits_for = piece.throw(error)
                 else:
                     waits_for = piece.send(value)
-        except StopIteration:
-            # The piece has ended.
-            return
+        except StopIteration as stop:
+            return stop.value

@@ -11,20 +11,23 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
 from taskmq.app import TaskMQ
 from taskmq.broker import Delivery
 from taskmq.duration import to_ms
-from taskmq.errors import InvalidOption
+from taskmq.envelope import decode_envelope
+from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.executor import Executor
 from taskmq.options import ExecutorKind
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried
 from taskmq.topology import CLASSES, WorkQueue, is_shard
+from taskmq.worker.at_once import AtOnce, Step
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.backlog import Backlog
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.crew import Crew, Piece
+from taskmq.worker.crew import TURN, Crew, Pause, Piece, Rest
 from taskmq.worker.gates import Gates
 from taskmq.worker.handover import Handover
 from taskmq.worker.processor import Processor
@@ -48,7 +51,7 @@ class Dispatcher:
 
     Args:
         slots: what the worker has for tasks that need more than a slot.
-        cancelled: why a job was cancelled; None when it was not.
+        cancelled: why a job was cancelled, None when it was not; None where nothing can be.
         handover: for runs that take longer than the broker allows.
         gates: what some runs have to pass before they start.
 
@@ -67,7 +70,7 @@ class Dispatcher:
         worker: str,
         tally: Tally,
         slots: Slots,
-        cancelled: Callable[[str], str | None],
+        cancelled: Callable[[str], str | None] | None,
         handover: Handover | None = None,
         gates: Gates | None = None,
     ) -> None:
@@ -77,7 +80,7 @@ class Dispatcher:
         self._executors = executors
         self._tally = tally
         self._slots = slots
-        self._cancelled = cancelled
+        self._cancelled = cancelled or _never
         self._handover = handover
         self._gates = gates or Gates(())
         self._crew: Crew[Delivery] = Crew(
@@ -105,6 +108,14 @@ class Dispatcher:
         self._recorder = Recorder(app)
         self._processor = Processor(app, executors, config, desk=self._recorder)
         self._settler = Settler(app, worker=worker, result_limit=config.result_limit)
+        self._at_once = AtOnce(
+            app,
+            tally,
+            keeps_results=self._settler.keeps_results,
+            cancelled=cancelled,
+            desk=self._recorder,
+            long_way=self,
+        )
         self._quarantine: Quarantine | None = None
         if config.max_starts:
             self._quarantine = Quarantine(
@@ -220,13 +231,16 @@ class Dispatcher:
     def _is_more(self) -> bool:
         return len(self._backlog) > 0 or bool(self._slots) or bool(self._first)
 
-    def _take(self) -> tuple[Delivery, Piece] | None:
-        """What to do next; what the broker has given to somebody else meanwhile is passed over."""
+    def _take(self) -> tuple[Delivery, Piece] | Pause | None:
+        """What to do next; what the broker has given to somebody else meanwhile is passed over.
+
+        Plain runs that never wait are carried out here, up to the first other one.
+        """
         if self._first:
             return self._first.popleft()
         if not self._is_open or (self._quarantine is not None and self._quarantine.is_closed):
             return None
-        now = time.monotonic()
+        began = now = time.monotonic()
         while self._slots and (fits := self._slots.next(now=now)) is not None:
             attempt, grant = fits
             attempt.grant = grant
@@ -236,10 +250,26 @@ class Dispatcher:
             self._slots.give_back(grant)
             self._backlog.release(attempt.delivery.queue, now=now)
         while (delivery := self._backlog.take(now=now)) is not None:
-            if not _is_void(delivery):
-                return delivery, self._process(delivery)
+            if _is_void(delivery):
+                self._backlog.leave(delivery.queue, now=now)
+                self._backlog.release(delivery.queue, now=now)
+                continue
+            content_type = delivery.content_type
+            try:
+                envelope = decode_envelope(delivery.body, content_type)
+            except MalformedMessage as error:
+                return delivery, self._process(delivery, Parked(str(error)))
+            step = self._at_once.run(delivery, envelope, content_type, now=now)
+            if step is Step.NOT_PLAIN:
+                return delivery, self._process(delivery, self._processor.identify(delivery, envelope))
+            if not isinstance(step, Step):
+                return delivery, step
             self._backlog.leave(delivery.queue, now=now)
-            self._backlog.release(delivery.queue, now=now)
+            if step is Step.UNCLEAN:
+                return Pause.LEAVE
+            now = self._at_once.ended
+            if now - began > TURN:
+                return Pause.TURN
         return None
 
     def _freed(self, delivery: Delivery, error: BaseException | None) -> None:
@@ -266,8 +296,7 @@ class Dispatcher:
 
     # One delivery ------------------------------------------------------------------------------------------
 
-    async def _process(self, delivery: Delivery) -> bool:
-        read = self._processor.read(delivery)
+    async def _process(self, delivery: Delivery, read: Attempt | Parked) -> bool:
         if is_shard(delivery.queue):
             waits = self._shards.take(delivery, read)
             if waits is None:
@@ -293,20 +322,38 @@ class Dispatcher:
         try:
             attempt.cancelled = self._cancelled(attempt.job_id)
             outcome: Outcome | None = None
-            if attempt.task.plan.is_gated or attempt.envelope.key is not None:
+            if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
                 outcome = await self._gates.enter(attempt)
                 attempt.cancelled = self._cancelled(attempt.job_id)
             if attempt.cancelled is not None:
                 outcome = Cancelled(attempt.cancelled)
             if outcome is None:
                 self._tally.start(attempt, now=time.monotonic())
-                outcome = await self._outcome(attempt)
-            # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
-            self._over.add(attempt.delivery)
-            self._tally.end(attempt, outcome, now=time.monotonic())
+                outcome = await self._outcome(attempt, self._ways_of(attempt)(attempt))
         finally:
             if attempt.grant is not None:
                 self._slots.give_back(attempt.grant)
+        return await self._conclude(attempt, outcome)
+
+    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> Piece:
+        """See `taskmq.worker.at_once.LongWay`."""
+        return self._go_on(attempt, Rest(rest, waits_for))
+
+    def conclude(self, attempt: Attempt, outcome: Outcome) -> Piece:
+        """See `taskmq.worker.at_once.LongWay`."""
+        return self._conclude(attempt, outcome)
+
+    def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+        """See `taskmq.worker.at_once.LongWay`."""
+        return self._processor.failed(attempt, error)
+
+    async def _go_on(self, attempt: Attempt, rest: Rest) -> bool:
+        return await self._conclude(attempt, await self._outcome(attempt, self._processor.go_on(attempt, rest)))
+
+    async def _conclude(self, attempt: Attempt, outcome: Outcome) -> bool:
+        # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
+        self._over.add(attempt.delivery)
+        self._tally.end(attempt, outcome, now=time.monotonic())
         journal = None if attempt.execution is None else attempt.execution.context.journal
         if journal is not None:
             await self._recorder.finish(journal)
@@ -317,17 +364,19 @@ class Dispatcher:
             await self._quarantine.forget(attempt)
         return attempt.is_clean
 
-    async def _outcome(self, attempt: Attempt) -> Outcome:
+    def _ways_of(self, attempt: Attempt) -> Callable[[Attempt], Awaitable[Outcome]]:
         plan, quarantine = attempt.task.plan, self._quarantine
+        if (
+            quarantine is not None
+            and (attempt.delivery.redelivered or plan.executor == "process")
+            and plan.ack == "late"
+        ):
+            return quarantine.run
+        return self._processor.run
+
+    async def _outcome(self, attempt: Attempt, run: Awaitable[Outcome]) -> Outcome:
         try:
-            if (
-                quarantine is not None
-                and (attempt.delivery.redelivered or plan.executor == "process")
-                and plan.ack == "late"
-            ):
-                outcome = await quarantine.run(attempt)
-            else:
-                outcome = await self._processor.run(attempt)
+            outcome = await run
         except asyncio.CancelledError:
             if attempt.cancelled is None:
                 self._tally.forget(attempt)
@@ -378,7 +427,7 @@ class Dispatcher:
 
     async def _settle_cancelled(self, attempt: Attempt, reason: str) -> bool:
         outcome: Outcome = Cancelled(reason)
-        if attempt.task.plan.is_gated or attempt.envelope.key is not None:
+        if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
             outcome = await self._gates.enter(attempt) or outcome
         self._over.add(attempt.delivery)
         self._tally.end(attempt, outcome, now=time.monotonic())
@@ -399,6 +448,10 @@ class Dispatcher:
         for task, delivery in self._crew.busy.items():
             if delivery is attempt.delivery and delivery not in self._over:
                 task.cancel()
+
+
+def _never(_: str) -> None:
+    """Without a state nothing can be cancelled."""
 
 
 def _is_void(delivery: Delivery) -> bool:

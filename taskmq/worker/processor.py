@@ -3,7 +3,7 @@
 import asyncio
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextvars import copy_context
 from datetime import timedelta
 from typing import Final
@@ -15,6 +15,7 @@ from taskmq.envelope import JSON, Envelope, decode_envelope, new_job_id
 from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
 from taskmq.execution import Execution
 from taskmq.executor import Executor
+from taskmq.executors import CoroutineExecutor
 from taskmq.journal import DETACHED, Desk
 from taskmq.middleware import Proceed, execute_chain
 from taskmq.options import ExecutorKind
@@ -56,6 +57,7 @@ class Processor:
         self._chains: dict[ExecutorKind, Proceed] = {
             kind: execute_chain(app.middleware, executor.run) for kind, executor in executors.items()
         }
+        self._coroutines = CoroutineExecutor()
         self._desk = desk
         self.is_interrupting = False
 
@@ -65,6 +67,10 @@ class Processor:
             envelope = decode_envelope(delivery.body, delivery.content_type)
         except MalformedMessage as error:
             return Parked(str(error))
+        return self.identify(delivery, envelope)
+
+    def identify(self, delivery: Delivery, envelope: Envelope) -> Attempt | Parked:
+        """The same, of a delivery that was decoded."""
         task = self._tasks.get(envelope.task)
         if task is None:
             return self._unknown(delivery, envelope)
@@ -81,14 +87,33 @@ class Processor:
         except InvalidArguments as error:
             return Dead("invalid_arguments", error)
         except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
-            return self._failed(attempt, error)
+            return self.failed(attempt, error)
         attempt.execution = execution
         if attempt.task.plan.ack == "early":
             attempt.delivery.ack()
         current_context.set(execution.context)
         before = copy_context()
+        outcome = await self._ended(attempt, execution, self._chains[attempt.task.plan.executor](execution))
+        attempt.is_clean = copy_context() == before
+        return outcome
+
+    async def go_on(self, attempt: Attempt, rest: Awaitable[object]) -> Outcome:
+        """What became of an attempt whose coroutine has made its first step, in this task."""
+        execution = attempt.execution
+        assert execution is not None
+        return await self._ended(attempt, execution, self._coroutines.finish(execution, rest))
+
+    def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+        """What an attempt comes to that has raised `error`."""
+        if isinstance(error, RunSuperseded) and isinstance(attempt.delivery, Revocable) and attempt.delivery.revoked:
+            # The run that took over has the message now; a copy of it would be one too many.
+            return Interrupted()
+        policy = attempt.task.plan.retry
+        return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
+
+    async def _ended(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
         try:
-            return Succeeded(await self._chains[attempt.task.plan.executor](execution))
+            return Succeeded(await run)
         except asyncio.CancelledError as error:
             execution.context.mark_cancelled()
             if attempt.cancelled is not None:
@@ -96,11 +121,9 @@ class Processor:
             if self.is_interrupting:
                 return Interrupted()
             # Not ours: the task cancelled itself, which is its failure.
-            return self._failed(attempt, error)
+            return self.failed(attempt, error)
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
-            return self._failed(attempt, error)
-        finally:
-            attempt.is_clean = copy_context() == before
+            return self.failed(attempt, error)
 
     def _execution(self, attempt: Attempt) -> Execution:
         envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan
@@ -116,23 +139,17 @@ class Processor:
             max_attempts=plan.retry.max_attempts if plan.retry else 1,
             queue=logical_queue(attempt.delivery.queue),
             redelivered=attempt.delivery.redelivered,
-            deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
-            desk=self._desk,
+            _deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
+            _desk=self._desk,
             started=started,
-            grant=grant,
+            _grant=grant,
+            fence=attempt.fence,
         )
         args, kwargs = task.signature.with_context(arguments, context)
         attempt.started = started
         return Execution(
             context, task.call, args, kwargs, envelope, content_type, plan.timeout, grant, plan.soft_timeout
         )
-
-    def _failed(self, attempt: Attempt, error: BaseException) -> Outcome:
-        if isinstance(error, RunSuperseded) and isinstance(attempt.delivery, Revocable) and attempt.delivery.revoked:
-            # The run that took over has the message now; a copy of it would be one too many.
-            return Interrupted()
-        policy = attempt.task.plan.retry
-        return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
 
     async def _not_now(self, envelope: Envelope) -> Outcome | None:
         if envelope.eta is not None and (left := envelope.eta - self._clock.now_ms()) > 0:

@@ -76,7 +76,12 @@ class Settler:
         self._is_stopping = asyncio.Event()
         session = app.session()
         self._session = session
-        self._results: ResultStore | None = session.state.results if session.state else None
+        self._results: ResultStore | None = session.results
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether there is a state to keep results in."""
+        return self._results is not None
 
     def stop_trying(self) -> None:
         """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
@@ -315,7 +320,7 @@ class Settler:
         pause = _PAUSE
         while True:
             try:
-                await self._results.put(record, ttl=self._app.result_ttl)
+                await self._results.put(record, ttl=attempt.task.plan.result_ttl or self._app.result_ttl)
             except StateUnavailable as error:
                 _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
                 if not await self._pause(pause):

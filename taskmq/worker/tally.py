@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.broker import Delivery
+from taskmq.envelope import Envelope
 from taskmq.metrics import Count
 from taskmq.outcome import Outcome, Parked
 from taskmq.topology import logical_queue
@@ -21,6 +22,7 @@ class Tally:
     Attributes:
         counts: by task and physical queue.
         running: when each attempt that goes on was started, by the monotonic clock.
+        current: the message whose run is in its first step; None between two.
         ended: runs that have ended.
         on_start: called with each attempt as it starts.
         on_end: called with each attempt, its outcome and the seconds it took, before the outcome is settled.
@@ -30,6 +32,7 @@ class Tally:
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str], Count] = {}
         self.running: dict[Attempt, float] = {}
+        self.current: Envelope | None = None
         self.ended = 0
         self.on_start: list[Callable[[Attempt], None]] = []
         self.on_end: list[Callable[[Attempt, Outcome, float], None]] = []
@@ -47,9 +50,7 @@ class Tally:
         self.ended += 1
         envelope = attempt.envelope
         key = (envelope.task, attempt.delivery.queue)
-        count = self.counts.get(key)
-        if count is None:
-            count = self.counts[key] = Count(key[0], logical_queue(key[1]))
+        count = self.counts.get(key) or self.count_of(*key)
         name, outcomes = _NAMES[type(outcome)], count.outcomes
         outcomes[name] = outcomes.get(name, 0) + 1
         count.run.add(seconds)
@@ -60,6 +61,14 @@ class Tally:
         for call in self.on_end:
             call(attempt, outcome, seconds)
 
+    def count_of(self, task: str, queue: str) -> Count:
+        """The count of a task in a physical queue."""
+        key = (task, queue)
+        count = self.counts.get(key)
+        if count is None:
+            count = self.counts[key] = Count(task, logical_queue(queue))
+        return count
+
     def park(self, delivery: Delivery, parked: Parked) -> None:
         """A delivery is not run here."""
         for call in self.on_park:
@@ -67,7 +76,11 @@ class Tally:
 
     def names(self) -> list[str]:
         """Task and job of every run that goes on, the longest first, for people."""
-        return [f"{attempt.envelope.task} (job {attempt.job_id})" for attempt in tuple(self.running)]
+        runs = [(attempt.envelope.task, attempt.job_id) for attempt in tuple(self.running)]
+        # Of one that holds the loop up in its first step, nothing else is known yet.
+        if (current := self.current) is not None:
+            runs.append((current.task, current.id))
+        return [f"{task} (job {job_id})" for task, job_id in runs]
 
     def forget(self, attempt: Attempt) -> None:
         """It was interrupted before it had an outcome."""

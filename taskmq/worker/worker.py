@@ -222,9 +222,11 @@ class Worker:
             worker=self.name,
             tally=self.tally,
             slots=self._slots,
-            cancelled=_never if self._revocations is None else self._revocations.reason,
+            cancelled=None if self._revocations is None else self._revocations.reason,
             handover=self._handover,
-            gates=gates_for(self._app, worker=self.name),
+            gates=gates_for(
+                self._app, worker=self.name, lease=self._config.lease, concurrency=self._config.concurrency
+            ),
         )
 
     def _cancel(self, job_id: str, reason: str) -> None:
@@ -311,7 +313,3 @@ class Worker:
                 if dispatcher.running:
                     await dispatcher.interrupt()
                     self.left_behind = dispatcher.left_behind
-
-
-def _never(_: str) -> None:
-    """Without a state nothing can be cancelled."""

@@ -13,7 +13,7 @@ def context(envelope: Envelope | None = None, *, max_attempts: int = 5, deadline
         max_attempts=max_attempts,
         queue="sales",
         redelivered=True,
-        deadline=deadline,
+        _deadline=deadline,
     )
 
 

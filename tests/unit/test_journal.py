@@ -57,8 +57,7 @@ def context(desk: Shelf) -> Context:
         max_attempts=5,
         queue="q",
         redelivered=False,
-        deadline=None,
-        desk=desk,
+        _desk=desk,
     )
 
 

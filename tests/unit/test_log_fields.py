@@ -29,7 +29,7 @@ def _factory() -> Iterator[None]:
 @pytest.fixture
 def _in_a_task() -> Iterator[None]:
     envelope = Envelope(task="shop.sell", attempt=2)
-    context = Context(envelope, job_id="job-7", max_attempts=5, queue="sales", redelivered=False, deadline=None)
+    context = Context(envelope, job_id="job-7", max_attempts=5, queue="sales", redelivered=False)
     token = current_context.set(context)
     yield
     current_context.reset(token)

@@ -355,7 +355,7 @@ def test_send_many_takes_calls_lazily_and_what_was_taken_before_a_bad_one_is_sen
 def test_one_job_id_is_not_for_many_calls(app: TaskMQ) -> None:
     chosen = app.task(add).options(job_id="7")
 
-    with pytest.raises(InvalidOption, match=r"test_tasks\.add: job_id is for one call, not for send_many"):
+    with pytest.raises(InvalidOption, match=r"test_tasks\.add: job_id is for one call, not for many"):
         chosen.send_many([(1,)])
 
 
@@ -498,14 +498,13 @@ def test_a_context_is_never_sent(app: TaskMQ) -> None:
 
 def test_what_a_run_sends_descends_from_it(app: TaskMQ) -> None:
     defined = app.task(add)
-    first = Context(Envelope(task="t"), job_id="first", max_attempts=1, queue="q", redelivered=False, deadline=None)
+    first = Context(Envelope(task="t"), job_id="first", max_attempts=1, queue="q", redelivered=False)
     second = Context(
         Envelope(task="t", root="first", parent="first"),
         job_id="second",
         max_attempts=1,
         queue="q",
         redelivered=False,
-        deadline=None,
     )
 
     async def send_from_a_coroutine() -> None:

@@ -39,7 +39,7 @@ def execution(
     **kwargs: Any,
 ) -> Execution:
     envelope = Envelope(task="task")
-    context = Context(envelope, job_id="job-1", max_attempts=1, queue="work", redelivered=False, deadline=None)
+    context = Context(envelope, job_id="job-1", max_attempts=1, queue="work", redelivered=False)
     return Execution(
         context, function, args, kwargs, envelope, "application/json", timeout, soft_timeout=soft_timeout
     )

@@ -174,7 +174,7 @@ def _execution(
     encode = msgspec.json.encode if content_type == JSON else msgspec.msgpack.encode
     message = Envelope(task=task, args=msgspec.Raw(encode(args)), kwargs=msgspec.Raw(encode({})), **envelope)
     context = Context(
-        message, job_id="job-1", max_attempts=4, queue="work", redelivered=True, deadline=1_700_000_000.5
+        message, job_id="job-1", max_attempts=4, queue="work", redelivered=True, _deadline=1_700_000_000.5
     )
     return Execution(context, print, args, {}, message, content_type, timeout)
 

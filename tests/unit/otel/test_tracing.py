@@ -149,7 +149,7 @@ def test_what_a_task_sends_continues_its_trace() -> None:
 def _execute(relation: Relation, *, waited: float, **options: Any) -> ReadableSpan:
     """The span of a run whose call was made `waited` seconds ago."""
     envelope = Envelope(task="t", trace=SENDER, enqueued=int((time.time() - waited) * 1000))
-    context = Context(envelope, job_id="j", max_attempts=1, queue="q", redelivered=False, deadline=None)
+    context = Context(envelope, job_id="j", max_attempts=1, queue="q", redelivered=False)
     execution = Execution(context, lambda: None, (), {}, envelope, JSON, None)
 
     async def fails(_: Execution) -> object:

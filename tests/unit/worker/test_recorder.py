@@ -10,6 +10,7 @@ import pytest
 
 from taskmq import Context, RunSuperseded, StateUnavailable, TaskMQ, UnsupportedFeature
 from taskmq.errors import TaskFailed
+from taskmq.executors import CoroutineExecutor
 from taskmq.outcome import Interrupted, Retried
 from taskmq.states import JobState
 from taskmq.stores import BegunRun, ProgressRecord
@@ -64,8 +65,7 @@ def context(recorder: Recorder, *, attempt: int = 1, job_id: str = "job-7") -> C
         max_attempts=5,
         queue="q",
         redelivered=False,
-        deadline=None,
-        desk=recorder,
+        _desk=recorder,
         started=NOW + attempt,
     )
 
@@ -82,7 +82,7 @@ def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> 
 
     async def main() -> None:
         recorder = Recorder(app)
-        processor = Processor(app, {}, WorkerConfig(), desk=recorder)
+        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), desk=recorder)
         attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
         assert isinstance(attempt, Attempt)
         await processor.run(attempt)
