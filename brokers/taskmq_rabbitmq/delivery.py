@@ -52,6 +52,7 @@ class Feed:
 
     __slots__ = (
         "_deliver",
+        "_enough",
         "_is_consumer",
         "_is_shard",
         "_late",
@@ -87,6 +88,7 @@ class Feed:
         self._tally = tally
         self._loop = loop
         self._is_consumer = False
+        self._enough = 0
         self._is_shard = is_shard(queue)
         self._turned_off = False
         self._withdrawn = False
@@ -107,6 +109,7 @@ class Feed:
         raw = self._raw
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
         self._is_consumer = True
+        self._enough = prefetch // 2
         # Who looks at letters wants to know where they were sent to; for work that is known.
         receive = raw.receive_addressed if keeps_letters(self.queue) else raw.receive
         receive(self.receive)
@@ -184,8 +187,12 @@ class Feed:
         """Take a delivery off the broker."""
         raw = self._raw
         if raw.is_live:
-            raw.ack(tag)
             self.unsettled -= 1
+            # As long as there is enough in hand the broker need not know at once; but it has to send more in time.
+            if self.unsettled > self._enough:
+                raw.ack_lazily(tag)
+            else:
+                raw.ack(tag)
             if self._turned_off and not self.unsettled:
                 self._all_settled()
         else:

@@ -50,6 +50,8 @@ __all__ = ["AmqpChannel", "AmqpConnection", "Incoming", "OnConfirm", "OnDelivery
 
 _log = logging.getLogger(__name__)
 _RECEIVE_BYTES: Final = 2**16
+# Seconds that an acknowledgement waits for others.
+_LINGER: Final = 0.001
 _JSON: Final = "application/json"
 _APP_ID: Final = "taskmq"
 _FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
@@ -155,6 +157,12 @@ class AmqpChannel(PikaChannel):
 
     def ack(self, tag: int) -> None:
         """Take a delivery off the broker."""
+        self.ack_lazily(tag)
+        if self.lane is not None:
+            self.lane.hurry()
+
+    def ack_lazily(self, tag: int) -> None:
+        """The same, but a millisecond later, unless something else is written before: then many leave together."""
         saying = self._saying
         if saying is not None:
             saying.tags.append(tag)
@@ -165,7 +173,7 @@ class AmqpChannel(PikaChannel):
                 self._acks = Acks(self.channel_number)
             saying = self._saying = _Saying(self, self._acks)
             saying.tags.append(tag)
-            self.lane.send(saying)
+            self.lane.hold_back(saying)
 
     def requeue(self, tag: int) -> None:
         """Give a delivery back: a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
@@ -320,6 +328,8 @@ class AmqpConnection(PikaConnection):
         self._outbox: list[bytes | _Saying] = []
         self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
         self._is_reading = False
+        self._is_due = False
+        self._lingering: asyncio.TimerHandle | None = None
         self.reader = FrameReader(super()._on_data_available)
         super().__init__(
             parameters,
@@ -335,11 +345,22 @@ class AmqpConnection(PikaConnection):
         assert isinstance(channel, AmqpChannel)
         return channel
 
-    def send(self, frames: "bytes | _Saying") -> None:
+    def send(self, frames: bytes) -> None:
         """Write ready frames, together with all others of this turn of the loop."""
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
         self._outbox.append(frames)
+        self.hurry()
+
+    def hold_back(self, saying: "_Saying") -> None:
+        """Write with what is written next, or in a moment."""
+        self._outbox.append(saying)
+        if not self._is_due and self._lingering is None:
+            self._lingering = self._loop.call_later(_LINGER, self._flush)
+
+    def hurry(self) -> None:
+        """Write what there is in this turn of the loop."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._flush)
 
     @property
     def unsent(self) -> int:
@@ -393,6 +414,12 @@ class AmqpConnection(PikaConnection):
         super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
 
     def _flush(self) -> None:
+        self._is_due = False
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if not self._outbox:
+            return
         self.frames_sent += len(self._outbox)
         data = b"".join([part if isinstance(part, bytes) else part.frames() for part in self._outbox])
         self._outbox.clear()

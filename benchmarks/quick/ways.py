@@ -1,0 +1,222 @@
+"""What is measured of one tree, in a process of its own: `python ways.py TREE WAY NUMBER` prints one JSON object.
+
+A way says what one task costs this process: worker or producer, the client's socket included, the broker not. Only
+public names of taskmq are used, so that older commits can be measured, too.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Self
+
+_HERE = Path(__file__).resolve().parents[2]
+_ARGUMENTS = ("hello", {"a": 1, "b": "x"})
+_GROUP = 100
+# The share of tasks that runs before anything is counted.
+_WARM = 0.2
+
+
+def main() -> None:
+    tree, way, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    # The tree first: it is what is measured; the rest of this package comes from beside this file.
+    sys.path[:0] = [tree, f"{tree}/brokers", f"{tree}/contrib", str(_HERE)]
+    import uvloop
+
+    uvloop.install()
+    print(json.dumps(asyncio.run(_run(WAYS[way], number))))
+
+
+async def _run(way: Callable[[int], Awaitable[dict[str, float | None]]], number: int) -> dict[str, float | None]:
+    async with asyncio.timeout(120):
+        return await way(number)
+
+
+class _Gauge:
+    """Counts from the end of the warm part on."""
+
+    def __init__(self, number: int) -> None:
+        sys.path.append(str(_HERE / "benchmarks" / "quick"))
+        from counter import Counter  # type: ignore[import-not-found]
+
+        self._counter = Counter()
+        self._warm = round(number * _WARM)
+        self._number = number
+        self._lock = threading.Lock()
+        self._done = 0
+        self.figures: dict[str, float | None] = {}
+        self.over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def count(self) -> None:
+        with self._lock:
+            self._done += 1
+            done = self._done
+        if done == self._warm:
+            self._counter.start()
+        elif done == self._number:
+            instructions, seconds = self._counter.stop()
+            counted = self._number - self._warm
+            self.figures = {
+                "instructions": None if instructions is None else instructions / counted,
+                "microseconds": seconds / counted * 1e6,
+            }
+            self._loop.call_soon_threadsafe(self.over.set)
+
+
+class _Player:
+    """The playing broker, in a process of its own."""
+
+    def __init__(self, number: int, task: str) -> None:
+        command = [sys.executable, str(_HERE / "benchmarks" / "quick" / "player.py"), str(number), task]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self.url = f"amqp://guest:guest@127.0.0.1:{int(self._process.stdout.readline())}/"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+
+def _app(url: str, **options: Any) -> Any:
+    from taskmq import TaskMQ, WorkQueue
+
+    return TaskMQ(url, queues=[WorkQueue("bench")], default_queue="bench", **options)
+
+
+async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) -> dict[str, float | None]:
+    from taskmq.worker import Worker, WorkerConfig
+
+    gauge = _Gauge(number)
+    with _Player(number, task) as player:
+        app = _app(player.url)
+        define(app, gauge)
+        worker = Worker(app, WorkerConfig(name="w", control=False, events="off", max_starts=0))
+        running = asyncio.create_task(worker.run())
+        await gauge.over.wait()
+        worker.drain()
+        await running
+    return gauge.figures
+
+
+async def coroutine(number: int) -> dict[str, float | None]:
+    """A worker, a no-op coroutine."""
+
+    def define(app: Any, gauge: _Gauge) -> None:
+        @app.task(name="bench.noop", timeout=30)
+        async def noop(number: int, text: str, data: dict[str, int | str]) -> None:
+            gauge.count()
+
+    return await _drain(number, define, "bench.noop")
+
+
+async def waiting(number: int) -> dict[str, float | None]:
+    """A worker, a coroutine that waits once."""
+
+    def define(app: Any, gauge: _Gauge) -> None:
+        @app.task(name="bench.wait")
+        async def wait(number: int, text: str, data: dict[str, int | str]) -> None:
+            await asyncio.sleep(0)
+            gauge.count()
+
+    return await _drain(number, define, "bench.wait")
+
+
+async def thread(number: int) -> dict[str, float | None]:
+    """A worker, a plain no-op function in threads."""
+
+    def define(app: Any, gauge: _Gauge) -> None:
+        @app.task(name="bench.plain")
+        def plain(number: int, text: str, data: dict[str, int | str]) -> None:
+            gauge.count()
+
+    return await _drain(number, define, "bench.plain")
+
+
+async def _produce(number: int, send: Callable[[Any, int], Awaitable[None]]) -> dict[str, float | None]:
+    gauge = _Gauge(number)
+    with _Player(0, "bench.noop") as player:
+        app = _app(player.url)
+
+        @app.task(name="bench.noop")
+        async def noop(number: int, text: str, data: dict[str, int | str]) -> None: ...
+
+        for first in range(0, number, _GROUP * 10):
+            await send(noop, first)
+            for _ in range(_GROUP * 10):
+                gauge.count()
+        await app.aclose()
+    return gauge.figures
+
+
+async def concurrent(number: int) -> dict[str, float | None]:
+    """A producer, 100 sends at a time."""
+
+    async def send(noop: Any, first: int) -> None:
+        for at in range(first, first + _GROUP * 10, _GROUP):
+            await asyncio.gather(*(noop.asend(each, *_ARGUMENTS) for each in range(at, at + _GROUP)))
+
+    return await _produce(number, send)
+
+
+async def one_by_one(number: int) -> dict[str, float | None]:
+    """A producer, one send after the other."""
+
+    async def send(noop: Any, first: int) -> None:
+        for each in range(first, first + _GROUP * 10):
+            await noop.asend(each, *_ARGUMENTS)
+
+    return await _produce(number, send)
+
+
+async def bulk(number: int) -> dict[str, float | None]:
+    """A producer, `asend_many`."""
+
+    async def send(noop: Any, first: int) -> None:
+        await noop.asend_many((each, *_ARGUMENTS) for each in range(first, first + _GROUP * 10))
+
+    return await _produce(number, send)
+
+
+async def embedded(number: int) -> dict[str, float | None]:
+    """A producer and a worker with results, on `memory://`."""
+    from taskmq.worker import Worker, WorkerConfig
+
+    gauge = _Gauge(number)
+    app = _app("memory://bench")
+
+    @app.task(name="bench.noop")
+    async def noop(number: int, text: str, data: dict[str, int | str]) -> int:
+        gauge.count()
+        return number
+
+    worker = Worker(app, WorkerConfig(name="w", control=False, events="off"))
+    running = asyncio.create_task(worker.run())
+    for first in range(0, number, _GROUP):
+        jobs = await noop.asend_many((each, *_ARGUMENTS) for each in range(first, first + _GROUP))
+        await asyncio.gather(*(job.aresult(timeout=30) for job in jobs))
+    await gauge.over.wait()
+    worker.drain()
+    await running
+    return gauge.figures
+
+
+WAYS: dict[str, Callable[[int], Awaitable[dict[str, float | None]]]] = {
+    "coroutine": coroutine,
+    "waiting": waiting,
+    "thread": thread,
+    "one_by_one": one_by_one,
+    "concurrent": concurrent,
+    "bulk": bulk,
+    "embedded": embedded,
+}
+
+if __name__ == "__main__":
+    main()
