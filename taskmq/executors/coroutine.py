@@ -31,11 +31,12 @@ class CoroutineExecutor:
             return await self.finish(execution, self._call(execution))
         return await execution.function(*execution.args, **execution.kwargs)
 
-    async def finish(self, execution: Execution, rest: Awaitable[object]) -> object:
+    def finish(self, execution: Execution, rest: Awaitable[object]) -> Awaitable[object]:
         """What `rest` of a run returns, which has all of the run's timeout from now on."""
-        if execution.timeout is None:
-            return await rest
-        limit = asyncio.timeout(execution.timeout)
+        return rest if execution.timeout is None else self._within(execution, execution.timeout, rest)
+
+    async def _within(self, execution: Execution, seconds: float, rest: Awaitable[object]) -> object:
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 return await rest

@@ -165,36 +165,40 @@ class ThreadExecutor:
     # In the threads ----------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
+        ended: tuple[_Run, _Result] | None = None
         while True:
-            while self._serve_one():
-                pass
+            while self._line:
+                ended = self._serve_one(ended)
             with self._lock:
                 # What was put in line meanwhile has counted on this thread.
                 if self._line:
                     continue
                 self._idle += 1
             # After that, so that the next run finds this thread idle.
-            self._tell()
+            self._tell(ended)
+            # A thread that waits holds on to nothing.
+            ended = None
             if not self._is_called():
                 return
 
-    def _serve_one(self) -> bool:
-        """Whether there was anything to do. A frame of its own, so that a waiting thread holds on to nothing."""
+    def _serve_one(self, before: "tuple[_Run, _Result] | None") -> "tuple[_Run, _Result] | None":
+        """Carry out the next run, and how it ended; what ended `before` is told first, for this may take long."""
         try:
             run = self._line.popleft()
         except IndexError:
-            return False
+            return before
         self._begun += 1
-        # Nobody knows how long this one takes.
-        self._tell()
+        self._tell(before)
         began = time.monotonic()
         result = _NOTHING if run.is_abandoned else run.call()
         self._mean += (time.monotonic() - began - self._mean) * _WEIGHT
-        self._ended.append((run, result))
-        return True
+        return run, result
 
-    def _tell(self) -> None:
-        if self._ended and not self._is_told and self._loop is not None:
+    def _tell(self, ended: "tuple[_Run, _Result] | None") -> None:
+        if ended is None:
+            return
+        self._ended.append(ended)
+        if not self._is_told and self._loop is not None:
             self._is_told = True
             # The loop is closed when the worker has gone on without these runs.
             with contextlib.suppress(RuntimeError):

@@ -1,7 +1,8 @@
 """One delivery that was understood: which job, which task, which attempt."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from taskmq.broker import Delivery
 from taskmq.envelope import Envelope
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Attempt"]
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A delivery, read.
 
     Attributes:
@@ -27,6 +27,7 @@ class Attempt:
         is_clean: whether the run has left the context variables as they were.
         grant: what it was given of the worker's resources; None when it needs none.
         passes: what its gates have given it, and it has not left; None without gates.
+        fence: the idempotency key that the run holds, and the token under which it does.
         is_turned_back: whether a gate has given it an outcome instead of a run.
     """
 
@@ -41,3 +42,4 @@ class Attempt:
     grant: Grant | None = None
     passes: "list[Pass] | None" = None
     is_turned_back: bool = False
+    fence: tuple[str, int] | None = None

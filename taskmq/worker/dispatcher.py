@@ -348,13 +348,17 @@ class Dispatcher:
         return self._processor.failed(attempt, error)
 
     async def _go_on(self, attempt: Attempt, rest: Rest) -> bool:
-        return await self._conclude(attempt, await self._outcome(attempt, self._processor.go_on(attempt, rest)))
+        assert attempt.execution is not None
+        outcome = await self._processor.go_on(attempt, attempt.execution, rest)
+        return await self._conclude(attempt, self._unless_cancelled(attempt, outcome))
 
     async def _conclude(self, attempt: Attempt, outcome: Outcome) -> bool:
-        # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
-        self._over.add(attempt.delivery)
         self._tally.end(attempt, outcome, now=time.monotonic())
         journal = None if attempt.execution is None else attempt.execution.context.journal
+        if journal is None and self._settler.settle_at_once(attempt, outcome):
+            return attempt.is_clean
+        # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
+        self._over.add(attempt.delivery)
         if journal is not None:
             await self._recorder.finish(journal)
         is_done = await self._end(attempt, outcome)
@@ -386,6 +390,9 @@ class Dispatcher:
         except BaseException:
             self._tally.forget(attempt)
             raise
+        return self._unless_cancelled(attempt, outcome)
+
+    def _unless_cancelled(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         if attempt.cancelled is not None and not isinstance(outcome, Interrupted):
             # However it ended: nobody wants it any more.
             return Cancelled(attempt.cancelled)

@@ -79,8 +79,10 @@ class Processor:
 
     async def run(self, attempt: Attempt) -> Outcome:
         """What became of the attempt; one with early acknowledgement is acknowledged right before its run."""
-        early = await self._not_now(attempt.envelope)
-        if early is not None:
+        envelope = attempt.envelope
+        if (envelope.eta is not None or envelope.expires is not None) and (
+            early := await self._not_now(envelope)
+        ) is not None:
             return early
         try:
             execution = self._execution(attempt)
@@ -97,11 +99,9 @@ class Processor:
         attempt.is_clean = copy_context() == before
         return outcome
 
-    async def go_on(self, attempt: Attempt, rest: Awaitable[object]) -> Outcome:
+    def go_on(self, attempt: Attempt, execution: Execution, rest: Awaitable[object]) -> Awaitable[Outcome]:
         """What became of an attempt whose coroutine has made its first step, in this task."""
-        execution = attempt.execution
-        assert execution is not None
-        return await self._ended(attempt, execution, self._coroutines.finish(execution, rest))
+        return self._ended(attempt, execution, self._coroutines.finish(execution, rest))
 
     def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
         """What an attempt comes to that has raised `error`."""

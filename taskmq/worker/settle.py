@@ -39,7 +39,7 @@ from taskmq.outcome import Answered, Cancelled, Dead, Interrupted, Outcome, Park
 from taskmq.retry import coarse_delay
 from taskmq.states import JobState
 from taskmq.stores import ErrorRecord, ResultRecord, ResultStore
-from taskmq.topology import PARKING, dead_letter_queue, logical_queue
+from taskmq.topology import PARKING, dead_letter_queue, is_shard, logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.processor import UNKNOWN_COUNT
@@ -86,6 +86,18 @@ class Settler:
     def stop_trying(self) -> None:
         """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
         self._is_stopping.set()
+
+    def settle_at_once(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Settle a success that leaves nothing to be stored or told; whether it was one."""
+        if (
+            type(outcome) is not Succeeded
+            or attempt.passes
+            or (self._results is not None and attempt.task.plan.result is not False)
+            or is_shard(attempt.delivery.queue)
+        ):
+            return False
+        attempt.delivery.ack()
+        return True
 
     async def settle(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
