@@ -20,18 +20,25 @@ if TYPE_CHECKING:
         AppNotFound,
         BrokerBlocked,
         BrokerUnavailable,
+        DuplicateJob,
         DuplicateTask,
         EncodeError,
+        FlowFailed,
+        FlowNotFound,
         Ignore,
         InvalidArguments,
         InvalidOption,
         InvalidSetting,
         JobCancelled,
+        LockLost,
+        LockTimeout,
         PartlySent,
         PublishRejected,
         PublishUnknown,
         QueueMissing,
         Reject,
+        ResultDamaged,
+        ResultExpired,
         ResultTimeout,
         Retry,
         RunSuperseded,
@@ -49,8 +56,11 @@ if TYPE_CHECKING:
     )
     from taskmq.events import JobEvent, WorkerEvent
     from taskmq.execution import Execution
-    from taskmq.job import Job
+    from taskmq.finishing import Finishing
+    from taskmq.job import Job, JobOutcome
+    from taskmq.limits import Concurrency, RateLimit
     from taskmq.listening import EventStream
+    from taskmq.locks import Lock
     from taskmq.log_fields import JobFields, install_job_fields
     from taskmq.middleware import Middleware, Proceed, Sending
     from taskmq.progress import JobProgress
@@ -59,18 +69,28 @@ if TYPE_CHECKING:
     from taskmq.tasks import Task, task
     from taskmq.topology import WorkQueue
     from taskmq.waiting import WaitingJob
+    from taskmq.workflow.dag import dag
+    from taskmq.workflow.flow import Flow, FlowState, StepOutcome
+    from taskmq.workflow.parts import Workflow, chain, chord, group
 
 __all__ = [
     "AccessDenied",
     "AppNotFound",
     "BrokerBlocked",
     "BrokerUnavailable",
+    "Concurrency",
     "Context",
     "Depends",
+    "DuplicateJob",
     "DuplicateTask",
     "EncodeError",
     "EventStream",
     "Execution",
+    "Finishing",
+    "Flow",
+    "FlowFailed",
+    "FlowNotFound",
+    "FlowState",
     "Ignore",
     "InvalidArguments",
     "InvalidOption",
@@ -79,15 +99,22 @@ __all__ = [
     "JobCancelled",
     "JobEvent",
     "JobFields",
+    "JobOutcome",
     "JobProgress",
     "JobState",
+    "Lock",
+    "LockLost",
+    "LockTimeout",
     "Middleware",
     "PartlySent",
     "Proceed",
     "PublishRejected",
     "PublishUnknown",
     "QueueMissing",
+    "RateLimit",
     "Reject",
+    "ResultDamaged",
+    "ResultExpired",
     "ResultTimeout",
     "Retry",
     "RetryPolicy",
@@ -97,6 +124,7 @@ __all__ = [
     "Snooze",
     "SoftTimeout",
     "StateUnavailable",
+    "StepOutcome",
     "Task",
     "TaskFailed",
     "TaskMQ",
@@ -109,29 +137,47 @@ __all__ = [
     "WaitingJob",
     "WorkQueue",
     "WorkerEvent",
+    "Workflow",
+    "chain",
+    "chord",
+    "dag",
+    "group",
     "install_job_fields",
     "task",
 ]
 
 _HOMES = {
+    "Concurrency": "limits",
     "Context": "context",
     "Depends": "dependencies",
     "EventStream": "listening",
     "Execution": "execution",
+    "Finishing": "finishing",
+    "Flow": "workflow.flow",
+    "FlowState": "workflow.flow",
     "Job": "job",
     "JobEvent": "events",
     "JobFields": "log_fields",
+    "JobOutcome": "job",
     "JobProgress": "progress",
     "JobState": "states",
+    "Lock": "locks",
     "Middleware": "middleware",
     "Proceed": "middleware",
+    "RateLimit": "limits",
     "RetryPolicy": "retry",
     "Sending": "middleware",
+    "StepOutcome": "workflow.flow",
     "Task": "tasks",
     "TaskMQ": "app",
     "WaitingJob": "waiting",
     "WorkQueue": "topology",
     "WorkerEvent": "events",
+    "Workflow": "workflow.parts",
+    "chain": "workflow.parts",
+    "chord": "workflow.parts",
+    "dag": "workflow.dag",
+    "group": "workflow.parts",
     "install_job_fields": "log_fields",
     "task": "tasks",
 }

@@ -7,21 +7,35 @@ a loop. Everything connects on first use and never across a fork.
 import asyncio
 import atexit
 import contextlib
+import copy
 import functools
 import importlib
+import math
 import os
 import secrets
+import socket
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from taskmq.broker import Broadcasting, BrokerOptions, Outgoing
-from taskmq.bulk import Batches
+from taskmq.bulk import LINGER, Batches, Chunk, Conveyor, Outcomes, stream_async, stream_sync
 from taskmq.cancelling import cancel_job
 from taskmq.clock import Clock, SystemClock
 from taskmq.codec import ReturnType
@@ -29,25 +43,34 @@ from taskmq.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.context import Context
 from taskmq.duration import Duration, parse_duration
 from taskmq.envelope import JSON, MSGPACK, encode_envelope
-from taskmq.errors import DuplicateTask, InvalidArguments, InvalidOption, SendError, UnsupportedFeature
+from taskmq.errors import DuplicateTask, InvalidOption, UnsupportedFeature
 from taskmq.job import Job
+from taskmq.key_options import UniqueCall
+from taskmq.locks import Lock
 from taskmq.middleware import Middleware, Sending, send_chain
 from taskmq.options import TaskOptions
-from taskmq.plugins import open_broker, open_state
+from taskmq.plugins import open_blobs, open_broker, open_state
 from taskmq.portal import Portal, current_portal
 from taskmq.progress import JobProgress, progress_of
 from taskmq.providing import Dependencies
 from taskmq.queues import Queues
-from taskmq.schedule import Every, Trigger
+from taskmq.schedule import Trigger
+from taskmq.scheduling import ScheduleEntry, ScheduleOptions, Schedules, read_policy
+from taskmq.scheduling.recurring import CronOptions, EveryOptions, divided
 from taskmq.session import Session
 from taskmq.settings import DEFAULT_URL, Settings, load_settings
-from taskmq.stores import DelayStore, ResultRecord, ResultStore, State
+from taskmq.size import Size, parse_size
+from taskmq.stores import DelayStore, LeaseStore, ResultRecord, ResultStore, State
 from taskmq.tasks import AsyncTask, SyncTask, Task, TaskDecorator, define
 from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
+from taskmq.unique_sending import send_all, send_unique, unique_stream_async, unique_stream_sync
 from taskmq.waiting import WaitingJob, due_instant, reschedule, waiting_jobs
 
 if TYPE_CHECKING:
+    from taskmq.finishing import Finishing
+    from taskmq.flows import FlowDesk
     from taskmq.listening import EventStream
+    from taskmq.workflow.flow import Flow
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -58,15 +81,6 @@ T = TypeVar("T")
 _EMBEDDED: Final = ("local://", "memory://")
 _CONTENT_TYPES: Final = {"json": JSON, "msgpack": MSGPACK}
 _AnyTask = TypeVar("_AnyTask", bound=Task[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleEntry:
-    """A recurring call of one task without arguments."""
-
-    name: str
-    task: Task[..., Any]
-    trigger: Trigger
 
 
 class TaskMQ:
@@ -86,7 +100,10 @@ class TaskMQ:
             can be listed, cancelled and rescheduled; jobs of one id are one job there.
         content_type: of what is sent; everything known is read.
         send_timeout: every `send` ends within it, as sent, as a typed error, or as `PublishUnknown`.
-        result_ttl: how long results are kept.
+        result_ttl: how long results are kept; a task may say otherwise.
+        results_at: where large results are kept, such as `file:///srv/results`; default `$TASKMQ_RESULTS_AT` or the
+            settings file, else in the state. Who awaits them needs the same.
+        result_inline: what is larger is kept there.
         clock: for tests.
 
     Raises:
@@ -107,6 +124,8 @@ class TaskMQ:
         content_type: Literal["json", "msgpack"] = "json",
         send_timeout: Duration = 10.0,
         result_ttl: Duration = "1d",
+        results_at: str | None = None,
+        result_inline: Size = "64K",
         clock: Clock | None = None,
     ) -> None:
         if content_type not in _CONTENT_TYPES:
@@ -123,11 +142,12 @@ class TaskMQ:
         self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
         self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
         self.dependencies: Dependencies = Dependencies()
-        self._given = Settings(url=url, state=state)
+        self._result_inline = parse_size(result_inline, what="result_inline")
+        self._given = Settings(url=url, state=state, results_at=results_at)
         self._settings: Settings | None = None
         self._connection_name = name
         self._tasks: dict[str, Task[..., Any]] = {}
-        self._schedules: dict[str, ScheduleEntry] = {}
+        self.schedules: Schedules = Schedules(self)
         self._include: list[str | ModuleType] = list(include)
         self._open_send = send_chain(self.middleware)
         self._sessions: dict[int, tuple[int, asyncio.AbstractEventLoop, Session]] = {}
@@ -145,7 +165,11 @@ class TaskMQ:
         """
         if self._settings is None:
             found = load_settings(os.environ, Path.cwd())
-            given = {key: value for key in ("url", "state") if (value := getattr(self._given, key)) is not None}
+            given = {
+                key: value
+                for key in ("url", "state", "results_at")
+                if (value := getattr(self._given, key)) is not None
+            }
             self._settings = replace(found, **given, origin={**found.origin, **dict.fromkeys(given, "code")})
         return self._settings
 
@@ -200,13 +224,31 @@ class TaskMQ:
             return self._register(define(function, options))
         return functools.partial(self._define_with, options)
 
-    def every(self, period: Duration, *, name: str | None = None) -> Callable[[_AnyTask], _AnyTask]:
+    def every(
+        self, period: Duration, *, name: str | None = None, **options: Unpack[EveryOptions]
+    ) -> Callable[[_AnyTask], _AnyTask]:
         """Emit the task below at every multiple of `period` since the epoch, UTC; needs a running beat.
 
         Raises:
-            InvalidOption: the task cannot be called without arguments, or the name is taken.
+            InvalidOption: the task cannot be called without arguments, the name is taken, or an option cannot be.
         """
-        return functools.partial(self._add_schedule, name, Every.parse(period))
+        from taskmq.schedule import every
+
+        of_trigger, policy = divided(options, EveryOptions)
+        return functools.partial(self._add_schedule, name, every(period, **of_trigger), policy)
+
+    def cron(
+        self, expression: str, *, name: str | None = None, **options: Unpack[CronOptions]
+    ) -> Callable[[_AnyTask], _AnyTask]:
+        """Emit the task below whenever clocks show what the cron expression selects; needs a running beat.
+
+        Raises:
+            InvalidOption: the expression cannot be read or is never due; or as `every`.
+        """
+        from taskmq.schedule import cron
+
+        of_trigger, policy = divided(options, CronOptions)
+        return functools.partial(self._add_schedule, name, cron(expression, **of_trigger), policy)
 
     def include(self, *modules: str | ModuleType) -> None:
         """Bind the tasks that modules define with `taskmq.task`.
@@ -240,12 +282,6 @@ class TaskMQ:
         return self._tasks
 
     @property
-    def schedules(self) -> dict[str, ScheduleEntry]:
-        """All schedules by name, those of included modules among them."""
-        _ = self.tasks
-        return self._schedules
-
-    @property
     def queues(self) -> list[WorkQueue]:
         """The queues of all tasks, and all that the app describes."""
         return [self.queue(name) for name in sorted({task.queue for task in self.tasks.values()} | {*self._queues})]
@@ -261,6 +297,18 @@ class TaskMQ:
     def job(self, job_id: str) -> Job[Any]:
         """A handle for a job that was sent before."""
         return Job(job_id, task="", backend=self, returns=ReturnType(Any))
+
+    def flow(self, flow_id: str) -> "Flow[Any]":
+        """A handle for a workflow that was sent before; its values are plain data."""
+        from taskmq.workflow.flow import Flow
+
+        return Flow(flow_id, backend=self.flow_desk())
+
+    def flow_desk(self) -> "FlowDesk":
+        """What workflows and their handles call."""
+        from taskmq.flows import FlowDesk
+
+        return FlowDesk(self)
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
         return self._register(define(function, options))
@@ -278,17 +326,12 @@ class TaskMQ:
         task.bind(self)
         return task
 
-    def _add_schedule(self, name: str | None, trigger: Trigger, task: _AnyTask) -> _AnyTask:
+    def _add_schedule(self, name: str | None, trigger: Trigger, options: ScheduleOptions, task: _AnyTask) -> _AnyTask:
+        from taskmq.schedule import for_schedule
+
         label = name or task.name
-        if label in self._schedules:
-            raise InvalidOption(f"schedule {label!r} is defined twice; give one of them a name=")
-        try:
-            task.signature.encode((), {}, self.content_type)
-            if task.order_key is not None:
-                task.order_key.of((), {})
-        except InvalidArguments as error:
-            raise InvalidOption(f"schedule {label!r}: the task must run without arguments: {error}") from error
-        self._schedules[label] = ScheduleEntry(label, task, trigger)
+        rule = for_schedule(trigger, label)
+        self.schedules.define(ScheduleEntry(label, task, rule, policy=read_policy(options, schedule=label)))
         return task
 
     # Connections ---------------------------------------------------------------------------------------
@@ -312,6 +355,8 @@ class TaskMQ:
             state,
             send_timeout=self._send_timeout,
             delays=self._delays(state) if self.delay == "state" else None,
+            blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
+            inline=self._result_inline,
             clock=self.clock,
         )
         self._sessions[id(loop)] = (os.getpid(), loop, session)
@@ -350,12 +395,51 @@ class TaskMQ:
         Raises:
             UnsupportedFeature: the app has no state.
         """
-        state = self.session().state
-        if state is None:
+        results = self.session().results
+        if results is None:
             raise UnsupportedFeature(
                 "results need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
             )
-        return state.results
+        return results
+
+    def as_finished(self, jobs: Iterable[Job[R]], *, timeout: Duration | None = None) -> "Finishing[R]":
+        """`async for job, outcome in app.as_finished(jobs)`: each as soon as it has ended; with `for`, too.
+
+        Args:
+            timeout: for all together; `ResultTimeout` when some have not ended by then.
+        """
+        from taskmq.finishing import Finishing
+
+        return Finishing(jobs, timeout=timeout, run_sync=self.run_sync)
+
+    def lock(self, name: str, *, timeout: Duration | None = None, lease: Duration = 30.0) -> Lock:
+        """A lock over all processes, in tasks and outside of them: `async with app.lock("name")`, and `with` likewise.
+
+        Args:
+            timeout: how long to wait for it; None: as long as it takes; 0: one look.
+            lease: how long it outlives this process, or its way to the state.
+
+        Raises:
+            InvalidOption: a value that cannot be.
+            UnsupportedFeature: the app has no state.
+        """
+        if self.state_url is None:
+            raise UnsupportedFeature(
+                "locks need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+            )
+        return Lock(
+            name,
+            leases=self._leases,
+            call=functools.partial(self.run_sync, instead="async with app.lock"),
+            owner=f"{socket.gethostname()}:{os.getpid()}",
+            timeout=timeout,
+            lease=lease,
+        )
+
+    def _leases(self) -> LeaseStore:
+        state = self.session().state
+        assert state is not None
+        return state.leases
 
     async def aclose(self) -> None:
         """Close the running loop's connections; what was sent is with the broker before this returns."""
@@ -384,34 +468,116 @@ class TaskMQ:
     ) -> None:
         await self.aclose()
 
+    # Tests: what `taskmq.testing.Bench` calls -----------------------------------------------------------
+
+    @contextlib.contextmanager
+    def rehearsing(self, url: str, *, clock: Clock, middleware: Sequence[Middleware]) -> Generator[None, None, None]:
+        """Use another broker, with its own state, and another clock while this is entered, and then what was before.
+
+        Args:
+            middleware: further ones, the innermost.
+        """
+        before = (self._settings, self.clock, self.middleware, self._open_send, self._sessions)
+        self._settings = Settings(url=url, state=url, origin={"url": "rehearsing()", "state": "rehearsing()"})
+        self.clock = clock
+        self.middleware = (*self.middleware, *middleware)
+        self._open_send = send_chain(self.middleware)
+        self._sessions = {}
+        try:
+            yield
+        finally:
+            try:
+                self.close()
+            finally:
+                self._settings, self.clock, self.middleware, self._open_send, self._sessions = before
+
+    def understudy(self, tasks: Mapping[str, Task[..., Any]] | None = None) -> "TaskMQ":
+        """The same app with connections of its own, and other tasks where these are given; it registers nothing."""
+        twin = copy.copy(self)
+        twin._sessions = {}  # noqa: SLF001 - one of us
+        twin._tasks = dict(self.tasks if tasks is None else tasks)  # noqa: SLF001
+        return twin
+
     # Sending: what tasks call --------------------------------------------------------------------------
 
     def send_sync(self, sending: Sending) -> None:
         """Send one; see `Call.send`."""
         self._warn_inside_loop("asend")
         with self._open_send(sending):
+            if sending.unique is not None:
+                self._portal().call(functools.partial(self._send_unique, sending, sending.unique))
+                return
             queue, message = self._message(sending)
             self._portal().call(functools.partial(self._start, queue, message))
 
     async def send_async(self, sending: Sending) -> None:
         """Send one; see `Call.asend`."""
         with self._open_send(sending):
+            if sending.unique is not None:
+                await self._send_unique(sending, sending.unique)
+                return
             await self._start(*self._message(sending))
+
+    async def _send_unique(self, sending: Sending, call: UniqueCall) -> None:
+        session = self.session()
+        if session.state is None:
+            raise UnsupportedFeature(
+                f"task {sending.envelope.task}: unique needs a state: TaskMQ(..., state='redis://...'), "
+                "$TASKMQ_STATE, or local://PATH on one host"
+            )
+
+        async def publish(unique: Sending) -> None:
+            await self._start(*self._message(unique))
+
+        await send_unique(
+            sending,
+            call,
+            session.state.claims,
+            patience=session.send_timeout,
+            publish=publish,
+            cancel=self._take_away if self.delay == "state" else None,
+        )
+
+    async def _take_away(self, job_id: str, reason: str) -> None:
+        await self.cancel_job(job_id, reason=reason, remember="1d")
+
+    def unique_stream_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
+        """`stream_sync` for jobs of which each asks the state first."""
+        self._warn_inside_loop("asend_many")
+        send = functools.partial(send_all, self.send_async)
+        return unique_stream_sync(sendings, lambda chunk: self._portal().call(functools.partial(send, chunk)))
+
+    def unique_stream_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[str, None]:
+        """`stream_async` for jobs of which each asks the state first."""
+        return unique_stream_async(sendings, functools.partial(send_all, self.send_async))
+
+    def stream_sync(self, sendings: Iterable[Sending], *, linger: float = LINGER) -> Iterator[str]:
+        """Send many, and give the id of each once it is confirmed; see `Call.send_stream`."""
+        self._warn_inside_loop("asend_many")
+        portal = self._portal()
+
+        def run(start: Callable[[], Awaitable[Outcomes | None]]) -> Outcomes | None:
+            # A stream that was left in the middle may be collected there, where nothing can be waited for.
+            return None if portal.is_current else portal.call(start)
+
+        return stream_sync(sendings, self._batches(linger), Conveyor(self._publish_chunk), run)
+
+    def stream_async(
+        self, sendings: Iterable[Sending] | AsyncIterable[Sending], *, linger: float = LINGER
+    ) -> AsyncGenerator[str, None]:
+        """Send many, and give the id of each once it is confirmed; see `Call.asend_stream`."""
+        return stream_async(sendings, self._batches(linger), Conveyor(self._publish_chunk))
 
     def send_many_sync(self, sendings: Iterable[Sending]) -> list[str]:
         """Send many; see `Call.send_many`."""
-        self._warn_inside_loop("asend_many")
-        with Batches(sendings, open_send=self._open_send, message_of=self._message) as batches:
-            for queues, messages in batches:
-                batches.settle(self._portal().call(functools.partial(self._publish_all, queues, messages)))
-        return batches.finish()
+        return list(self.stream_sync(sendings, linger=math.inf))
 
-    async def send_many_async(self, sendings: Iterable[Sending]) -> list[str]:
+    async def send_many_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> list[str]:
         """Send many; see `Call.asend_many`."""
-        with Batches(sendings, open_send=self._open_send, message_of=self._message) as batches:
-            for queues, messages in batches:
-                batches.settle(await self._publish_all(queues, messages))
-        return batches.finish()
+        return [job_id async for job_id in self.stream_async(sendings, linger=math.inf)]
+
+    def _batches(self, linger: float) -> Batches:
+        return Batches(open_send=self._open_send, message_of=self._message, linger=linger)
 
     def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
         session = self.session()
@@ -419,8 +585,8 @@ class TaskMQ:
             return session.publish(message)
         return session.declare_and_publish(queue, message)
 
-    async def _publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
-        return await self.session().publish_all(queues, messages)
+    async def _publish_chunk(self, chunk: Chunk) -> Outcomes:
+        return await self.session().publish_all(*chunk)
 
     def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
         envelope = sending.envelope
@@ -446,8 +612,14 @@ class TaskMQ:
         return await self.results().wait(job_id, timeout=timeout)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
-        """The job's result record if it is there."""
-        return await self.results().get(job_id)
+        """The job's result record if it is there; without its value where that is kept elsewhere."""
+        self.results()
+        state = self.session().state
+        return None if state is None else await state.results.get(job_id)
+
+    async def has_expired(self, job_id: str) -> bool:
+        """Whether the job has ended and its result is gone; False where that is not known any more."""
+        return await self.results().has_expired(job_id)
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
         """What the job's task has told last, if it has told anything."""
@@ -488,17 +660,22 @@ class TaskMQ:
             job_id,
             reason=reason,
             remember=parse_duration(remember, what="remember").total_seconds(),
-            result_ttl=self.result_ttl,
+            result_ttl=self.result_ttl_of,
             now=self.clock.now_ms(),
             keeps_result=self._keeps_result,
-            say=self._say_cancelled,
+            say=self.say_cancelled,
         )
+
+    def result_ttl_of(self, task: str) -> float:
+        """Seconds for which the results of a task are kept, by its name."""
+        known = self.tasks.get(task)
+        return self.result_ttl if known is None or known.plan.result_ttl is None else known.plan.result_ttl
 
     def _keeps_result(self, task: str) -> bool:
         known = self.tasks.get(task)
         return known is None or known.plan.result is not False
 
-    def _say_cancelled(self, job_id: str) -> None:
+    def say_cancelled(self, job_id: str) -> None:
         """Have the workers that listen look at once; the others look by themselves."""
         broker = self.session().broker
         if isinstance(broker, Broadcasting):

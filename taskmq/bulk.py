@@ -1,42 +1,80 @@
-"""Sending many calls in chunks, so that memory stays bounded whatever is iterated."""
+"""Sending many calls in chunks, so that memory stays bounded whatever is iterated.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+    calls -> chunk (encoded, send contexts open) -> on its way -> settled: ids of those that were confirmed
+
+One chunk is on its way while the next one is made.
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+)
 from contextlib import AbstractContextManager
-from itertools import islice
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from taskmq.broker import Outgoing
 from taskmq.errors import PartlySent, SendError
 from taskmq.middleware import Sending
 from taskmq.topology import WorkQueue
 
-__all__ = ["Batches"]
+__all__ = ["LINGER", "Batches", "Chunk", "Conveyor", "Outcomes", "RunSync", "stream_async", "stream_sync"]
+
+T = TypeVar("T")
+
+Chunk = tuple[list[WorkQueue], list[Outgoing]]
+Outcomes = list[SendError | None]
+RunSync = Callable[[Callable[[], Awaitable[Outcomes | None]]], Outcomes | None]
 
 _CHUNK: Final = 1000
+LINGER: Final = 0.1
+"""Seconds: who makes the calls of a stream slowly does not wait for a thousand of them."""
+
+# So many calls are made before others get a turn on the loop.
+_AT_A_TIME: Final = 200
 
 
-class Batches(Iterator[tuple[list[WorkQueue], list[Outgoing]]]):
-    """Chunks of messages; hand the outcomes of each to `settle` before taking the next.
+class Batches:
+    """Makes chunks of messages, and knows what became of them; chunks are settled in the order of their making.
 
-    The middleware's send contexts of a chunk stay open until then, or until the `with` block ends: they see the
-    error that ended it. After a chunk with failures there is no further one.
+    The middleware's send contexts of a chunk stay open until it is settled, or until the `with` block ends: they see
+    the error that ended it.
+
+    Args:
+        linger: seconds after which a chunk is to be taken, however few its calls are.
+
+    Attributes:
+        failures: by position in the input.
     """
 
     def __init__(
         self,
-        sendings: Iterable[Sending],
         *,
         open_send: Callable[[Sending], AbstractContextManager[object]],
         message_of: Callable[[Sending], tuple[WorkQueue, Outgoing]],
+        linger: float = math.inf,
     ) -> None:
-        self._sendings = iter(sendings)
+        self.failures: dict[int, SendError] = {}
         self._open_send = open_send
         self._message_of = message_of
+        self._linger = linger
         self._contexts: list[AbstractContextManager[object]] = []
-        self._ids: list[str] = []
-        self._failures: dict[int, SendError] = {}
+        self._queues: dict[WorkQueue, None] = {}
+        self._messages: list[Outgoing] = []
+        self._begun = 0.0
+        self._taken: deque[tuple[list[str], list[AbstractContextManager[object]]]] = deque()
         self._settled = 0
+        self._is_over = False
 
     def __enter__(self) -> Self:
         return self
@@ -44,42 +82,159 @@ class Batches(Iterator[tuple[list[WorkQueue], list[Outgoing]]]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._is_over = True
+        for _, contexts in self._taken:
+            for context in contexts:
+                context.__exit__(kind, error, traceback)
         for context in self._contexts:
             context.__exit__(kind, error, traceback)
 
-    def __iter__(self) -> Self:
-        return self
+    def __len__(self) -> int:
+        """How many calls the chunk in the making has."""
+        return len(self._messages)
 
-    def __next__(self) -> tuple[list[WorkQueue], list[Outgoing]]:
-        if self._failures:
-            raise StopIteration
-        queues: dict[WorkQueue, None] = {}
-        messages: list[Outgoing] = []
-        for sending in islice(self._sendings, _CHUNK):
-            self._contexts.append(self._open_send(sending))
-            queue, message = self._message_of(sending)
-            queues[queue] = None
-            messages.append(message)
-        if not messages:
-            raise StopIteration
-        self._ids.extend(message.job_id for message in messages)
-        return list(queues), messages
+    def add(self, sending: Sending) -> bool:
+        """Add a call to the chunk; whether that is to be taken now."""
+        if not self._messages:
+            self._begun = time.monotonic()
+        self._contexts.append(self._open_send(sending))
+        queue, message = self._message_of(sending)
+        self._queues[queue] = None
+        self._messages.append(message)
+        return len(self._messages) >= _CHUNK or time.monotonic() - self._begun > self._linger
 
-    def settle(self, outcomes: Sequence[SendError | None]) -> None:
-        """What became of each message of the last chunk."""
-        contexts, self._contexts = self._contexts, []
-        for context, error in zip(contexts, outcomes, strict=True):
-            if error is not None:
-                self._failures[self._settled] = error
+    def take(self) -> Chunk | None:
+        """The chunk that was made: the queues, each once, and the messages; None once the block has ended."""
+        if self._is_over:
+            return None
+        chunk = list(self._queues), self._messages
+        self._taken.append(([message.job_id for message in self._messages], self._contexts))
+        self._queues, self._messages, self._contexts = {}, [], []
+        return chunk
+
+    def settle(self, outcomes: Outcomes | None) -> list[str]:
+        """What became of each message of the first chunk that is not settled; the ids of those that were sent.
+
+        None: nothing was on its way.
+        """
+        if outcomes is None:
+            return []
+        ids, contexts = self._taken.popleft()
+        sent: list[str] = []
+        for job_id, context, error in zip(ids, contexts, outcomes, strict=True):
+            if error is None:
+                sent.append(job_id)
+            else:
+                self.failures[self._settled] = error
             self._settled += 1
             context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+        return sent
 
-    def finish(self) -> list[str]:
-        """The ids of all jobs.
+    def check(self) -> None:
+        """Nothing comes any more, and nothing is on its way.
 
         Raises:
             PartlySent: some were not sent.
         """
-        if self._failures:
-            raise PartlySent(self._failures, sent=self._settled - len(self._failures))
-        return self._ids
+        if self.failures:
+            raise PartlySent(self.failures, sent=self._settled - len(self.failures))
+
+
+class Conveyor:
+    """Publishes chunks, one at a time, while the next one is made. For one event loop."""
+
+    def __init__(self, publish: Callable[[Chunk], Coroutine[Any, Any, Outcomes]]) -> None:
+        self._publish = publish
+        self._on_its_way: asyncio.Task[Outcomes] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self._on_its_way is None
+
+    async def put(self, take: Callable[[], Chunk | None]) -> Outcomes | None:
+        """Send the next chunk on its way once the one before has arrived: what became of that one.
+
+        Where something of it has failed, nothing more is taken.
+        """
+        before = await self.clear()
+        if (before is None or not any(before)) and (chunk := take()) is not None:
+            self._on_its_way = asyncio.get_running_loop().create_task(self._publish(chunk))
+        return before
+
+    async def clear(self) -> Outcomes | None:
+        """Wait until nothing is on its way: what became of the last chunk; None where there was none."""
+        on_its_way, self._on_its_way = self._on_its_way, None
+        return None if on_its_way is None else await on_its_way
+
+    def drop(self) -> None:
+        """Wait no more for what is on its way."""
+        on_its_way, self._on_its_way = self._on_its_way, None
+        if on_its_way is not None:
+            on_its_way.cancel()
+
+
+def stream_sync(
+    sendings: Iterable[Sending], batches: Batches, conveyor: Conveyor, run: RunSync
+) -> Generator[str, None, None]:
+    """The ids of the jobs as they are confirmed.
+
+    Args:
+        run: runs something on the conveyor's loop and waits for it.
+
+    Raises:
+        PartlySent: some were not sent.
+    """
+
+    def put() -> list[str]:
+        return batches.settle(run(lambda: conveyor.put(batches.take)))
+
+    with batches:
+        try:
+            for sending in sendings:
+                if batches.add(sending):
+                    yield from put()
+                    if batches.failures:
+                        break
+            if len(batches) and not batches.failures:
+                yield from put()
+        finally:
+            # What is on its way is sent, whatever has ended this.
+            last = [] if conveyor.is_empty else batches.settle(run(conveyor.clear))
+        yield from last
+        batches.check()
+
+
+async def stream_async(
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: Conveyor
+) -> AsyncGenerator[str, None]:
+    """`stream_sync` for coroutines."""
+    with batches:
+        try:
+            async for sending in _each(sendings):
+                if batches.add(sending):
+                    for job_id in batches.settle(await conveyor.put(batches.take)):
+                        yield job_id
+                    if batches.failures:
+                        break
+            if len(batches) and not batches.failures:
+                for job_id in batches.settle(await conveyor.put(batches.take)):
+                    yield job_id
+        except asyncio.CancelledError:
+            conveyor.drop()
+            raise
+        finally:
+            last = batches.settle(await conveyor.clear())
+        for job_id in last:
+            yield job_id
+        batches.check()
+
+
+async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+        return
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)

@@ -11,6 +11,7 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.session import Session
 from taskmq.states import JobState
 from taskmq.stores import State
+from taskmq.unique_sending import release_waiting
 from taskmq.waiting import cancel, cancelled_record
 
 __all__ = ["cancel_job"]
@@ -25,7 +26,7 @@ async def cancel_job(
     *,
     reason: str,
     remember: float,
-    result_ttl: float,
+    result_ttl: Callable[[str], float],
     now: int,
     keeps_result: Callable[[str], bool],
     say: Callable[[str], None],
@@ -36,6 +37,7 @@ async def cancel_job(
         reason: for those who await its result, and for logs.
         remember: for how many seconds workers end it when they meet it.
         keeps_result: whether results of a task are kept, by its name.
+        result_ttl: for how many seconds.
         say: tells the workers that listen.
 
     Raises:
@@ -47,8 +49,9 @@ async def cancel_job(
         raise InvalidOption(f"reason: at most {_REASON_LIMIT} characters, these are {len(reason)}")
     state = _state(session)
     if (message := await cancel(state.delays, job_id)) is not None:
+        await release_waiting(state.claims, message)
         if keeps_result(message.task):
-            await state.results.put(cancelled_record(message, reason=reason, now=now), ttl=result_ttl)
+            await state.results.put(cancelled_record(message, reason=reason, now=now), ttl=result_ttl(message.task))
         return True
     found = await state.results.get(job_id)
     if found is not None and found.state in _ENDED:

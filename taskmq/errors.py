@@ -13,13 +13,18 @@ __all__ = [
     "AppNotFound",
     "BrokerBlocked",
     "BrokerUnavailable",
+    "DuplicateJob",
     "DuplicateTask",
     "EncodeError",
+    "FlowFailed",
+    "FlowNotFound",
     "Ignore",
     "InvalidArguments",
     "InvalidOption",
     "InvalidSetting",
     "JobCancelled",
+    "LockLost",
+    "LockTimeout",
     "MalformedMessage",
     "MemoryExceeded",
     "PartlyReplayed",
@@ -28,6 +33,8 @@ __all__ = [
     "PublishUnknown",
     "QueueMissing",
     "Reject",
+    "ResultDamaged",
+    "ResultExpired",
     "ResultTimeout",
     "ResultTooLarge",
     "Retry",
@@ -101,12 +108,27 @@ class PublishUnknown(SendError):
     """
 
 
+class DuplicateJob(SendError):
+    """There is a job of that unique key already; nothing was sent.
+
+    Attributes:
+        job_id: the existing job's.
+    """
+
+    def __init__(self, task: str, *, job_id: str) -> None:
+        super().__init__(f"task {task}: job {job_id} has the same unique key, and has not started or ended yet")
+        self.task = task
+        self.job_id = job_id
+
+
 class PartlySent(SendError):
-    """Some calls of a `send_many` were not sent; the others were.
+    """Some calls of a `send_many` were not sent. Those after the ones that were tried were not looked at.
 
     Attributes:
         failures: what happened, by position in the input.
         sent: how many were confirmed.
+        tried: how many of the input were tried, from its first on; the rest was not sent.
+        job_ids: of those that were confirmed, in the order of the input; empty for a stream, which has given them.
     """
 
     def __init__(self, failures: "dict[int, SendError]", sent: int) -> None:
@@ -116,6 +138,8 @@ class PartlySent(SendError):
         )
         self.failures = failures
         self.sent = sent
+        self.tried = sent + len(failures)
+        self.job_ids: list[str] = []
 
 
 class PartlyReplayed(SendError):
@@ -160,6 +184,20 @@ class ResultTimeout(TaskMQError, TimeoutError):
     """The job did not end within the time that the caller was ready to wait; it goes on."""
 
 
+class ResultExpired(TaskMQError):
+    """The job has ended, and its result is not kept any more."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id} has ended, but its result is not kept any more: ask sooner, or raise result_ttl"
+        )
+        self.job_id = job_id
+
+
+class ResultDamaged(TaskMQError):
+    """What is kept of a large result is not what was put there: its size or its hash is another."""
+
+
 class TaskFailed(TaskMQError):
     """The job ended without success: the task's error as data, never as a class of the worker's code."""
 
@@ -170,6 +208,25 @@ class TaskFailed(TaskMQError):
         self.message = message
         self.traceback = traceback
         self.attempts = attempts
+
+
+class FlowFailed(TaskMQError):
+    """A step of a workflow has failed for good; `Flow.redrive` tries again what has not succeeded.
+
+    Attributes:
+        failures: the error's type name and message, by the step's name.
+    """
+
+    def __init__(self, flow_id: str, failures: "dict[str, str]") -> None:
+        name, error = next(iter(failures.items()), ("?", ""))
+        others = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        super().__init__(f"workflow {flow_id}: step {name} has failed: {error}{others}")
+        self.flow_id = flow_id
+        self.failures = failures
+
+
+class FlowNotFound(TaskMQError):
+    """The state does not know the workflow: its time is over, it was never sent, or the state has lost it."""
 
 
 class JobCancelled(TaskMQError):
@@ -241,6 +298,34 @@ class TaskTimeout(TaskMQError):
 
 class RunSuperseded(TaskMQError):
     """Another run of the same job has begun: this one must do nothing more, and cannot save any more."""
+
+
+class LockTimeout(TaskMQError, TimeoutError):
+    """A lock was not to be had within the time that the caller was ready to wait.
+
+    Attributes:
+        name: the lock's.
+        owner: who has it.
+    """
+
+    def __init__(self, name: str, owner: str) -> None:
+        super().__init__(f"lock {name!r} was not to be had in time: {owner} has it")
+        self.name = name
+        self.owner = owner
+
+
+class LockLost(TaskMQError):
+    """A lock was lost while its block went on: somebody else may have it, and may have acted meanwhile.
+
+    Attributes:
+        name: the lock's.
+        token: that of this holder; the next one's is larger.
+    """
+
+    def __init__(self, name: str, token: int) -> None:
+        super().__init__(f"lock {name!r} (token {token}) was lost: it could not be renewed in time")
+        self.name = name
+        self.token = token
 
 
 class SoftTimeout(TaskTimeout):

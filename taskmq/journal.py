@@ -8,13 +8,16 @@ Progress and heartbeats are news: the last ones count, they are written now and 
 reached the task goes on without. What is saved is a promise: it is durable when `save` returns, else that raises.
 """
 
+import asyncio
 import typing
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from taskmq.codec import ReturnType, decode_value, encode_value
+from taskmq.duration import Duration
 from taskmq.envelope import JSON
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
+from taskmq.locks import Lock, OwnLeases
 from taskmq.stores import BegunRun
 
 __all__ = ["CHECKPOINT", "DETACHED", "HEARTBEAT", "LARGEST_VALUE", "Desk", "Journal", "Step", "read_value"]
@@ -209,6 +212,9 @@ class Step:
 class Detached:
     """A desk for tasks that are called as plain functions: everything is kept, and goes with the call."""
 
+    def __init__(self) -> None:
+        self._leases = OwnLeases()
+
     def changed(self, journal: Journal) -> None:
         journal.is_dirty = False
 
@@ -217,6 +223,10 @@ class Detached:
 
     async def save(self, journal: Journal, name: str, value: bytes) -> None:
         self.save_blocking(journal, name, value)
+
+    def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
+        leases = self._leases
+        return Lock(name, leases=lambda: leases, call=asyncio.run, owner=owner, timeout=timeout, lease=lease)
 
     def begin_blocking(self, journal: Journal) -> BegunRun:
         if journal.run is None:

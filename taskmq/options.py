@@ -1,15 +1,26 @@
 """Options of tasks and calls: typed for the checkers, refused when misspelt, resolved once."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
 
+from taskmq.argument_key import KeyMaker, check_key, read_key_maker
 from taskmq.broker import HeaderValue
 from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.envelope import LAST_INSTANT, check_task_name
 from taskmq.errors import InvalidOption
+from taskmq.key_options import (
+    NO_IDEMPOTENCY,
+    Idempotency,
+    UniqueFor,
+    Uniqueness,
+    UniquePolicy,
+    read_idempotency,
+    read_uniqueness,
+)
+from taskmq.limits import Concurrency, Limit, RateLimit, read_limits
 from taskmq.resources import PROCESS, Amounts, read_amounts
 from taskmq.retry import RetryPolicy
 from taskmq.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
@@ -22,6 +33,8 @@ ExecutorKind = Literal["auto", "async", "thread", "process"]
 _ID_LIMIT: Final = 255
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Far enough from the last instant that an envelope can hold.
+# Of a task they make keys, of a call they are the keys.
+_MADE: Final = ("order_key", "idempotency_key")
 _LONGEST: Final = timedelta(days=365_000)
 
 
@@ -33,7 +46,8 @@ class TaskOptions(TypedDict, total=False):
         queue: default "default".
         priority: 0 (lowest) to 9 (highest); what it does depends on the queue, see `WorkQueue.priorities`.
         order_key: jobs of one key run one at a time, in the order of sending; the task's queue has to be `ordered`.
-            The name of a parameter, or what is called with the arguments and returns the key. A job with a delay
+            The name of a parameter, a template ("{region}/{shop.id}"), or what is called with the arguments and
+            returns the key. A job with a delay
             takes its place when that is over; one that fails is tried again before those behind it are.
         delay: every call waits that long at the broker first.
         expires: a call that has not started that long after it was sent is cancelled. The worker that takes it
@@ -46,17 +60,32 @@ class TaskOptions(TypedDict, total=False):
         resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`; it starts once that
             is free. `taskmq worker --resources` says what there is.
         worker_concurrency: how many of it run at a time in one worker process.
+        rate_limit: how often it starts over all workers, such as "100/s" or `RateLimit("10/m", key="{account}")`; a
+            list for several. What is over the limit waits at the broker for its turn. Needs a state.
+        concurrency: how many of it run at a time over all workers, such as 5 or `Concurrency(2, key="{account}")`; a
+            list for several. Needs a state.
         executor: `auto` runs coroutines on the worker's loop and plain functions in threads; `process` in a
             process of its own.
         result: whether return values and errors are stored; default: when the app has a state.
+        result_ttl: how long they are; default: the app's.
         tenant: whom the job belongs to.
         meta: strings that travel along.
+        idempotency_key: the work of one key is done once: later jobs get the first one's result, see docs. Written as
+            `order_key` is.
+        idempotency_scope: default: keys count for the task's own jobs; tasks of one scope share theirs.
+        idempotency_ttl: how long after it was done a key is remembered; default a day.
+        unique: at most one job of a key at a time. Written as `order_key` is; True: the arguments are the key.
+        unique_for: the key is taken while the job is `waiting` (default), or until it has ended (`running`).
+        unique_policy: a further call is a `refuse`d one (`DuplicateJob`), gives the `existing` job, or `replace`s it
+            where that has not started; `debounce`: the same, with a `delay`: the last call counts, once there was
+            none for that long; `throttle`: one call in `unique_ttl` counts, the others give its job.
+        unique_ttl: a key is free after that in any case; default a day.
     """
 
     name: str
     queue: str
     priority: int
-    order_key: str | Callable[..., str]
+    order_key: KeyMaker
     delay: Duration
     expires: Duration
     retry: RetryPolicy | None
@@ -66,9 +95,19 @@ class TaskOptions(TypedDict, total=False):
     executor: ExecutorKind
     resources: Mapping[str, float | str]
     worker_concurrency: int
+    rate_limit: str | RateLimit | Sequence[str | RateLimit]
+    concurrency: int | Concurrency | Sequence[int | Concurrency]
     result: bool
+    result_ttl: Duration
     tenant: str
     meta: Mapping[str, str]
+    idempotency_key: KeyMaker
+    idempotency_scope: str
+    idempotency_ttl: Duration
+    unique: KeyMaker | bool
+    unique_for: UniqueFor
+    unique_policy: UniquePolicy
+    unique_ttl: Duration
 
 
 class CallOptions(TypedDict, total=False):
@@ -76,6 +115,7 @@ class CallOptions(TypedDict, total=False):
 
     Attributes:
         order_key: the key itself, over what the task's own `order_key` makes of the arguments.
+        idempotency_key: the key itself, over what the task's own makes of the arguments.
         eta: not to run before this instant (with a time zone); instead of `delay`.
         expires: how long after sending, or the instant (with a time zone), from which on it does not start.
         job_id: default: a new time-ordered UUID.
@@ -85,6 +125,7 @@ class CallOptions(TypedDict, total=False):
     queue: str
     priority: int
     order_key: str
+    idempotency_key: str
     delay: Duration
     eta: datetime
     expires: Duration | datetime
@@ -101,6 +142,7 @@ class CallPlan:
     queue: str = DEFAULT_QUEUE
     priority: int | None = None
     order_key: str | None = None
+    idempotency_key: str | None = None
     delay: int | None = None
     eta: int | None = None
     expires: int | None = None
@@ -113,7 +155,7 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A task's options, checked. Timeouts are in seconds; `names_queue` tells whether they name a queue.
+    """A task's options, checked. Timeouts and `result_ttl` are in seconds; `names_queue`: whether they name a queue.
 
     `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
     `worker_concurrency` as one of its own (`one_of`), and the process that it runs in; None when a slot is enough.
@@ -128,12 +170,16 @@ class TaskPlan:
     ack: Ack
     executor: ExecutorKind
     result: bool | None
-    order_key: str | Callable[..., str] | None = None
+    order_key: KeyMaker | None = None
     resources: Amounts | None = None
     needs: Amounts | None = None
     worker_concurrency: int | None = None
+    limits: tuple[Limit, ...] = ()
     soft_timeout: float | None = None
     is_gated: bool = False
+    idempotency: Idempotency = NO_IDEMPOTENCY
+    unique: Uniqueness | None = None
+    result_ttl: float | None = None
 
     @property
     def one_of(self) -> str:
@@ -161,7 +207,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             raise InvalidOption(f"retry={retry!r}: a RetryPolicy, or None for no retries")
         if retry is not None and ack == "early":
             raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
-        call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key != "order_key"}
+        call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key not in _MADE}
         plan = TaskPlan(
             name=check_task_name(_text("name", options.get("name", default_name))),
             names_queue="queue" in options,
@@ -171,9 +217,13 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             ack="early" if ack == "early" else "late",
             executor=_resolved(executor, is_async=is_async),
             result=_flag("result", options["result"]) if "result" in options else None,
-            order_key=_key_maker(options["order_key"]) if "order_key" in options else None,
+            order_key=(read_key_maker(options["order_key"], option="order_key") if "order_key" in options else None),
             worker_concurrency=_at_least_one("worker_concurrency", options.get("worker_concurrency")),
             soft_timeout=_soft_timeout(options),
+            result_ttl=_result_ttl(options),
+            idempotency=read_idempotency(options),
+            unique=read_uniqueness(options),
+            limits=read_limits(options),
         )
         resources = read_amounts(options["resources"], what="resources") if "resources" in options else None
         needs = dict(resources or {})
@@ -181,7 +231,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             needs[plan.one_of] = 1
         if plan.executor == "process":
             needs[PROCESS] = 1
-        return replace(plan, resources=resources, needs=needs or None)
+        return replace(plan, resources=resources, needs=needs or None, is_gated=_is_gated(plan))
     except InvalidOption as error:
         raise InvalidOption(f"task {function}: {error}") from None
 
@@ -199,6 +249,11 @@ def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallP
         raise InvalidOption(f"task {task}: {error}") from None
 
 
+def _is_gated(plan: TaskPlan) -> bool:
+    is_unique = plan.unique is not None and plan.unique.policy != "throttle"
+    return plan.idempotency.maker is not None or is_unique or bool(plan.limits)
+
+
 def _soft_timeout(options: Mapping[str, Any]) -> float | None:
     soft, hard = options.get("soft_timeout"), options.get("timeout")
     if soft is None:
@@ -207,6 +262,18 @@ def _soft_timeout(options: Mapping[str, Any]) -> float | None:
     if hard is not None and span >= parse_duration(hard, what="timeout"):
         raise InvalidOption(f"soft_timeout={soft!r}: less than timeout={hard!r}, or it has no effect")
     return span.total_seconds()
+
+
+def _result_ttl(options: Mapping[str, Any]) -> float | None:
+    if "result_ttl" not in options:
+        return None
+    value = options["result_ttl"]
+    seconds = _span(value, what="result_ttl") / 1000
+    if options.get("result") is False:
+        raise InvalidOption("result_ttl has no effect with result=False")
+    if not seconds:
+        raise InvalidOption(f"result_ttl={value!r}: longer than that; result=False keeps none")
+    return seconds
 
 
 def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
@@ -258,6 +325,7 @@ _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
     "queue": lambda value, _: {"queue": check_queue_name(_text("queue", value))},
     "priority": _priority,
     "order_key": lambda value, _: {"order_key": check_order_key(value)},
+    "idempotency_key": lambda value, _: {"idempotency_key": check_key(value, option="idempotency_key")},
     "delay": _delay,
     "eta": _eta,
     "expires": _expires,
@@ -321,12 +389,6 @@ def _at_least_one(option: str, value: object) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     raise InvalidOption(f"{option}={value!r}: a whole number from 1 on")
-
-
-def _key_maker(value: object) -> str | Callable[..., str]:
-    if isinstance(value, str) or callable(value):
-        return cast("str | Callable[..., str]", value)
-    raise InvalidOption(f"order_key={value!r}: the name of a parameter, or a function of the arguments")
 
 
 def _text(option: str, value: object) -> str:

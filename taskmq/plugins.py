@@ -2,7 +2,8 @@
 
 A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
 point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
-One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
+A place for large results is found the same way under
+`taskmq.blobs`. One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
 """
 
 import re
@@ -13,9 +14,9 @@ from typing import Any, cast
 from taskmq.broker import Broker, BrokerOptions
 from taskmq.errors import InvalidSetting, UnsupportedFeature
 from taskmq.metrics import Exporter, Source
-from taskmq.stores import State
+from taskmq.stores import BlobStore, State
 
-__all__ = ["open_broker", "open_metrics", "open_state"]
+__all__ = ["open_blobs", "open_broker", "open_metrics", "open_state"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
@@ -37,6 +38,16 @@ def open_state(url: str, options: BrokerOptions) -> State:
         InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
     """
     opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
+    return opener(url, options)
+
+
+def open_blobs(url: str, options: BrokerOptions) -> BlobStore:
+    """A place for large results, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+    """
+    opener = cast("Callable[[str, BrokerOptions], BlobStore]", _load("taskmq.blobs", url, what="place for results"))
     return opener(url, options)
 
 

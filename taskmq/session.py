@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from taskmq.broker import Broker, Outgoing
+from taskmq.claim_check import ClaimCheck
 from taskmq.clock import Clock, SystemClock
 from taskmq.errors import (
     BrokerUnavailable,
@@ -14,7 +15,7 @@ from taskmq.errors import (
     TooLarge,
     Unroutable,
 )
-from taskmq.stores import DelayStore, State
+from taskmq.stores import BlobStore, DelayStore, ResultStore, State
 from taskmq.topology import WorkQueue
 from taskmq.waiting import to_waiting
 
@@ -27,6 +28,7 @@ class Session:
     Attributes:
         send_timeout: seconds.
         delays: where messages wait for their time, instead of at the broker.
+        results: the state's, with the values of more than `inline` bytes in `blobs`; None without a state.
     """
 
     def __init__(
@@ -36,14 +38,24 @@ class Session:
         *,
         send_timeout: float,
         delays: DelayStore | None = None,
+        blobs: BlobStore | None = None,
+        inline: int = 0,
         clock: Clock | None = None,
     ) -> None:
         self.broker = broker
         self.state = state
         self.send_timeout = send_timeout
         self.delays = delays
+        self._blobs = blobs
+        self._inline = inline
         self._clock: Clock = clock or SystemClock()
         self._declared: set[str] = set()
+
+    @property
+    def results(self) -> ResultStore | None:
+        if self.state is None or self._blobs is None:
+            return None if self.state is None else self.state.results
+        return ClaimCheck(self.state.results, self._blobs, inline=self._inline)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.
@@ -136,8 +148,12 @@ class Session:
         try:
             await self.broker.aclose()
         finally:
-            if self.state is not None:
-                await self.state.aclose()
+            try:
+                if self.state is not None:
+                    await self.state.aclose()
+            finally:
+                if self._blobs is not None:
+                    await self._blobs.aclose()
 
 
 async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:

@@ -5,33 +5,69 @@ A task knows how to make a message of a call; sending it is the business of the 
 """
 
 import inspect
+import math
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from itertools import islice
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
+from taskmq.argument_key import ArgumentKey
 from taskmq.clock import Clock
 from taskmq.codec import ReturnType, Signature
 from taskmq.context import Context, current_context
 from taskmq.dependencies import is_dependency, plan_dependencies
 from taskmq.duration import Duration
 from taskmq.envelope import VERSION, Envelope, new_job_id
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.job import Job, JobBackend
+from taskmq.key_options import UniqueCall
+from taskmq.limits import TaskLimit, bind_limits
 from taskmq.middleware import Sending
 from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
 from taskmq.order_key import OrderKey
 from taskmq.providing import Dependencies, provided_async, provided_sync
 
+if TYPE_CHECKING:
+    from taskmq.workflow.parts import Group, OpenStep, Step
+
 __all__ = ["AsyncTask", "Call", "Sender", "SyncTask", "Task", "TaskDecorator", "define", "task"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+
+Arguments = Sequence[Any] | Mapping[str, Any]
+"""The arguments of one call of many: positional ones, or all by name."""
 
 
 _NO_APP: Final = Dependencies()
@@ -53,9 +89,29 @@ class Sender(JobBackend, Protocol):
 
     async def send_async(self, sending: Sending) -> None: ...
 
-    def send_many_sync(self, sendings: Iterable[Sending]) -> list[str]: ...
+    def stream_sync(self, sendings: Iterable[Sending], *, linger: float = ...) -> Iterator[str]: ...
 
-    async def send_many_async(self, sendings: Iterable[Sending]) -> list[str]: ...
+    def unique_stream_sync(self, sendings: Iterable[Sending]) -> Iterator[str]: ...
+
+    def unique_stream_async(
+        self, sendings: Iterable[Sending] | AsyncIterable[Sending]
+    ) -> AsyncGenerator[str, None]: ...
+
+    def stream_async(
+        self, sendings: Iterable[Sending] | AsyncIterable[Sending], *, linger: float = ...
+    ) -> AsyncGenerator[str, None]: ...
+
+
+class _TakesFirst(Protocol[A_contra, Q, R_co]):
+    """Who sends calls of a function with a first parameter, as the type checkers see it."""
+
+    def send(self, first: A_contra, /, *args: Q.args, **kwargs: Q.kwargs) -> Job[R_co]: ...
+
+
+class _TakesOne(Protocol[A_contra, R_co]):
+    """The same for a function that can be called with that one alone."""
+
+    def send(self, first: A_contra, /) -> Job[R_co]: ...
 
 
 class Call(Generic[P, R_co]):
@@ -70,7 +126,7 @@ class Call(Generic[P, R_co]):
 
         Raises:
             InvalidArguments, EncodeError: the arguments do not fit; nothing was sent.
-            SendError: one of its kinds, within the app's send timeout.
+            SendError: one of its kinds, within the app's send timeout; `DuplicateJob` where the job is to be unique.
         """
         sending = self._sending(args, kwargs)
         self._task.sender.send_sync(sending)
@@ -82,21 +138,99 @@ class Call(Generic[P, R_co]):
         await self._task.sender.send_async(sending)
         return self._job(sending.envelope.id)
 
-    def send_many(self, calls: Iterable[Sequence[Any]]) -> list[Job[R_co]]:
-        """Send many calls, pipelined, and wait once; returns when all are confirmed.
+    def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
+        """Send many calls, pipelined; returns when all are confirmed.
 
         Args:
-            calls: one sequence of positional arguments per call; taken lazily, in chunks.
+            calls: one sequence of positional arguments per call, or one mapping of all arguments by name; taken
+                lazily, in chunks. Memory is needed for a chunk, and for the handles that are returned.
 
         Raises:
             InvalidArguments, EncodeError: a call does not fit; chunks before it were sent.
-            PartlySent: some were not confirmed; it says which.
+            PartlySent: some were not confirmed; it says which, and the ids of the others.
         """
-        return [self._job(job_id) for job_id in self._task.sender.send_many_sync(self._sendings(calls))]
+        jobs: list[Job[R_co]] = []
+        try:
+            jobs.extend(map(self._job, self._stream(calls, linger=math.inf)))
+        except PartlySent as error:
+            error.job_ids = [job.id for job in jobs]
+            raise
+        return jobs
 
-    async def asend_many(self, calls: Iterable[Sequence[Any]]) -> list[Job[R_co]]:
-        """`send_many` for coroutines."""
-        return [self._job(job_id) for job_id in await self._task.sender.send_many_async(self._sendings(calls))]
+    async def asend_many(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> list[Job[R_co]]:
+        """`send_many` for coroutines; `calls` may be asynchronous."""
+        jobs: list[Job[R_co]] = []
+        try:
+            async for job in self._jobs(self._astream(calls, linger=math.inf)):
+                jobs.append(job)  # noqa: PERF401 - those before an error stay in the list
+        except PartlySent as error:
+            error.job_ids = [job.id for job in jobs]
+            raise
+        return jobs
+
+    def send_stream(self, calls: Iterable[Arguments]) -> Iterator[Job[R_co]]:
+        """Send calls without end, and give the handle of each once it is confirmed; nothing is kept of it here.
+
+        A call is on its way when a thousand have come, or a tenth of a second has passed, and the next one comes.
+        One who stops iterating has sent more than was given: up to two chunks.
+
+        Raises as `send_many` does.
+        """
+        # A generator of its own: what is wrong is said at the call, not at the first step.
+        return map(self._job, self._stream(calls))
+
+    def asend_stream(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[Job[R_co], None]:
+        """`send_stream` for coroutines; `calls` may be asynchronous."""
+        return self._jobs(self._astream(calls))
+
+    def sending(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
+        """What `send` hands over: for who sends many of one kind, with other ids and times."""
+        return self._sending(args, kwargs)
+
+    # Workflows.
+
+    @overload
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]": ...  # type: ignore[overload-overlap]
+    @overload
+    def s(self: "_TakesFirst[A, Q, R]", *args: Q.args, **kwargs: Q.kwargs) -> "OpenStep[A, R]": ...
+    def s(self, *args: Any, **kwargs: Any) -> Any:
+        """The call as a step of a workflow: what stands before it gives its first argument.
+
+        With all its arguments it can stand at the beginning, too, or be sent on its own.
+        """
+        from taskmq.workflow.parts import OpenStep, Step, StepCall
+
+        call = StepCall(self._task, self, args, kwargs, {}, is_fed=True)
+        is_whole = self._task.signature.accepts(len(args), kwargs)
+        return Step[Any](call) if is_whole else OpenStep[Any, Any](call)
+
+    def si(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]":
+        """The call as a step of a workflow that has all its arguments: it only waits for what stands before it."""
+        from taskmq.workflow.parts import Step, StepCall
+
+        return Step(StepCall(self._task, self, args, kwargs, {}, is_fed=False))
+
+    def map(self: "_TakesOne[A, R]", items: Iterable[A]) -> "Group[R]":
+        """A call for each item, beside each other; as a workflow, its value is the list of theirs."""
+        return cast("Call[..., R]", self).starmap((item,) for item in items)
+
+    def starmap(self: "Call[..., R]", calls: Iterable[Sequence[Any]]) -> "Group[R]":
+        """A call for each sequence of arguments, beside each other."""
+        from taskmq.workflow.parts import Group, Step, StepCall
+
+        return Group(tuple(Step[R](StepCall(self._task, self, tuple(call), {}, {}, is_fed=False)) for call in calls))
+
+    def chunks(self: "Call[Concatenate[Any, ...], R]", items: Iterable[Any], size: int) -> "Group[R]":
+        """A call for each `size` items, of a task that takes a list of them."""
+        if size < 1:
+            raise InvalidOption(f"task {self._task.name}: chunks of {size}: at least 1")
+        rest = iter(items)
+        return self.starmap((piece,) for piece in iter(lambda: list(islice(rest, size)), []))
+
+    @property
+    def call_plan(self) -> CallPlan:
+        """The options of its calls, checked."""
+        return self._plan
 
     # The words that Celery's users know.
 
@@ -131,10 +265,51 @@ class Call(Generic[P, R_co]):
         call = cast("Call[..., R_co]", Call(self._task, plan))
         return call.send(*args, **(kwargs or {}))
 
-    def _sendings(self, calls: Iterable[Sequence[Any]]) -> Iterable[Sending]:
+    def _stream(self, calls: Iterable[Arguments], *, linger: float | None = None) -> Iterator[str]:
+        sendings, sender = self._sendings(calls), self._task.sender
+        if self._task.plan.unique is not None:
+            return sender.unique_stream_sync(sendings)
+        return sender.stream_sync(sendings) if linger is None else sender.stream_sync(sendings, linger=linger)
+
+    def _astream(
+        self, calls: Iterable[Arguments] | AsyncIterable[Arguments], *, linger: float | None = None
+    ) -> AsyncGenerator[str, None]:
+        sendings, sender = self._any_sendings(calls), self._task.sender
+        if self._task.plan.unique is not None:
+            return sender.unique_stream_async(sendings)
+        return sender.stream_async(sendings) if linger is None else sender.stream_async(sendings, linger=linger)
+
+    def _sendings(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
+        self._check_many()
+        return map(self._sending_of, calls)
+
+    def _any_sendings(
+        self, calls: Iterable[Arguments] | AsyncIterable[Arguments]
+    ) -> Iterator[Sending] | AsyncIterator[Sending]:
+        return self._asendings(calls) if isinstance(calls, AsyncIterable) else self._sendings(calls)
+
+    def _asendings(self, calls: AsyncIterable[Arguments]) -> AsyncIterator[Sending]:
+        self._check_many()
+        return (self._sending_of(call) async for call in calls)
+
+    async def _jobs(self, job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[Job[R_co], None]:
+        async with aclosing(job_ids):
+            async for job_id in job_ids:
+                yield self._job(job_id)
+
+    def _check_many(self) -> None:
         if self._plan.job_id is not None:
-            raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for send_many")
-        return (self._sending(tuple(call), {}) for call in calls)
+            raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for many")
+
+    def _sending_of(self, call: Arguments) -> Sending:
+        if isinstance(call, Mapping):
+            return self._sending((), dict(call))
+        if isinstance(call, str | bytes):
+            raise InvalidArguments(
+                f"task {self._task.name}: a {type(call).__name__} is no call: a sequence of positional arguments, "
+                "such as (1, 2), or a mapping of all arguments by name"
+            )
+        return self._sending(tuple(call), {})
 
     def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
         plan = self._plan
@@ -143,6 +318,9 @@ class Call(Generic[P, R_co]):
         order_key = plan.order_key
         if order_key is None and self._task.order_key is not None:
             order_key = self._task.order_key.of(args, kwargs)
+        key = plan.idempotency_key
+        if key is None and self._task.idempotency_key is not None:
+            key = self._task.idempotency_key.of(args, kwargs)
         now = sender.clock.now_ms()
         parent = current_context.get()
         envelope = Envelope(
@@ -156,15 +334,19 @@ class Call(Generic[P, R_co]):
             expires=plan.expires_at if plan.expires is None else now + plan.expires,
             root=parent.root if parent else None,
             parent=parent.job_id if parent else None,
+            key=key,
             order_key=order_key,
             tenant=plan.tenant,
             priority=plan.priority,
             meta=plan.meta,
         )
-        return Sending(envelope, plan.queue, sender.content_type, dict(plan.headers) if plan.headers else {})
+        headers = dict(plan.headers) if plan.headers else {}
+        return Sending(envelope, plan.queue, sender.content_type, headers, self._task.unique_call(args, kwargs))
 
     def _job(self, job_id: str) -> Job[R_co]:
-        return Job(job_id, task=self._task.name, backend=self._task.sender, returns=self._task.returns)
+        task = self._task
+        keeps_result = task.plan.result is not False
+        return Job(job_id, task=task.name, backend=task.sender, returns=task.returns, keeps_result=keeps_result)
 
 
 class Task(Call[P, R_co]):
@@ -176,6 +358,8 @@ class Task(Call[P, R_co]):
         function: the function itself.
         signature: how its arguments travel.
         order_key: what makes the keys of its jobs; None when they have no order.
+        limits: those that its runs share with all workers.
+        idempotency_key: what makes the keys under which its work is done once; None when only calls have some.
     """
 
     def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
@@ -184,8 +368,21 @@ class Task(Call[P, R_co]):
         self.plan = plan
         self.function = function
         self.signature: Signature = Signature(function, owner=plan.name, injected=Context, is_provided=is_dependency)
+        self.limits: tuple[TaskLimit, ...] = bind_limits(plan.limits, function, self.signature, owner=plan.name)
         self.order_key: OrderKey | None = (
             None if plan.order_key is None else OrderKey(plan.order_key, function, self.signature, owner=plan.name)
+        )
+        maker = plan.idempotency.maker
+        self.idempotency_key: ArgumentKey | None = (
+            None
+            if maker is None
+            else ArgumentKey(maker, function, self.signature, owner=plan.name, option="idempotency_key")
+        )
+        rule = plan.unique
+        self._unique_key: ArgumentKey | None = (
+            None
+            if rule is None
+            else ArgumentKey(rule.maker, function, self.signature, owner=plan.name, option="unique")
         )
         self._sender: Sender | None = None
         self._returns: ReturnType | None = None
@@ -231,6 +428,17 @@ class Task(Call[P, R_co]):
     def bind(self, sender: Sender) -> None:
         """Make the task one of `sender`'s."""
         self._sender = sender
+
+    def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UniqueCall | None:
+        """What a call is to be the only one of; None where the task's jobs are not unique.
+
+        Raises:
+            InvalidArguments: they make no key.
+        """
+        rule = self.plan.unique
+        if rule is None or self._unique_key is None:
+            return None
+        return UniqueCall(f"unique:{self.name}:{self._unique_key.of(args, kwargs)}", rule)
 
     def with_default_queue(self, queue: str) -> None:
         """Set the queue of a task whose options do not name one."""

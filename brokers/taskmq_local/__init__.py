@@ -35,15 +35,18 @@ PATH must be on a local file system: locks and shared memory of SQLite do not wo
 does not survive a fork; open one in the child.
 """
 
+from taskmq_local.file_blobs import FileBlobs, open_file_blobs
 from taskmq_local.hub import forget_memory
 from taskmq_local.memory_broker import MemoryBroker, open_memory_broker
 from taskmq_local.memory_state import MemoryState, open_memory_state
 from taskmq_local.opening import open_local_broker, open_local_state
 
 __all__ = [
+    "FileBlobs",
     "MemoryBroker",
     "MemoryState",
     "forget_memory",
+    "open_file_blobs",
     "open_local_broker",
     "open_local_state",
     "open_memory_broker",

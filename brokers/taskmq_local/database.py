@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from taskmq_local.session import Session
 from taskmq_local.wakeups import Kind, ring
@@ -23,21 +24,34 @@ __all__ = ["Database"]
 T = TypeVar("T")
 
 _BATCH: Final = 200
+# A worker that is told of a commit acknowledges, and starts what it has in hand; the results of that share the next
+# transaction as long as each turn of the loop brings some.
+_TURNS: Final = 64
+_QUIET: Final = 2
 _PATIENCE: Final = 30.0
 _LAST_BREATH: Final = 2.0
 
 
-class Database:
-    """The thread and the file of one broker or state object, used from one event loop."""
+_shared: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path, Database]]" = WeakKeyDictionary()
 
-    def __init__(self, path: Path, *, name: str) -> None:
+
+class Database:
+    """The thread and the file of one broker or state object, used from one event loop.
+
+    Args:
+        is_shared: others on the loop may write to the same file through this one while it is open, see `partner`.
+    """
+
+    def __init__(self, path: Path, *, name: str, is_shared: bool = False) -> None:
         self.path = path
+        self._is_shared = is_shared
         self.root = path.parent
         self._name = name
         self._waiting: deque[Work] = deque()
         self._inbox: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._is_busy = False
         self._is_scheduled = False
+        self._arrived = 0
         self._is_closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -58,11 +72,24 @@ class Database:
     def submit(self, work: Work) -> None:
         """Run `work` in one of the next transactions, after all that was submitted before."""
         self._waiting.append(work)
+        self._arrived += 1
         self._idle.clear()
         if not self._is_busy and not self._is_scheduled:
             # At the end of this turn of the loop, with what else comes up in it.
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._hand_over)
+
+    def note_arrival(self) -> None:
+        """Something was added to a work that was submitted: more may come."""
+        self._arrived += 1
+
+    def partner(self) -> "Database":
+        """The one on this loop through which others may write to the same file; this one where there is none.
+
+        What several write through one shares its transactions, and nobody waits for the other's lock.
+        """
+        found = _shared.get(asyncio.get_running_loop(), {}).get(self.path)
+        return self if found is None else found
 
     async def call(
         self,
@@ -111,6 +138,8 @@ class Database:
         except TimeoutError:
             pass
         self._is_closed = True
+        if self._is_shared and (others := _shared.get(asyncio.get_running_loop(), {})).get(self.path) is self:
+            del others[self.path]
         self._give_up.set()
         self._inbox.put(None)
         if self._thread is None:
@@ -141,6 +170,8 @@ class Database:
                 target=self._serve, args=(loop,), name=f"taskmq {self._name}", daemon=True
             )
             self._thread.start()
+            if self._is_shared:
+                _shared.setdefault(loop, {}).setdefault(self.path, self)
         self._inbox.put(works)
 
     def _next_batch(self) -> list[Work]:
@@ -154,7 +185,6 @@ class Database:
 
     def _finish(self, works: list[Work], errors: Sequence[Exception | None]) -> None:
         self._is_busy = False
-        # Not handed over in between: what the ends of these works bring up goes with the next batch.
         self._is_scheduled = True
         for work, error in zip(works, errors, strict=True):
             try:
@@ -163,7 +193,15 @@ class Database:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"{work!r} could not be ended", "exception": mistake}
                 )
-        self._hand_over()
+        self._gather(_TURNS, 0, -1)
+
+    def _gather(self, turns: int, quiet: int, arrived: int) -> None:
+        """Hand over once some turns of the loop have brought nothing more."""
+        quiet = 0 if arrived != self._arrived else quiet + 1
+        if turns and quiet < _QUIET:
+            asyncio.get_running_loop().call_soon(self._gather, turns - 1, quiet, self._arrived)
+        else:
+            self._hand_over()
 
     # In the thread ----------------------------------------------------------------------------------------
 

@@ -19,9 +19,13 @@ from taskmq.errors import QueueMissing, Unroutable
 from taskmq.topology import UNROUTABLE, is_shard
 from taskmq_local.delay_shelf import DelayShelf
 from taskmq_local.limits import Capacity
+from taskmq_local.memory_claims import ClaimShelf
+from taskmq_local.memory_flows import FlowShelf
 from taskmq_local.memory_leases import LeaseShelf
+from taskmq_local.memory_limits import LimitShelf
 from taskmq_local.memory_listener import MemoryListener
 from taskmq_local.memory_revocations import RevocationShelf
+from taskmq_local.memory_schedules import ScheduleShelf
 from taskmq_local.note_shelves import CheckpointShelf, ProgressShelf
 from taskmq_local.nudge import Nudge
 from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
@@ -80,8 +84,12 @@ class Hub:
         self.occurrences = OccurrenceShelf()
         self.starts = StartShelf()
         self.leases = LeaseShelf()
+        self.limits = LimitShelf()
+        self.claims = ClaimShelf()
+        self.flows = FlowShelf()
         self.revocations = RevocationShelf()
         self.delays = DelayShelf()
+        self.schedules = ScheduleShelf()
         self.progress = ProgressShelf()
         self.checkpoints = CheckpointShelf()
         self._lock = threading.Lock()
@@ -277,8 +285,12 @@ class Hub:
         self.progress.clear()
         self.checkpoints.clear()
         self.leases.clear()
+        self.limits.clear()
+        self.claims.clear()
+        self.flows.clear()
         self.revocations.clear()
         self.delays.clear()
+        self.schedules.clear()
 
     def _free(self, queue: HubQueue) -> list[Nudge]:
         """Take a shard from one who has left and holds nothing; whom to tell."""

@@ -65,6 +65,8 @@ class Ledger:
         if self._open is None or not self._open.is_open:
             self._open = Settlement(self.owner, self._done)
             self._database.submit(self._open)
+        else:
+            self._database.note_arrival()
         return self._open
 
     def _done(self, settlement: Settlement, error: Exception | None) -> None:

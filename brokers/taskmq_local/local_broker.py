@@ -39,7 +39,7 @@ class LocalBroker:
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self._address = address
         self._clock = options.clock
-        self._database = Database(path, name=options.name)
+        self._database = Database(path, name=options.name, is_shared=True)
         self._declared: dict[str, Capacity] = {}
         self._batch: PublishBatch | None = None
         self._owner: Owner | None = None

@@ -1,15 +1,16 @@
 """Results in the file of `local://`, and waiting for them."""
 
 import asyncio
+import enum
 import sqlite3
 from collections.abc import Callable
 from typing import Final
 
 from taskmq.clock import Clock
-from taskmq.errors import StateUnavailable
+from taskmq.errors import ResultExpired, StateUnavailable
 from taskmq.stores import ResultRecord
 from taskmq_local.database import Database
-from taskmq_local.result_batch import ResultBatch, decode_record
+from taskmq_local.result_batch import EXPIRED, ResultBatch, decode_record
 from taskmq_local.work import Care, DatabaseFailure
 
 __all__ = ["LocalResults"]
@@ -18,6 +19,10 @@ _PATIENCE: Final = 30.0
 # The first look is taken however short the time is.
 _FIRST_LOOK: Final = 1.0
 _TICK: Final = 1.0
+
+
+class _Gone(enum.Enum):
+    GONE = enum.auto()
 
 
 class LocalResults:
@@ -39,6 +44,7 @@ class LocalResults:
         self._listen = listen
         self._check_open = check_open
         self._batch: ResultBatch | None = None
+        self._writer = database
         self._waiting: dict[str, list[asyncio.Future[ResultRecord]]] = {}
         self._seen: int | None = None
         self._is_looking = False
@@ -47,20 +53,23 @@ class LocalResults:
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
         self._check_open()
-        if self._batch is None or not self._batch.is_open:
-            self._batch = ResultBatch(self._clock)
-            self._database.submit(self._batch)
-        future = self._batch.add(record, self._clock.now_ms() + round(ttl * 1000))
+        if (batch := self._batch) is None or not batch.is_open:
+            # With the acknowledgements of the worker that puts it, where there is one.
+            database = self._writer = self._database.partner()
+            batch = self._batch = ResultBatch(self._clock, patience=_PATIENCE, trouble=lambda: database.trouble)
+            database.submit(batch)
+        self._writer.note_arrival()
         try:
-            async with asyncio.timeout(_PATIENCE):
-                await future
-        except TimeoutError:
-            raise StateUnavailable(f"not stored within {_PATIENCE:g} s: {self._database.trouble}") from None
+            await batch.add(record, ttl)
         except Exception as error:
             raise StateUnavailable(str(error)) from error
 
     async def get(self, job_id: str) -> ResultRecord | None:
-        return await self._get(job_id, timeout=_PATIENCE)
+        record = await self._get(job_id, timeout=_PATIENCE)
+        return record if isinstance(record, ResultRecord) else None
+
+    async def has_expired(self, job_id: str) -> bool:
+        return await self._get(job_id, timeout=_PATIENCE) is _Gone.GONE
 
     async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
         self._check_open()
@@ -71,7 +80,10 @@ class LocalResults:
         self._join(job_id, future)
         try:
             patience = _PATIENCE if timeout is None else max(timeout, _FIRST_LOOK)
-            if (record := await self._get(job_id, timeout=patience)) is not None:
+            record = await self._get(job_id, timeout=patience)
+            if record is _Gone.GONE:
+                raise ResultExpired(job_id)
+            if record is not None:
                 return record
             async with asyncio.timeout_at(deadline):
                 return await future
@@ -99,19 +111,25 @@ class LocalResults:
                 if not future.done():
                     future.set_exception(StateUnavailable("the state was closed"))
 
-    async def _get(self, job_id: str, *, timeout: float) -> ResultRecord | None:
+    async def _get(self, job_id: str, *, timeout: float) -> "ResultRecord | _Gone | None":
         self._check_open()
-        sql = "SELECT record FROM results WHERE job_id = ? AND expires > ?"
+        sql = "SELECT state, expires, remembered, record FROM results WHERE job_id = ?"
 
-        def read(connection: sqlite3.Connection) -> tuple[bytes] | None:
-            row: tuple[bytes] | None = connection.execute(sql, (job_id, self._clock.now_ms())).fetchone()
+        def read(connection: sqlite3.Connection) -> tuple[str, int, int, bytes] | None:
+            row: tuple[str, int, int, bytes] | None = connection.execute(sql, (job_id,)).fetchone()
             return row
 
         try:
             row = await self._database.call(read, care=Care.READ, timeout=timeout)
         except DatabaseFailure as error:
             raise StateUnavailable(str(error)) from error
-        return decode_record(row[0]) if row is not None else None
+        if row is None:
+            return None
+        state, expires, remembered, record = row
+        now = self._clock.now_ms()
+        if state != EXPIRED and expires > now:
+            return decode_record(record)
+        return _Gone.GONE if remembered > now else None
 
     def _join(self, job_id: str, future: asyncio.Future[ResultRecord]) -> None:
         self._listen()
@@ -146,9 +164,9 @@ class LocalResults:
             sql = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'results'), 0)"
             return connection.execute(sql).fetchone()[0], []
         rows = connection.execute(
-            "SELECT seq, job_id FROM results WHERE seq > ? ORDER BY seq", (self._seen,)
+            "SELECT seq, job_id, state FROM results WHERE seq > ? ORDER BY seq", (self._seen,)
         ).fetchall()
-        wanted = [(seq, job_id) for seq, job_id in rows if job_id in self._waiting]
+        wanted = [(seq, job_id) for seq, job_id, state in rows if job_id in self._waiting and state != EXPIRED]
         found = [
             (job_id, connection.execute("SELECT record FROM results WHERE seq = ?", (seq,)).fetchone()[0])
             for seq, job_id in wanted

@@ -11,12 +11,16 @@ from taskmq.errors import StateUnavailable
 from taskmq_local.asking import Asking
 from taskmq_local.database import Database
 from taskmq_local.local_checkpoints import LocalCheckpoints
+from taskmq_local.local_claims import LocalClaims
 from taskmq_local.local_delays import LocalDelays
+from taskmq_local.local_flows import LocalFlows
 from taskmq_local.local_leases import LocalLeases
+from taskmq_local.local_limits import LocalLimits
 from taskmq_local.local_occurrences import LocalOccurrences
 from taskmq_local.local_progress import LocalProgress
 from taskmq_local.local_results import LocalResults
 from taskmq_local.local_revocations import LocalRevocations
+from taskmq_local.local_schedules import LocalSchedules
 from taskmq_local.local_starts import LocalStarts
 from taskmq_local.owners import Owner, sweep
 from taskmq_local.wakeups import Bell, Kind
@@ -38,7 +42,11 @@ class LocalState:
         self._starts = LocalStarts(asking, options.clock)
         self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
         self._revocations = LocalRevocations(asking, options.clock)
+        self._schedules = LocalSchedules(asking, options.clock, hang_up=self._hang_up_for_schedules)
         self._leases = LocalLeases(asking, options.clock)
+        self._limits = LocalLimits(asking, options.clock)
+        self._claims = LocalClaims(asking, options.clock)
+        self._flows = LocalFlows(asking, options.clock)
         self._progress = LocalProgress(asking, options.clock)
         self._checkpoints = LocalCheckpoints(asking, options.clock)
         self._owner: Owner | None = None
@@ -67,8 +75,24 @@ class LocalState:
         return self._revocations
 
     @property
+    def schedules(self) -> LocalSchedules:
+        return self._schedules
+
+    @property
     def leases(self) -> LocalLeases:
         return self._leases
+
+    @property
+    def limits(self) -> LocalLimits:
+        return self._limits
+
+    @property
+    def claims(self) -> LocalClaims:
+        return self._claims
+
+    @property
+    def flows(self) -> LocalFlows:
+        return self._flows
 
     @property
     def progress(self) -> LocalProgress:
@@ -100,6 +124,10 @@ class LocalState:
         # Without a bell there is the look that is taken once a second.
         with suppress(StateUnavailable):
             self._hang_up("waiting", heard)
+
+    def _hang_up_for_schedules(self, heard: Callable[[], None]) -> None:
+        with suppress(StateUnavailable):
+            self._hang_up("schedules", heard)
 
     def _hang_up(self, kind: Kind, heard: Callable[[], None]) -> None:
         if kind in self._bells:

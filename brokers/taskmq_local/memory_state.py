@@ -5,13 +5,17 @@ import threading
 
 from taskmq.broker import BrokerOptions
 from taskmq.clock import Clock
-from taskmq.errors import StateUnavailable
+from taskmq.errors import ResultExpired, StateUnavailable
 from taskmq.stores import ResultRecord
 from taskmq_local.hub import Hub, open_hub
+from taskmq_local.memory_claims import MemoryClaims
 from taskmq_local.memory_delays import MemoryDelays
+from taskmq_local.memory_flows import MemoryFlows
 from taskmq_local.memory_leases import MemoryLeases
+from taskmq_local.memory_limits import MemoryLimits
 from taskmq_local.memory_notes import MemoryCheckpoints, MemoryProgress
 from taskmq_local.memory_revocations import MemoryRevocations
+from taskmq_local.memory_schedules import MemorySchedules
 from taskmq_local.nudge import call_on
 from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
 
@@ -36,7 +40,11 @@ class MemoryState:
         self._checkpoints = MemoryCheckpoints(hub.checkpoints, options.clock, check_open=self._door.check)
         self._delays = MemoryDelays(hub.delays, options.clock, check_open=self._door.check)
         self._revocations = MemoryRevocations(hub.revocations, options.clock, check_open=self._door.check)
+        self._schedules = MemorySchedules(hub.schedules, options.clock, check_open=self._door.check)
         self._leases = MemoryLeases(hub.leases, options.clock, check_open=self._door.check)
+        self._limits = MemoryLimits(hub.limits, options.clock, check_open=self._door.check)
+        self._claims = MemoryClaims(hub.claims, options.clock, check_open=self._door.check)
+        self._flows = MemoryFlows(hub.flows, options.clock, check_open=self._door.check)
 
     @property
     def results(self) -> "MemoryResults":
@@ -59,8 +67,24 @@ class MemoryState:
         return self._revocations
 
     @property
+    def schedules(self) -> MemorySchedules:
+        return self._schedules
+
+    @property
     def leases(self) -> MemoryLeases:
         return self._leases
+
+    @property
+    def limits(self) -> MemoryLimits:
+        return self._limits
+
+    @property
+    def claims(self) -> MemoryClaims:
+        return self._claims
+
+    @property
+    def flows(self) -> MemoryFlows:
+        return self._flows
 
     @property
     def progress(self) -> MemoryProgress:
@@ -114,8 +138,7 @@ class MemoryResults:
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
         self._door.check()
-        now = self._clock.now_ms()
-        self._shelf.put(record, expires=now + round(ttl * 1000), now=now)
+        self._shelf.put(record, ttl=ttl, now=self._clock.now_ms())
 
     async def get(self, job_id: str) -> ResultRecord | None:
         self._door.check()
@@ -134,12 +157,18 @@ class MemoryResults:
         try:
             if (record := self._shelf.get(job_id, now=self._clock.now_ms())) is not None:
                 return record
+            if self._shelf.has_expired(job_id, now=self._clock.now_ms()):
+                raise ResultExpired(job_id)
             async with asyncio.timeout(timeout):
                 return await self._door.wait_inside(future)
         except TimeoutError:
             return None
         finally:
             self._shelf.leave(job_id, tell)
+
+    async def has_expired(self, job_id: str) -> bool:
+        self._door.check()
+        return self._shelf.has_expired(job_id, now=self._clock.now_ms())
 
 
 class MemoryOccurrences:

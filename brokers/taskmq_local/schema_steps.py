@@ -13,14 +13,21 @@ back a large message moves a few bytes. Its id is its place in the queue:
     capacities how much may be ready in a queue that has a limit
     turns      to whom a shard of an ordered queue belongs, see `turns`
     counters   the last id given; ids are never given twice
-    results, occurrences, starts   what the state keeps; a result's `seq` grows with every put
+    results, occurrences, starts   what the state keeps; a result's `seq` grows with every put; one whose time is
+               over is 'expired' and empty until `remembered`
     waiting    messages that wait in the state; `version` is new with every put and swap, `taken` is until
                when somebody is about to publish it
     progress   how far jobs are, as their last runs have said
     checkpoints, saved   the last run of a job, and what its runs have saved
     broadcasts what was announced a short while ago, for those who listen, see `local_listener`
     revocations jobs that were cancelled, in the order of `place`
+    schedule_records, schedules   how far each schedule is, and those that were made at run time
     keys       who holds what of the lease store, and until when
+    flows, flow_nodes, flow_edges   workflows; who has arrived at a node, and whose followers are to be visited
+    flow_offers, flow_lanes, flow_ends   what of them is to be published, waits for its turn (place above 0), has ended
+    limits, limit_lines, limit_holds   what all workers share of limits: how each stands, who waits until when, and
+               who has its places until when
+    claims     keys whose work is done once: who is at it, and what came of it
 
 A released step is never changed: a new version is a new step.
 """
@@ -162,6 +169,107 @@ _VERSION_7: Final = """
     CREATE INDEX revocations_until ON revocations (until);
     INSERT INTO counters VALUES ('revocation', 0);
 """
-_VERSION_8: Final = ""
+_VERSION_8: Final = """
+    CREATE TABLE schedule_records (
+        name TEXT PRIMARY KEY,
+        version TEXT NOT NULL,
+        value BLOB NOT NULL,
+        expires INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX schedule_records_expires ON schedule_records (expires);
+    CREATE TABLE schedules (
+        scope TEXT NOT NULL,
+        name TEXT NOT NULL,
+        place INTEGER NOT NULL UNIQUE,
+        at INTEGER NOT NULL,
+        definition BLOB,
+        PRIMARY KEY (scope, name)
+    ) WITHOUT ROWID;
+    INSERT INTO counters VALUES ('schedule', 0);
+    ALTER TABLE results ADD COLUMN remembered INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE claims (key TEXT PRIMARY KEY, expires INTEGER NOT NULL, record BLOB NOT NULL) WITHOUT ROWID;
+    CREATE INDEX claims_expires ON claims (expires);
+    INSERT INTO counters VALUES ('claim', 0);
+    CREATE TABLE limits (
+        key TEXT PRIMARY KEY,
+        arrival REAL NOT NULL,
+        peak REAL NOT NULL,
+        spill REAL NOT NULL,
+        average REAL NOT NULL,
+        last REAL NOT NULL,
+        expires REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX limits_expires ON limits (expires);
+    CREATE TABLE limit_lines (
+        place INTEGER PRIMARY KEY AUTOINCREMENT,
+        key TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        promised REAL NOT NULL,
+        UNIQUE (key, job_id)
+    );
+    CREATE INDEX limit_lines_order ON limit_lines (key, promised);
+    CREATE INDEX limit_lines_promised ON limit_lines (promised);
+    CREATE TABLE limit_holds (key TEXT NOT NULL, hold TEXT NOT NULL, until REAL NOT NULL, UNIQUE (key, hold));
+    CREATE INDEX limit_holds_until ON limit_holds (until);
+    CREATE TABLE flows (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        head BLOB NOT NULL,
+        ttl INTEGER NOT NULL,
+        expires INTEGER NOT NULL,
+        run INTEGER NOT NULL DEFAULT 0,
+        token INTEGER NOT NULL DEFAULT 0,
+        cancelled TEXT
+    );
+    CREATE INDEX flows_expires ON flows (expires);
+    CREATE TABLE flow_nodes (
+        flow INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        call BLOB NOT NULL,
+        bound INTEGER NOT NULL,
+        lane TEXT NOT NULL,
+        parent TEXT NOT NULL,
+        state TEXT NOT NULL DEFAULT 'waiting',
+        total INTEGER,
+        value BLOB NOT NULL DEFAULT x'',
+        token INTEGER NOT NULL DEFAULT 0,
+        owner TEXT NOT NULL DEFAULT '',
+        until INTEGER NOT NULL DEFAULT 0,
+        visit INTEGER,
+        UNIQUE (flow, key)
+    );
+    CREATE INDEX flow_nodes_visit ON flow_nodes (flow) WHERE visit IS NOT NULL;
+    CREATE INDEX flow_nodes_open ON flow_nodes (flow) WHERE state IN ('waiting', 'ready');
+    CREATE TABLE flow_edges (
+        flow INTEGER NOT NULL,
+        before TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        after TEXT NOT NULL,
+        arrived INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (flow, before, place)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX flow_edges_after ON flow_edges (flow, after, before);
+    CREATE INDEX flow_edges_missing ON flow_edges (flow, after) WHERE arrived = 0;
+    CREATE TABLE flow_offers (
+        flow INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        taker TEXT NOT NULL DEFAULT '',
+        until INTEGER NOT NULL,
+        PRIMARY KEY (flow, key)
+    ) WITHOUT ROWID;
+    CREATE INDEX flow_offers_until ON flow_offers (flow, until);
+    CREATE TABLE flow_lanes (
+        flow INTEGER NOT NULL,
+        lane TEXT NOT NULL,
+        key TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        PRIMARY KEY (flow, lane, key)
+    ) WITHOUT ROWID;
+    CREATE INDEX flow_lanes_place ON flow_lanes (flow, lane, place);
+    CREATE TABLE flow_ends (place INTEGER PRIMARY KEY AUTOINCREMENT, flow INTEGER NOT NULL, key TEXT NOT NULL);
+    CREATE INDEX flow_ends_flow ON flow_ends (flow, place);
+"""
 STEPS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7, _VERSION_8)
 """One for each version, from 1 on: statements, separated by semicolons."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from taskmq.states import JobState
-from taskmq.stores import ResultRecord
+from taskmq.stores import ResultRecord, remembered_for
 
 __all__ = ["OccurrenceShelf", "ResultShelf", "StartShelf"]
 
@@ -20,10 +20,14 @@ class ResultShelf:
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[ResultRecord, int]] = {}
         self._expiries: list[tuple[int, str]] = []
+        self._gone: dict[str, int] = {}
+        self._forgets: list[tuple[int, str]] = []
         self._waiters: dict[str, list[Told]] = {}
 
-    def put(self, record: ResultRecord, *, expires: int, now: int) -> None:
-        """Keep `record` until `expires`, unless a success is there, and tell those who wait."""
+    def put(self, record: ResultRecord, *, ttl: float, now: int) -> None:
+        """Keep `record` for `ttl` seconds, unless a success is there, and tell those who wait."""
+        expires = now + round(ttl * 1000)
+        forgotten = now + round(remembered_for(ttl) * 1000)
         with self._lock:
             self._drop_expired(now)
             before = self._kept.get(record.job_id)
@@ -31,6 +35,8 @@ class ResultShelf:
                 return
             self._kept[record.job_id] = (record, expires)
             heappush(self._expiries, (expires, record.job_id))
+            self._gone[record.job_id] = forgotten
+            heappush(self._forgets, (forgotten, record.job_id))
             waiters = list(self._waiters.get(record.job_id, ()))
         for told in waiters:
             told(record)
@@ -39,6 +45,11 @@ class ResultShelf:
         with self._lock:
             kept = self._kept.get(job_id)
         return kept[0] if kept is not None and kept[1] > now else None
+
+    def has_expired(self, job_id: str, *, now: int) -> bool:
+        with self._lock:
+            kept, forgotten = self._kept.get(job_id), self._gone.get(job_id)
+        return (kept is None or kept[1] <= now) and forgotten is not None and forgotten > now
 
     def join(self, job_id: str, told: Told) -> None:
         """Call `told`, from whichever thread, with each record of the job that is put from now on."""
@@ -57,6 +68,8 @@ class ResultShelf:
         with self._lock:
             self._kept.clear()
             self._expiries.clear()
+            self._gone.clear()
+            self._forgets.clear()
 
     def _drop_expired(self, now: int) -> None:
         while self._expiries and self._expiries[0][0] <= now:
@@ -64,6 +77,10 @@ class ResultShelf:
             kept = self._kept.get(job_id)
             if kept is not None and kept[1] <= now:
                 del self._kept[job_id]
+        while self._forgets and self._forgets[0][0] <= now:
+            _, job_id = heappop(self._forgets)
+            if self._gone.get(job_id, now + 1) <= now:
+                del self._gone[job_id]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from taskmq_local.owners import Owner, bury, is_alive
 
 __all__ = ["Bell", "Kind", "ring"]
 
-Kind = Literal["messages", "delays", "results", "waiting", "broadcasts"]
+Kind = Literal["messages", "delays", "results", "waiting", "broadcasts", "schedules"]
 
 _ENOUGH: Final = 65_536
 

@@ -11,6 +11,10 @@ its keys in one slot of a Redis Cluster:
     taskmq:{revoked}:places        sorted set: JOB by when it was cancelled       the longest cancellation's
     taskmq:{revoked}:ends          sorted set: JOB by when that is forgotten      the same
     taskmq:{revoked}:reasons       hash: JOB -> reason                            the same
+    taskmq:{schedules N}:NAME:record     string: version, record; N is one of 16, from the name   400 days
+    taskmq:{schedules of APP}:definitions hash: NAME -> definition (JSON)          none, as delayed messages
+    taskmq:{schedules of APP}:places     sorted set: NAME by its last change      none
+    taskmq:{schedules of APP}:others     sorted set: NAME without a definition    none; a day in here
     taskmq:{delay}:messages        hash: JOB -> token, due, message (MessagePack) none, see below
     taskmq:{delay}:due             sorted set: JOB by its due instant             none
     taskmq:{delay}:taken           sorted set: JOB by the end of its lease        none

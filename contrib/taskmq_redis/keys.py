@@ -14,6 +14,9 @@ class Keys:
     def result(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:result"
 
+    def ended(self, job_id: str) -> str:
+        return f"{self.prefix}:{{{job_id}}}:ended"
+
     def occurrence(self, occurrence: str) -> str:
         return f"{self.prefix}:{{{occurrence}}}:occurrence"
 
@@ -22,6 +25,18 @@ class Keys:
 
     def lease(self, key: str) -> str:
         return f"{self.prefix}:{{{key}}}:lease"
+
+    def flow(self, flow_id: str) -> str:
+        """With it the names of all that belong to the flow begin."""
+        return f"{self.prefix}:{{{flow_id}}}:flow"
+
+    def claim(self, key: str) -> str:
+        return f"{self.prefix}:{{{key}}}:claim"
+
+    def limit(self, key: str) -> tuple[str, str, str, str]:
+        """Of a limit, its facts, who waits for it by instants and by order, and who has its places."""
+        name = f"{self.prefix}:{{limits}}:{key}"
+        return f"{name}:facts", f"{name}:line", f"{name}:order", f"{name}:holds"
 
     def progress(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:progress"
@@ -36,6 +51,17 @@ class Keys:
             f"{self.prefix}:{{revoked}}:places",
             f"{self.prefix}:{{revoked}}:ends",
             f"{self.prefix}:{{revoked}}:reasons",
+        )
+
+    def schedule_record(self, slot: int, name: str) -> str:
+        return f"{self.prefix}:{{schedules {slot}}}:{name}:record"
+
+    def schedules(self, scope: str) -> tuple[str, str, str]:
+        """Of the definitions, the names by their last change, and those that have no definition."""
+        return (
+            f"{self.prefix}:{{schedules of {scope}}}:definitions",
+            f"{self.prefix}:{{schedules of {scope}}}:places",
+            f"{self.prefix}:{{schedules of {scope}}}:others",
         )
 
     @property

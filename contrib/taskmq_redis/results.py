@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.errors import StateUnavailable
-from taskmq.stores import ResultRecord
+from taskmq.errors import ResultExpired, StateUnavailable
+from taskmq.stores import ResultRecord, remembered_for
 from taskmq_redis.ears import Ears
 from taskmq_redis.keys import Keys
 from taskmq_redis.replies import decoded
@@ -40,8 +40,9 @@ class RedisResults:
         self._looking: set[asyncio.Task[None]] = set()
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
-        arguments = (record.state, _encode(record), milliseconds(ttl))
-        await self._server.run(PUT_RESULT, [self._keys.result(record.job_id)], arguments)
+        keys = [self._keys.result(record.job_id), self._keys.ended(record.job_id)]
+        arguments = (record.state, _encode(record), milliseconds(ttl), milliseconds(remembered_for(ttl)))
+        await self._server.run(PUT_RESULT, keys, arguments)
 
     async def get(self, job_id: str) -> ResultRecord | None:
         return await self._get(self._keys.result(job_id), timeout=None)
@@ -53,6 +54,11 @@ class RedisResults:
         first = self._server.timeout if timeout is None else min(max(timeout, _FIRST_LOOK), self._server.timeout)
         if (record := await self._get(key, timeout=first)) is not None:
             return record
+        if await self._has_ended(job_id, timeout=first):
+            # Both are written at once: it may have come between the two looks.
+            if (record := await self._get(key, timeout=first)) is not None:
+                return record
+            raise ResultExpired(job_id)
         self._server.check_open()
         future: asyncio.Future[ResultRecord] = loop.create_future()
         stop = self._ears.listen(key, lambda payload: self._heard(key, payload, future))
@@ -66,6 +72,9 @@ class RedisResults:
             stop()
             self._waiting.discard(future)
 
+    async def has_expired(self, job_id: str) -> bool:
+        return await self._has_ended(job_id, timeout=None) and await self.get(job_id) is None
+
     async def aclose(self) -> None:
         """End all waits."""
         for future in self._waiting:
@@ -78,6 +87,10 @@ class RedisResults:
 
     async def _get(self, key: str, *, timeout: float | None) -> ResultRecord | None:
         return decoded(await self._server.ask("HGET", key, "record", key=key, timeout=timeout), _decoder)
+
+    async def _has_ended(self, job_id: str, *, timeout: float | None) -> bool:
+        key = self._keys.ended(job_id)
+        return await self._server.ask("HGET", key, "state", key=key, timeout=timeout) is not None
 
     def _heard(self, key: str, payload: bytes, future: asyncio.Future[ResultRecord]) -> None:
         if payload:

@@ -55,7 +55,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 """
 
-# A success stays; the same record again changes nothing.
+# KEYS: the record, and that there was one. A success stays; the same record again changes nothing.
 PUT_RESULT: Final = Script("""
 local kept = redis.call('HMGET', KEYS[1], 'state', 'record')
 if kept[1] == 'succeeded' or kept[2] == ARGV[2] then
@@ -63,6 +63,8 @@ if kept[1] == 'succeeded' or kept[2] == ARGV[2] then
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'record', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('HSET', KEYS[2], 'state', ARGV[1])
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
 redis.call('PUBLISH', KEYS[1], #ARGV[2] <= 8192 and ARGV[2] or '')
 return 1
 """)

@@ -4,16 +4,20 @@ import asyncio
 
 from taskmq.broker import BrokerOptions
 from taskmq_redis.checkpoints import RedisCheckpoints
+from taskmq_redis.claims import RedisClaims
 from taskmq_redis.delays import RedisDelays
 from taskmq_redis.diagnosis import Finding, examine, parse_info
 from taskmq_redis.ears import Ears
+from taskmq_redis.flows import RedisFlows
 from taskmq_redis.keys import Keys
 from taskmq_redis.leases import RedisLeases
+from taskmq_redis.limits import RedisLimits
 from taskmq_redis.occurrences import RedisOccurrences
 from taskmq_redis.progress import RedisProgress
 from taskmq_redis.replies import text, texts
 from taskmq_redis.results import RedisResults
 from taskmq_redis.revocations import RedisRevocations
+from taskmq_redis.schedules import RedisSchedules
 from taskmq_redis.server import Server
 from taskmq_redis.starts import RedisStarts
 from taskmq_redis.url import parse_url
@@ -43,7 +47,11 @@ class RedisState:
         self._occurrences = RedisOccurrences(self._server, keys)
         self._starts = RedisStarts(self._server, keys)
         self._delays = RedisDelays(self._server, self._ears, keys)
+        self._schedules = RedisSchedules(self._server, self._ears, keys)
         self._leases = RedisLeases(self._server, keys)
+        self._limits = RedisLimits(self._server, keys)
+        self._claims = RedisClaims(self._server, keys)
+        self._flows = RedisFlows(self._server, keys)
         self._progress = RedisProgress(self._server, keys)
         self._checkpoints = RedisCheckpoints(self._server, keys)
         self._revocations = RedisRevocations(self._server, keys)
@@ -66,8 +74,24 @@ class RedisState:
         return self._delays
 
     @property
+    def schedules(self) -> RedisSchedules:
+        return self._schedules
+
+    @property
     def leases(self) -> RedisLeases:
         return self._leases
+
+    @property
+    def limits(self) -> RedisLimits:
+        return self._limits
+
+    @property
+    def claims(self) -> RedisClaims:
+        return self._claims
+
+    @property
+    def flows(self) -> RedisFlows:
+        return self._flows
 
     @property
     def progress(self) -> RedisProgress:

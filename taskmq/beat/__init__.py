@@ -1,11 +1,24 @@
 """Beat: emits the recurring tasks of an app, from as many replicas as one likes.
 
-No replica leads. Each computes the same nominal instants, and for each occurrence (schedule and instant)
-the first to claim it in the shared state publishes it, under a job id that follows from the occurrence. A
-replica that loses the claim looks once more when the claim's lease is over: if the winner died before its
-message was confirmed, the claim is free again and the occurrence is published after all, under the same job
-id. What was due while no beat ran is not made up for; a beat that runs again after a pause of its machine emits the
-most recent of what it has slept through, once.
+No replica leads. Each computes the same nominal instants, and all change one record per schedule by compare-and-set
+(`taskmq.scheduling.record`):
+
+    due --> turn: claim, in the record --> publish, under the occurrence's own job id --> confirmed: out of the claims
+              ^                                                                |
+              +---- by whoever sees the end of its lease <--- its owner died --+
+
+Whoever is second sees what the first has decided, and decides no more about it. So an instant is claimed once, or
+counted as missed, and what is claimed is published until the broker has confirmed it. It may be published twice, by
+one who dies between publish and record, or who was frozen; both messages have the same id and idempotency key, so
+that workers run one of them.
+
+`planner` and `turn` decide, and are pure. `keeper` changes the records of many schedules by few calls. `reference` is
+the time that all agree on. `emitter` makes the messages, and `beat` waits, does the rounds, and owns all tasks: one
+for the loop, one that looks for changes once a second, and at most eight rounds of 250 schedules each.
+
+Where the state does not answer nothing is claimed, so nothing is emitted (fails closed); what has become due
+meanwhile is late, or missed, once it answers again. Where the broker does not answer, claims stay open, at most 32 of
+each schedule.
 """
 
 from taskmq.beat.beat import Beat

@@ -6,35 +6,46 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
 
-from taskmq.app import ScheduleEntry, TaskMQ
-from taskmq.context import SCHEDULE_NAME, SCHEDULED_FOR
-from taskmq.errors import SendError, StateUnavailable, UnsupportedFeature
-from taskmq.schedule import Trigger
-from taskmq.stores import OccurrenceStore
+from taskmq.app import TaskMQ
+from taskmq.beat.catalogue import Catalogue
+from taskmq.beat.emitter import Emission, Emitter
+from taskmq.beat.keeper import Keeper, Step
+from taskmq.beat.reference import ReferenceClock
+from taskmq.beat.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
+from taskmq.envelope import LAST_INSTANT
+from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
+from taskmq.schedule import jitter_of
+from taskmq.scheduling import ScheduleEntry, job_id_of
+from taskmq.scheduling.record import Claim, Record
+from taskmq.stores import Timekeeper
 
-__all__ = ["Beat", "most_recent", "occurrence_job_id"]
-
-T = TypeVar("T")
+__all__ = ["Beat", "occurrence_job_id"]
 
 _log = logging.getLogger("taskmq.beat")
 
-_LEASE: Final = 10.0
-_LEASE_MS: Final = 10_000
-_TTL: Final = 3600.0
+_ROUND: Final = 250
+_ROUNDS: Final = 8
 _RETRY_PAUSE_MS: Final = 500
-_NAMESPACE: Final = uuid.UUID("6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77")
+_FAILED_PAUSE_MS: Final = 10_000
+_LOOK_MS: Final = 1_000
+_FAR: Final = LAST_INSTANT
+# So long before the end of its lease nothing is published any more.
+_MARGIN_MS: Final = 1_000
+
+_ClaimChange = Callable[[ScheduleEntry, Record, list[Claim]], None]
 
 
 def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
     """The id of the job that `schedule` emits for its nominal instant (ms): the same from every replica."""
-    return str(uuid.uuid5(_NAMESPACE, _occurrence(app, schedule, instant)))
+    return job_id_of(app.name, schedule, instant)
 
 
-def _occurrence(app: TaskMQ, schedule: str, instant: int) -> str:
-    return f"{app.name}/{schedule}@{instant}"
+class _BrokenSend(SendError):
+    """The app's own code has failed while a message was made."""
 
 
 class Beat:
@@ -51,113 +62,260 @@ class Beat:
                 "$TASKMQ_STATE, or local://PATH on one host"
             )
         self._app = app
-        self._clock = app.clock
-        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
+        self._emitter = Emitter(app)
         self._is_stopping = asyncio.Event()
-        self._emitting: set[asyncio.Task[None]] = set()
+        self._is_nudged = asyncio.Event()
+        self._has_changed = asyncio.Event()
+        self._due: list[tuple[int, str]] = []
+        self._wakes: dict[str, int] = {}
+        self._watched: set[str] = set()
+        self._rounds: set[asyncio.Task[None]] = set()
+        self._seats = asyncio.Semaphore(_ROUNDS)
 
     def stop(self) -> None:
         """`run` returns once what is being emitted is confirmed."""
         self._is_stopping.set()
+        self._is_nudged.set()
 
     async def run(self) -> None:
         """Emit until stopped."""
-        session = self._app.session()
-        assert session.state is not None
-        self._occurrences: OccurrenceStore = session.state.occurrences
-        now = self._clock.now_ms()
-        due = [(entry.trigger.next_after(now), name) for name, entry in self._app.schedules.items()]
-        heapq.heapify(due)
+        state = self._app.session().state
+        assert state is not None
+        self._clock = ReferenceClock(self._app.clock, state if isinstance(state, Timekeeper) else None)
+        self._keeper = Keeper(state.schedules, app=self._app.name)
+        self._catalogue = Catalogue(self._app, state.schedules)
+        looking = asyncio.ensure_future(self._keep_looking())
+        # A beat that does not see changes any more is none: it ends, with the error.
+        looking.add_done_callback(lambda _: self.stop())
+        stop_listening = state.schedules.listen(self._app.name, self._has_changed.set)
         try:
+            await _first_of(self._first_look(), self._is_stopping)
             while not self._is_stopping.is_set():
-                await self._sleep_until(due[0][0] if due else None)
-                now = self._clock.now_ms()
-                while due and due[0][0] <= now and not self._is_stopping.is_set():
-                    first, name = due[0]
-                    entry = self._app.schedules[name]
-                    instant = most_recent(entry.trigger, first, now)
-                    if instant != first:
-                        _log.warning("schedule %s: what was due from %d to %d is skipped", name, first, instant - 1)
-                    following = entry.trigger.next_after(instant)
-                    heapq.heapreplace(due, (following, name))
-                    # Remembered for longer than anybody can be late with it.
-                    self._start(entry, instant, ttl=_TTL + (following - instant) / 1000)
+                await _first_of(self._clock.sleep_until(self._due[0][0] if self._due else _FAR), self._is_nudged)
+                self._is_nudged.clear()
+                await self._start_rounds()
         finally:
             self._is_stopping.set()
+            stop_listening()
+            looking.cancel()
+            await asyncio.wait({looking})
             await self._finish()
             await self._app.aclose()
+        if not looking.cancelled():
+            looking.result()
 
-    def _start(self, entry: ScheduleEntry, instant: int, *, ttl: float) -> None:
-        task = asyncio.create_task(self._emit(entry, instant, ttl=ttl), name=f"schedule {entry.name}")
-        self._emitting.add(task)
-        task.add_done_callback(self._emitted)
+    # What there is -------------------------------------------------------------------------------------
 
-    def _emitted(self, task: "asyncio.Task[None]") -> None:
-        self._emitting.discard(task)
+    async def _first_look(self) -> None:
+        while not self._is_stopping.is_set():
+            try:
+                await self._clock.measure()
+                await self._catalogue.look()
+                await self._keeper.load(list(self._catalogue.entries))
+            except StateUnavailable as error:
+                _log.warning("trying again: %s", error)
+                await self._pause()
+                continue
+            # At once, so that a schedule which nobody has seen before begins here.
+            self._wake(self._catalogue.entries, self._clock.now_ms())
+            return
+
+    async def _keep_looking(self) -> None:
+        """Once a second, and whenever something is said to have changed."""
+        while True:
+            await _first_of(self._app.clock.sleep_until(self._app.clock.now_ms() + _LOOK_MS), self._has_changed)
+            self._has_changed.clear()
+            try:
+                await self._look()
+            except StateUnavailable as error:
+                _log.warning("cannot see whether schedules have changed: %s", error)
+
+    async def _look(self) -> None:
+        await self._clock.measure()
+        changed = await self._catalogue.look()
+        names = [name for name in {*changed, *self._watched} if name in self._catalogue.entries]
+        await self._keeper.load(names)
+        for gone in set(changed) - set(names):
+            self._keeper.forget(gone)
+            self._wakes.pop(gone, None)
+            self._watched.discard(gone)
+        self._wake(names, self._clock.now_ms())
+        # The clock may say something else than when the loop went to sleep.
+        self._is_nudged.set()
+
+    def _wake(self, names: Iterable[str], instant: int) -> None:
+        first = self._due[0][0] if self._due else instant + 1
+        for name in names:
+            if self._wakes.get(name, instant + 1) > instant:
+                self._wakes[name] = instant
+                heapq.heappush(self._due, (instant, name))
+        if instant < first:
+            self._is_nudged.set()
+
+    # Rounds --------------------------------------------------------------------------------------------
+
+    async def _start_rounds(self) -> None:
+        """One round for every few schedules that are due."""
+        now = self._clock.now_ms()
+        names: list[str] = []
+        while self._due and self._due[0][0] <= now and len(names) < _ROUND:
+            instant, name = heapq.heappop(self._due)
+            if self._wakes.get(name) == instant:
+                del self._wakes[name]
+                names.append(name)
+        entries = [entry for name in names if (entry := self._catalogue.entries.get(name)) is not None]
+        if not entries:
+            return
+        await self._seats.acquire()
+        if self._is_stopping.is_set():
+            self._seats.release()
+            return
+        task = asyncio.create_task(self._round(entries), name="a round of schedules")
+        self._rounds.add(task)
+        task.add_done_callback(partial(self._round_ended, entries))
+
+    def _round_ended(self, entries: Sequence[ScheduleEntry], task: "asyncio.Task[None]") -> None:
+        self._rounds.discard(task)
+        self._seats.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s: an occurrence is not sent", task.get_name(), exc_info=error)
+            _log.error("some occurrences are not sent, and will be tried again", exc_info=error)
+            self._wake([entry.name for entry in entries], self._clock.now_ms() + _FAILED_PAUSE_MS)
 
     async def _finish(self) -> None:
-        if self._emitting:
-            _, late = await asyncio.wait(self._emitting, timeout=_LEASE)
+        if self._rounds:
+            _, late = await asyncio.wait(self._rounds, timeout=LEASE_MS / 1000)
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
 
-    async def _emit(self, entry: ScheduleEntry, instant: int, *, ttl: float) -> None:
-        occurrence = _occurrence(self._app, entry.name, instant)
-        call = entry.task.options(
-            job_id=occurrence_job_id(self._app, entry.name, instant),
-            meta={SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(instant)},
-        )
+    async def _round(self, entries: Sequence[ScheduleEntry]) -> None:
+        """Claim what is due of some schedules, publish it, and say that it is confirmed."""
+        turns: dict[str, Turn] = {}
 
-        async def claim() -> bool:
-            return await self._occurrences.claim(occurrence, owner=self._owner, lease=_LEASE, ttl=ttl)
+        def take(entry: ScheduleEntry, record: Record) -> None:
+            turns[entry.name] = take_turn(record, entry, now=self._clock.now_ms(), replica=self._replica)
 
-        stage = "not claimed, so it may be missed"
+        def failed(entry: ScheduleEntry, error: Exception) -> None:
+            _log.error("schedule %s: nothing is emitted, and it is tried again", entry.name, exc_info=error)
+            turns[entry.name] = Turn(wake=self._clock.now_ms() + _FAILED_PAUSE_MS)
+
+        steps = [Step(entry.name, partial(take, entry), partial(failed, entry)) for entry in entries]
         try:
-            if not await self._insist(claim):
-                await self._sleep_until(self._clock.now_ms() + _LEASE_MS)
-                if self._is_stopping.is_set() or not await self._insist(claim):
+            await self._keeper.change(steps)
+        except StateUnavailable as error:
+            # What was claimed all the same is published by whoever sees the end of its lease.
+            _log.warning("schedules are not claimed: %s", error)
+            self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
+            return
+        emissions: list[Emission] = []
+        for entry in entries:
+            turn = turns[entry.name]
+            (self._watched.add if turn.is_watched else self._watched.discard)(entry.name)
+            if turn.wake is not None:
+                self._wake([entry.name], turn.wake)
+            emissions += [Emission(entry, claim) for claim in turn.claims]
+        await self._cancel([job_id for turn in turns.values() for job_id in turn.cancel])
+        await self._emit(emissions)
+
+    async def _emit(self, emissions: Sequence[Emission]) -> None:
+        """Publish within the lease, as often as it takes."""
+        pending = list(emissions)
+        while pending:
+            now = self._clock.now_ms()
+            in_time = [one for one in pending if now < one.claim.until - _MARGIN_MS]
+            if len(in_time) < len(pending):
+                _log.warning("%d occurrences are left to other replicas", len(pending) - len(in_time))
+            failures = await self._publish(in_time, now)
+            await self._settle(in_time, failures)
+            pending = [one for one, error in failures.items() if not isinstance(error, _BrokenSend | TooLarge)]
+            if pending:
+                _log.warning("%d occurrences are tried again: %s", len(pending), failures[pending[0]])
+                if self._is_stopping.is_set():
+                    await self._change_claims(pending, lambda _, record, claims: hand_back(record, claims))
                     return
-            stage = "not sent"
-            await self._insist(call.asend)
-            stage = "sent, but not marked as sent: another beat may send it again"
-            await self._insist(lambda: self._occurrences.complete(occurrence, ttl=ttl))
-        except (SendError, StateUnavailable) as error:
-            _log.error("schedule %s: the occurrence of %d is %s: %s", entry.name, instant, stage, error)
+                await self._pause()
 
-    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What `call` returns, tried again while a lease is held; afterwards another replica may take over."""
-        deadline = self._clock.now_ms() + _LEASE_MS
-        while True:
-            try:
-                return await call()
-            except (SendError, StateUnavailable) as error:
-                if self._clock.now_ms() + _RETRY_PAUSE_MS >= deadline or self._is_stopping.is_set():
-                    raise
-                _log.warning("trying again: %s", error)
-                await self._sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS)
-
-    async def _sleep_until(self, instant: int | None) -> None:
-        """Return at `instant`, or when stopped."""
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._is_stopping.wait())]
-        if instant is not None:
-            waiting.append(asyncio.ensure_future(self._clock.sleep_until(instant)))
+    async def _publish(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
+        """Publish; what a middleware breaks is left to the end of its lease, and holds up nobody else."""
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
+            return await self._emitter.publish(emissions, now=now)
+        except Exception as error:  # noqa: BLE001 - the app's own code, which must not stop the beat
+            if len(emissions) == 1:
+                name, instant = emissions[0].entry.name, emissions[0].claim.instant
+                _log.error("schedule %s: the occurrence of %d is not sent", name, instant, exc_info=error)
+                return {emissions[0]: _BrokenSend(str(error))}
+        failures: dict[Emission, SendError] = {}
+        for one in emissions:
+            failures.update(await self._publish([one], now))
+        return failures
+
+    async def _settle(self, emissions: Sequence[Emission], failures: dict[Emission, SendError]) -> None:
+        confirmed = [one for one in emissions if one not in failures]
+        at = self._clock.now_ms()
+
+        def confirm(entry: ScheduleEntry, record: Record, claims: list[Claim]) -> None:
+            complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))
+
+        await self._change_claims(confirmed, confirm)
+        for one, error in failures.items():
+            if isinstance(error, TooLarge):
+                _log.error(
+                    "schedule %s: the occurrence of %d is not sent: %s", one.entry.name, one.claim.instant, error
+                )
+                await self._change_claims([one], self._give_up)
+
+    def _give_up(self, entry: ScheduleEntry, record: Record, claims: list[Claim]) -> None:
+        give_up(record, claims, [self._emitter.job_id(Emission(entry, claim)) for claim in claims])
+
+    async def _change_claims(self, emissions: Sequence[Emission], change: _ClaimChange) -> None:
+        """Say what became of claims; where the state does not answer, for as long as they last."""
+        parts: dict[str, tuple[ScheduleEntry, list[Claim]]] = {}
+        for one in emissions:
+            parts.setdefault(one.entry.name, (one.entry, []))[1].append(one.claim)
+
+        def apply(entry: ScheduleEntry, claims: list[Claim], record: Record) -> None:
+            change(entry, record, claims)
+
+        steps = [Step(name, partial(apply, *part)) for name, part in parts.items()]
+        last = max((one.claim.until for one in emissions), default=0)
+        while steps:
+            try:
+                await self._keeper.change(steps)
+            except StateUnavailable as error:
+                if self._clock.now_ms() + _RETRY_PAUSE_MS >= last or self._is_stopping.is_set():
+                    _log.error(
+                        "what became of %d occurrences is not noted, so they may be sent again: %s",
+                        len(emissions),
+                        error,
+                    )
+                    return
+                await self._pause()
+                continue
+            return
+
+    async def _cancel(self, jobs: Sequence[str]) -> None:
+        for job_id in jobs:
+            try:
+                await self._app.cancel_job(job_id, reason="a newer occurrence of its schedule is due", remember="1h")
+            except (SendError, StateUnavailable) as error:
+                _log.warning("job %s is not cancelled, and runs to its end: %s", job_id, error)
+
+    # Time ----------------------------------------------------------------------------------------------
+
+    async def _pause(self) -> None:
+        await _first_of(self._clock.sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS), self._is_stopping)
 
 
-def most_recent(trigger: Trigger, instant: int, now: int) -> int:
-    """The last nominal instant up to `now`; `instant` is one of them."""
-    # A step back that doubles, because a trigger knows the way forward only.
-    back = 1
-    while (found := trigger.next_after(max(now - back, instant - 1))) > now:
-        back *= 2
-    while (later := trigger.next_after(found)) <= now:
-        found = later
-    return found
+async def _first_of(call: Coroutine[Any, Any, None], event: asyncio.Event) -> None:
+    """Return when the call has ended, or the event is set, which ends it."""
+    waiting = (asyncio.ensure_future(call), asyncio.ensure_future(event.wait()))
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+    if not waiting[0].cancelled():
+        waiting[0].result()

@@ -49,7 +49,10 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
     supervision = Supervision(processes=processes, watch=folders)
 
     async def run() -> int:
-        beat = await asyncio.create_subprocess_exec(*_beat_command(name), start_new_session=True)
+        # Its standard input ends when this process does, also by a kill.
+        beat = await asyncio.create_subprocess_exec(
+            *_beat_command(name), start_new_session=True, stdin=asyncio.subprocess.PIPE
+        )
         try:
             return await Supervisor(order, supervision, on_ready=banner).run()
         finally:
@@ -67,4 +70,4 @@ def _beat_command(target: str) -> list[str]:
         command.append("--quiet")
     for flag, value in (("--url", options.url), ("--state", options.state)):
         command += [flag, value] if value else []
-    return [*command, "beat", target]
+    return [*command, "beat", "--lifeline", target]

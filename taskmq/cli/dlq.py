@@ -21,7 +21,7 @@ from taskmq.dead_letters import (
     Replay,
     Replayed,
     browse,
-    group,
+    group_letters,
     letter_line,
     letter_queue,
     purge,
@@ -83,7 +83,7 @@ def groups(queue: Queue, /, *, filters: Filters = _EVERYTHING) -> None:
                 "sample": found.sample,
                 "fingerprint": found.fingerprint,
             }
-            for found in await group(broker, queue, choose=choose, depth=filters.depth, progress=progress)
+            for found in await group_letters(broker, queue, choose=choose, depth=filters.depth, progress=progress)
         ]
 
     print_rows(_GROUPS, _at_broker(run, filters, "groups"))

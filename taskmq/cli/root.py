@@ -38,6 +38,10 @@ _COMMANDS = {
     "send": ("taskmq.cli.send:send", "Send a task by name, without importing its module."),
     "job": ("taskmq.cli.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
     "queue": ("taskmq.cli.queue:app", "Queues: list, purge."),
+    "schedule": (
+        "taskmq.cli.schedule:app",
+        "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
+    ),
     "dlq": ("taskmq.cli.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
     "topology": (
         "taskmq.cli.topology:app",

@@ -8,7 +8,7 @@ this process or the broker dies, all that were passed are back in the queue.
     async with app:
         broker = app.session().broker
         timeouts = Choice(task="shop.*", error="TimeoutError", newer_than=timedelta(hours=1)).at(app.clock.now_ms())
-        for found in await group(broker, "images"):
+        for found in await group_letters(broker, "images"):
             print(found.count, found.task, found.error_type, found.sample)
         done = await replay(broker, "images", timeout=30, choose=timeouts, plan=Replay(rate=50))
 
@@ -22,7 +22,7 @@ from taskmq.dead_letters.choice import Choice, Choose
 from taskmq.dead_letters.export import letter_line, letter_record
 from taskmq.dead_letters.fingerprint import fingerprint
 from taskmq.dead_letters.letter import DeadLetter
-from taskmq.dead_letters.looking import Group, browse, group, purge, visit
+from taskmq.dead_letters.looking import Group, browse, group_letters, purge, visit
 from taskmq.dead_letters.replaying import Replay, Replayed, replay
 from taskmq.dead_letters.walk import Progress, letter_queue
 
@@ -36,7 +36,7 @@ __all__ = [
     "Replayed",
     "browse",
     "fingerprint",
-    "group",
+    "group_letters",
     "letter_line",
     "letter_queue",
     "letter_record",

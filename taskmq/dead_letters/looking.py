@@ -8,7 +8,7 @@ from taskmq.dead_letters.choice import Choose
 from taskmq.dead_letters.letter import DeadLetter
 from taskmq.dead_letters.walk import Progress, letter_queue, walk
 
-__all__ = ["Group", "browse", "group", "purge", "visit"]
+__all__ = ["Group", "browse", "group_letters", "purge", "visit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ async def browse(
     return letters
 
 
-async def group(
+async def group_letters(
     broker: Broker,
     queue: str,
     *,

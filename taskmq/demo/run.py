@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from taskmq.demo.measure import FileReport, Totals, measure, source_files, total
 from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
 from taskmq.errors import ResultTimeout, TaskMQError
 from taskmq.job import Job
+from taskmq.schedule import instants_after
 
 __all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
 
@@ -148,9 +150,7 @@ async def _ticks() -> list[float]:
     """How late the next runs of the recurring task are, in seconds."""
     trigger = app.schedules[tick.name].trigger
     # The one that is due next may be claimed already: it counts as well.
-    instants = [trigger.next_after(app.clock.now_ms())]
-    while len(instants) < _TICKS:
-        instants.append(trigger.next_after(instants[-1]))
+    instants = islice(instants_after(trigger, app.clock.now_ms()), _TICKS)
     found: list[float] = []
     for instant in instants:
         with contextlib.suppress(ResultTimeout):
@@ -171,13 +171,13 @@ async def _services(url: str, state: str) -> AsyncGenerator[None]:
     async with contextlib.AsyncExitStack() as stack:
         worker = [*command, "worker", target, "--processes", str(_PROCESSES), "--concurrency", "2", "--grace", "5s"]
         await stack.enter_async_context(_process(worker))
-        await stack.enter_async_context(_process([*command, "beat", target]))
+        await stack.enter_async_context(_process([*command, "beat", "--lifeline", target]))
         yield
 
 
 @contextlib.asynccontextmanager
 async def _process(command: Sequence[str]) -> AsyncGenerator[None]:
-    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
     try:
         yield
     finally:

@@ -173,9 +173,10 @@ class _Child:
             max_attempts=request.max_attempts,
             queue=request.queue,
             redelivered=request.redelivered,
-            deadline=request.deadline,
-            desk=self._desk,
-            grant=None if request.amounts is None else Grant(request.amounts, request.devices),
+            _deadline=request.deadline,
+            _desk=self._desk,
+            _grant=None if request.amounts is None else Grant(request.amounts, request.devices),
+            fence=request.fence,
         )
         self._desk.open(context.open_journal())
         with self._lock:

@@ -60,6 +60,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
 
     Attributes:
         carry: what middleware wants to have over there.
+        fence: the run's idempotency key and token.
         amounts, devices: what it was given of the worker's resources.
     """
 
@@ -81,6 +82,7 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
     carry: dict[str, str] | None = None
     amounts: dict[str, float] | None = None
     devices: tuple[str, ...] = ()
+    fence: tuple[str, int] | None = None
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):

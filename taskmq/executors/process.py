@@ -264,6 +264,7 @@ def _request(execution: Execution) -> Request:
         execution.carry,
         None if grant is None else dict(grant.amounts),
         () if grant is None else grant.devices,
+        context.fence,
     )
 
 

@@ -4,34 +4,76 @@ A `State` belongs to one event loop, like a broker. Each feature has its own sma
 the sole truth for a job that the broker has confirmed.
 """
 
+from taskmq.stores.blobs import BlobReference, BlobStore
 from taskmq.stores.checkpoints import BegunRun, CheckpointStore
+from taskmq.stores.claims import Claimed, ClaimStore, Done, Granted, Held
 from taskmq.stores.delays import DelayStore, TakenMessage, WaitingMessage
+from taskmq.stores.flows import (
+    BegunNode,
+    BusyNode,
+    EndedNode,
+    FlowNode,
+    FlowRecord,
+    FlowStore,
+    NodeState,
+    Taken,
+    TakenNode,
+)
 from taskmq.stores.leases import Lease, LeaseStore
+from taskmq.stores.limits import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
 from taskmq.stores.occurrences import OccurrenceStore
 from taskmq.stores.progress import ProgressRecord, ProgressStore
-from taskmq.stores.results import ErrorRecord, ResultRecord, ResultStore
+from taskmq.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.stores.revocations import Revocation, RevocationStore
+from taskmq.stores.schedules import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
 from taskmq.stores.starts import StartStore
 from taskmq.stores.state import DiagnosableState, State, Timekeeper
 
 __all__ = [
+    "BegunNode",
     "BegunRun",
+    "BlobReference",
+    "BlobStore",
+    "BusyNode",
+    "ChangedSchedule",
     "CheckpointStore",
+    "ClaimStore",
+    "Claimed",
     "DelayStore",
+    "Demand",
     "DiagnosableState",
+    "Done",
+    "EndedNode",
+    "Entry",
     "ErrorRecord",
+    "FlowNode",
+    "FlowRecord",
+    "FlowStore",
+    "Granted",
+    "Held",
+    "KeptRecord",
     "Lease",
     "LeaseStore",
+    "LimitLook",
+    "LimitStore",
+    "NodeState",
     "OccurrenceStore",
+    "PlaceDemand",
     "ProgressRecord",
     "ProgressStore",
+    "RateDemand",
+    "RecordChange",
     "ResultRecord",
     "ResultStore",
     "Revocation",
     "RevocationStore",
+    "ScheduleStore",
     "StartStore",
     "State",
+    "Taken",
     "TakenMessage",
+    "TakenNode",
     "Timekeeper",
     "WaitingMessage",
+    "remembered_for",
 ]

@@ -3,12 +3,16 @@
 from typing import Literal, Protocol, runtime_checkable
 
 from taskmq.stores.checkpoints import CheckpointStore
+from taskmq.stores.claims import ClaimStore
 from taskmq.stores.delays import DelayStore
+from taskmq.stores.flows import FlowStore
 from taskmq.stores.leases import LeaseStore
+from taskmq.stores.limits import LimitStore
 from taskmq.stores.occurrences import OccurrenceStore
 from taskmq.stores.progress import ProgressStore
 from taskmq.stores.results import ResultStore
 from taskmq.stores.revocations import RevocationStore
+from taskmq.stores.schedules import ScheduleStore
 from taskmq.stores.starts import StartStore
 
 __all__ = ["DiagnosableState", "State", "Timekeeper"]
@@ -45,6 +49,18 @@ class State(Protocol):
 
     @property
     def leases(self) -> LeaseStore: ...
+
+    @property
+    def claims(self) -> ClaimStore: ...
+
+    @property
+    def flows(self) -> FlowStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
+
+    @property
+    def limits(self) -> LimitStore: ...
 
     async def aclose(self) -> None:
         """Let go. May be called twice."""

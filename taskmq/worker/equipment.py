@@ -7,6 +7,7 @@ from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.executor import Executor
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
+from taskmq.limits import check_shared
 from taskmq.options import ExecutorKind
 from taskmq.resources import GPU, PROCESS, amounts_text
 from taskmq.topology import WorkQueue
@@ -47,12 +48,21 @@ def check_config(app: TaskMQ, config: WorkerConfig) -> None:
     if config.max_starts < 0 or config.max_starts == 1:
         # The first start is not recorded: of one start nobody knows whether it ever was.
         raise InvalidOption("max_starts: at least 2, or 0 for no limit")
+    check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
     if app.state_url is None:
         if app.delay == "state":
             raise UnsupportedFeature("delay='state' needs a state, and the app has none")
         wanting = sorted(task.name for task in app.tasks.values() if task.plan.result)
         if wanting:
             raise UnsupportedFeature(f"result=True needs a state, and the app has none: {', '.join(wanting)}")
+        if keyed := sorted(task.name for task in app.tasks.values() if task.plan.idempotency.maker is not None):
+            raise UnsupportedFeature(f"idempotency_key needs a state, and the app has none: {', '.join(keyed)}")
+        if limited := sorted(task.name for task in app.tasks.values() if task.limits):
+            raise UnsupportedFeature(
+                f"rate_limit and concurrency need a state, and the app has none: {', '.join(limited)}"
+            )
+        if unique := sorted(task.name for task in app.tasks.values() if task.plan.unique is not None):
+            raise UnsupportedFeature(f"unique needs a state, and the app has none: {', '.join(unique)}")
 
 
 def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> Slots:

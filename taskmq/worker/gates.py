@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from taskmq.errors import SendError, StateUnavailable
-from taskmq.outcome import Interrupted, Outcome, Snoozed
+from taskmq.outcome import Answered, Cancelled, Dead, Interrupted, Outcome, Snoozed
 from taskmq.stores import ResultRecord
 from taskmq.worker.attempt import Attempt
 
@@ -25,6 +25,7 @@ _log = logging.getLogger("taskmq.worker")
 # How long an attempt waits at a gate that cannot be asked, in seconds, and how long at the broker afterwards.
 _PAUSES: Final = (0.1, 0.4, 1.5)
 _LATER: Final = (5.0, 15.0)
+_ENDS: Final = (Answered, Cancelled, Dead)
 
 
 class Pass(Protocol):
@@ -100,7 +101,9 @@ class Gates:
                 answer = await gate.enter(attempt)
                 if isinstance(answer, Outcome):
                     attempt.is_turned_back = True
-                    await self._turn_back(attempt, answer)
+                    # Who let it in has to know the job's end: settling tells that, with the record.
+                    if not isinstance(answer, _ENDS):
+                        await self._turn_back(attempt, answer)
                     return answer
                 if attempt.passes is None:
                     attempt.passes = []

@@ -1,12 +1,39 @@
 """Which gates a worker has."""
 
 from taskmq.app import TaskMQ
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.flows import FlowGate, FlowsRefused
 from taskmq.worker.gates import Gate, Gates
+from taskmq.worker.idempotency import IdempotencyGate, KeysRefused
+from taskmq.worker.limits import LimitsGate, has_limits
+from taskmq.worker.occurrences import OccurrenceGate
+from taskmq.worker.uniqueness import UniqueGate
 
 __all__ = ["gates_for"]
 
 
-def gates_for(app: TaskMQ, *, worker: str) -> Gates:
-    """The gates of one worker, in the order in which they are passed."""
+def gates_for(
+    app: TaskMQ, *, worker: str, lease: float = WorkerConfig().lease, concurrency: int = WorkerConfig().concurrency
+) -> Gates:
+    """The gates of one worker, in the order in which they are passed.
+
+    Args:
+        concurrency: slots of the worker.
+        lease: seconds until what a run holds passes on when its worker is gone.
+    """
     gates: list[Gate] = []
+    state = app.session().state
+    # The first one: what the others answer is an end that the workflow has to know.
+    gates.append(FlowsRefused() if state is None else FlowGate(app, worker=worker))
+    if state is not None:
+        # The first one: a duplicate that is answered below has ended for it, too.
+        gates.append(OccurrenceGate(app, state))
+    gates.append(KeysRefused() if state is None else IdempotencyGate(app, state, worker=worker, lease=lease))
+    if state is not None and has_limits(app):
+        # The last one: what is not run must not take a start from others.
+        gates.append(LimitsGate(app, state.limits, concurrency=concurrency, lease=lease))
+    if state is not None and any(task.plan.unique is not None for task in app.tasks.values()):
+        # Where it frees a key it never turns the run back; whoever comes behind it might, and the job would wait
+        # without its key.
+        gates.append(UniqueGate(state.claims))
     return Gates(gates)

@@ -12,8 +12,10 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from taskmq.app import TaskMQ
+from taskmq.duration import Duration
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.journal import HEARTBEAT, Journal
+from taskmq.locks import Lock
 from taskmq.outcome import Cancelled, Outcome, Succeeded
 from taskmq.stores import BegunRun, ProgressRecord, State
 
@@ -74,6 +76,19 @@ class Recorder:
 
     def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
         self._call(self.save(journal, name, value))
+
+    def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
+        # Asked for in any thread: the session is only looked for on the loop.
+        if self._app.state_url is None:
+            raise _no_state("locks")
+        return Lock(
+            name,
+            leases=lambda: self._state("locks").leases,
+            call=self._call,
+            owner=owner,
+            timeout=timeout,
+            lease=lease,
+        )
 
     # The worker's part -------------------------------------------------------------------------------------
 
@@ -175,13 +190,10 @@ class Recorder:
             # Who asked may be gone: then nobody else looks at it.
             task.exception()
 
-    def _state(self) -> State:
+    def _state(self, what: str = "progress, steps and checkpoints") -> State:
         state = self._app.session().state
         if state is None:
-            raise UnsupportedFeature(
-                "progress, steps and checkpoints need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or "
-                "local://PATH on one host"
-            )
+            raise _no_state(what)
         return state
 
     def _superseded(self, journal: Journal) -> RunSuperseded:
@@ -196,10 +208,16 @@ class Recorder:
             call.close()
             raise UnsupportedFeature(
                 "a blocking call on the worker's event loop would wait for itself: in coroutines use `await "
-                "context.astep(...)`, `acheckpoint` and `resume`"
+                "context.astep(...)`, `acheckpoint` and `resume`, and `async with context.lock(...)`"
             )
         try:
             return asyncio.run_coroutine_threadsafe(call, self._loop).result()
         except (RuntimeError, concurrent.futures.CancelledError) as error:
             call.close()
             raise StateUnavailable(f"the worker has stopped: {error}", is_certain=False) from error
+
+
+def _no_state(what: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        f"{what} need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+    )

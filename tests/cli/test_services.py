@@ -301,6 +301,19 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
+def test_a_dev_that_is_killed_leaves_no_process_behind(home: Path, mark: dict[str, str]) -> None:
+    (home / "live.py").write_text(_version_of(1))
+
+    with Started(home, "dev", "live:app", env=mark) as dev:
+        dev.says("waiting for jobs")
+        eventually((home / "ticks").exists, "the first tick", within=PATIENCE)
+        assert len(_marked(mark[_MARK])) >= 3
+
+        dev.is_told(signal.SIGKILL)
+
+    eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
+
+
 def test_dev_without_a_process_is_wrong_usage(shop: Path, taskmq: Here) -> None:
     assert taskmq("dev", "shop:app", "--processes", "0").code == 2
 

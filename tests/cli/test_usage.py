@@ -11,12 +11,13 @@ import pytest
 
 from tests.cli.kit import Here, command, environment, run_process
 
-_COMMANDS = ("demo", "dev", "worker", "beat", "send", "job", "queue", "dlq", "doctor")
+_COMMANDS = ("demo", "dev", "worker", "beat", "send", "job", "queue", "schedule", "dlq", "doctor")
 _EVERY = [
     [],
     *([name] for name in _COMMANDS),
     *(["job", name] for name in ("waiting", "cancel", "reschedule")),
     *(["queue", name] for name in ("list", "purge")),
+    *(["schedule", name] for name in ("list", "next", "explain", "history", "pause", "resume", "run", "backfill")),
     *(["dlq", name] for name in ("list", "show", "replay", "purge")),
 ]
 _SECRET = "s3cr3t-w0rd"

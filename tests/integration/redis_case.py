@@ -8,7 +8,7 @@ from typing import Any
 from taskmq.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
 from taskmq.states import JobState
-from taskmq.stores import ResultRecord, WaitingMessage
+from taskmq.stores import KeptRecord, RecordChange, ResultRecord, WaitingMessage
 from taskmq.testing.state_suite.progress import reported
 from taskmq_redis import RedisState, open_state
 
@@ -57,6 +57,10 @@ def waiting(job_id: str = "job", *, due: int = DUE, body: bytes = b"{}") -> Wait
     return WaitingMessage(job_id=job_id, task="t", queue="q", due=due, body=body, content_type="application/json")
 
 
+def change_of(name: str) -> RecordChange:
+    return RecordChange(name, "", KeptRecord("0123456789abcdef", b"{}"))
+
+
 def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, object]]]:
     """Everything that can be asked of a state, by name."""
     return {
@@ -72,6 +76,18 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "begin run": lambda: state.checkpoints.begin("job", attempt=1, ttl=60),
         "save": lambda: state.checkpoints.save("job", "a", b"1", token=1, ttl=60),
         "forget": lambda: state.checkpoints.forget("job", token=1),
+        "claim key": lambda: state.claims.claim("key", job_id="job", owner="w", lease=60, ttl=60),
+        "find key": lambda: state.claims.find("key"),
+        "renew keys": lambda: state.claims.renew({"key": 1}, lease=60),
+        "complete key": lambda: state.claims.complete(
+            "key", token=1, job_id="job", content_type="", value=b"", ttl=60
+        ),
+        "release key": lambda: state.claims.release("key", token=1),
+        "read records": lambda: state.schedules.read(["tick"]),
+        "swap records": lambda: state.schedules.swap([change_of("tick")], ttl=60),
+        "define": lambda: state.schedules.define("shop", "tick", before=None, after=b"{}"),
+        "tell": lambda: state.schedules.tell("shop", ["tick"]),
+        "changed": lambda: state.schedules.changed("shop", 0, limit=9),
         "delay": lambda: state.delays.put(waiting()),
         "take": lambda: state.delays.take(now=DUE, limit=10, lease=60),
         "done": lambda: state.delays.done([]),

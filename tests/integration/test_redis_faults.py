@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from taskmq.errors import StateUnavailable
-from taskmq.stores import TakenMessage
+from taskmq.stores import Granted, TakenMessage
 from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, opened, record, run, waiting
 from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
@@ -333,6 +333,8 @@ def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis)
             for number in range(4):
                 await state.delays.put(waiting(f"job {number}", due=DUE + number))
             (early,) = await state.delays.take(now=DUE, limit=1, lease=0.001)
+            held = await state.claims.claim("held", job_id="job", owner="w", lease=60, ttl=60)
+            assert isinstance(held, Granted)
             redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
             redis.command("CONFIG", "SET", "maxmemory", "1")
 
@@ -341,6 +343,7 @@ def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis)
                 state.delays.put(waiting("new")),
                 state.starts.begin("job", ttl=60),
                 state.occurrences.claim("tick", owner="beat", lease=60, ttl=60),
+                state.claims.claim("new", job_id="job", owner="w", lease=60, ttl=60),
             ):
                 with pytest.raises(StateUnavailable, match=r"(?i)memory") as caught:
                     await call
@@ -351,6 +354,8 @@ def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis)
             # What is over and due is taken, given back, changed and finished all the same.
             taken = await state.delays.take(now=DUE + 2, limit=3, lease=60)
             assert [one.message.job_id for one in taken] == ["job 0", "job 1", "job 2"]
+            assert await state.claims.release("held", token=held.token)
+            assert await state.claims.find("held") is None
             await state.delays.give_back(taken[1:])
             assert await state.delays.swap(taken[1].message, waiting("job 1", due=DUE + 9))
             assert await state.delays.cancel("job 2")
@@ -408,7 +413,7 @@ def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> None:
 # Hygiene -----------------------------------------------------------------------------------------------
 
 
-def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs(redis: Redis) -> None:
+def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs_and_definitions(redis: Redis) -> None:
     async def main() -> None:
         async with opened(f"{redis.url}?prefix=shop:dev") as state:
             for call in calls_of(state).values():
@@ -424,13 +429,19 @@ def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs(r
         lives = {str(key): redis.command("PTTL", str(key)) for key in keys}
         assert all(key.startswith("shop:dev:{") for key in lives)
         lasting = {key for key, life in lives.items() if life == -1}
-        assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")}
+        assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
+            f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")
+        }
         assert {key.rpartition(":")[2] for key in lives} == {
             "result",
             "occurrence",
             "starts",
             "progress",
             "checkpoints",
+            "claim",
+            "record",
+            "definitions",
+            "places",
             "messages",
             "due",
             "taken",

@@ -40,7 +40,7 @@ app = TaskMQ(
 )
 assert_type(app.url, str)
 assert_type(app.state_url, str | None)
-assert_type(app.schedules, dict[str, ScheduleEntry])
+_schedules: Mapping[str, ScheduleEntry] = app.schedules
 _tasks: dict[str, Task[..., object]] = app.tasks
 
 TaskMQ(content_type="yaml")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

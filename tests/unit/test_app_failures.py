@@ -1,6 +1,7 @@
 """Sends that fail: what the caller gets, and what middleware sees."""
 
 import asyncio
+import time
 from collections.abc import Callable, Generator, Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 
@@ -133,24 +134,35 @@ def test_send_many_tells_which_calls_were_not_sent(app: TaskMQ, witness: Witness
     assert witness.seen == [rejected, unknown, None, None, None]
 
 
-def test_positions_count_over_all_chunks_and_nothing_is_taken_after_a_failure(app: TaskMQ) -> None:
+def test_positions_count_over_all_chunks_and_nothing_is_sent_after_a_failure(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     taken: list[int] = []
 
     def calls() -> Generator[tuple[int], None, None]:
         for i in range(5000):
             taken.append(i)
-            if i == 1000:
-                _opened[-1].fail_publishes(1, PublishRejected("full"))
+            if i == 2500:
+                # The second chunk has been on its way since it was made, and the first has arrived.
+                while len(messages(app)) < 2000:
+                    time.sleep(0.001)
+                _opened[0].fail_publishes(1, PublishRejected("full"))
             yield (i,)
 
-    with pytest.raises(PartlySent) as caught:
+    with pytest.raises(PartlySent, match=r"^1 of 3000 calls were not sent; number 2000: full$") as caught:
         defined.send_many(calls())
 
-    assert list(caught.value.failures) == [1000]
-    assert caught.value.sent == 1999
-    assert len(taken) == 2000
-    assert len(messages(app)) == 1999
+    failed = caught.value
+    assert list(failed.failures) == [2000]
+    assert (failed.sent, failed.tried, len(failed.job_ids)) == (2999, 3000, 2999)
+    # One more chunk was made meanwhile; it was not sent, and the middleware knows.
+    assert len(taken) == 4000
+    assert [each.message_id for each in messages(app)] == failed.job_ids
+    assert [type(error) for error in witness.seen] == [
+        *[type(None)] * 2000,
+        PublishRejected,
+        *[type(None)] * 999,
+        *[PartlySent] * 1000,
+    ]
 
 
 def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:

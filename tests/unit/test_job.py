@@ -26,6 +26,7 @@ class Records:
         self.waited: list[float | None] = []
         self.twins: list[str] = []
         self.told: dict[str, JobProgress] = {}
+        self.expired: set[str] = set()
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         self.waited.append(timeout)
@@ -36,6 +37,9 @@ class Records:
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         return self.records.get(job_id)
+
+    async def has_expired(self, job_id: str) -> bool:
+        return job_id in self.expired
 
     async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
         return False

@@ -109,7 +109,10 @@ def test_the_environment_comes_before_the_file_key_by_key(tmp_path: Path) -> Non
     [
         ("TASKMQ_ULR", r"^\$TASKMQ_ULR: unknown setting 'ulr'; did you mean 'url'\?$"),
         ("TASKMQ_CONCURENCY", r"did you mean 'concurrency'\?$"),
-        ("TASKMQ_ZZZZ", r"unknown setting 'zzzz'; known: url, state, app, concurrency, processes, grace$"),
+        (
+            "TASKMQ_ZZZZ",
+            r"unknown setting 'zzzz'; known: url, state, results_at, app, concurrency, processes, grace$",
+        ),
         ("TASKMQ_ORIGIN", r"unknown setting 'origin'"),
         ("TASKMQ_", r"unknown setting ''"),
     ],

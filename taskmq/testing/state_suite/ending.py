@@ -3,7 +3,7 @@
 import asyncio
 
 from taskmq.errors import StateUnavailable
-from taskmq.stores import TakenMessage
+from taskmq.stores import KeptRecord, RecordChange, TakenMessage
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.delays import waiting
@@ -64,6 +64,11 @@ class Ending(StateCase):
             state.leases.renew(new("key"), token=1, seconds=LONG),
             state.leases.release(new("key"), token=1),
             state.leases.look(new("key")),
+            state.schedules.read([new("name")]),
+            state.schedules.swap([RecordChange(new("name"), "", KeptRecord("0123456789abcdef", b""))], ttl=LONG),
+            state.schedules.define(new("app"), "a", before=None, after=b""),
+            state.schedules.tell(new("app"), ["a"]),
+            state.schedules.changed(new("app"), 0, limit=1),
             state.delays.put(waiting(new("job"))),
             state.delays.take(now=0, limit=1, lease=LONG),
             state.delays.done([TakenMessage(waiting(new("job")), "1")]),

@@ -2,9 +2,10 @@
 
 import asyncio
 
+from taskmq.errors import ResultExpired
 from taskmq.states import JobState
-from taskmq.stores import ErrorRecord, ResultRecord
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.stores import BlobReference, ErrorRecord, ResultRecord
+from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.records import cancelled, dead, succeeded
 
@@ -38,6 +39,7 @@ class Results(StateCase):
                 started=1_700_000_000_001,
                 finished=1_700_000_000_002,
                 worker="web-3:4711",
+                blob=BlobReference(name="2026/x", size=2**40, sha256="0" * 64),
             ),
             ResultRecord(
                 job_id=new("job"),
@@ -230,8 +232,12 @@ class Results(StateCase):
 
         for each in (state, other):
             assert await each.results.get(gone.job_id) is None
-            assert await each.results.wait(gone.job_id, timeout=0) is None
+            with raises(ResultExpired):
+                await each.results.wait(gone.job_id, timeout=0)
+            assert await each.results.has_expired(gone.job_id)
             assert await each.results.get(kept.job_id) == kept
+            assert await each.results.wait(kept.job_id, timeout=0) == kept
+            assert not await each.results.has_expired(kept.job_id)
 
     @case
     async def test_after_its_time_a_success_makes_room_for_another_record(self) -> None:
@@ -243,3 +249,24 @@ class Results(StateCase):
 
         await state.results.put(dead(job_id), ttl=LONG)
         assert await state.results.get(job_id) == dead(job_id)
+        assert await state.results.wait(job_id, timeout=0) == dead(job_id)
+        assert not await state.results.has_expired(job_id)
+
+    @case
+    async def test_what_never_was_has_not_expired(self) -> None:
+        state = self.state()
+
+        assert not await state.results.has_expired(new("job"))
+
+    @case
+    async def test_that_there_was_a_record_is_remembered_whatever_else_is_put(self) -> None:
+        state, other = self.state(), self.state()
+        job_id = new("job")
+        await state.results.put(succeeded(job_id), ttl=self.short)
+
+        await self.advance(self.short * 1.2)
+        for _ in range(3):
+            await other.results.put(succeeded(new("job")), ttl=LONG)
+
+        assert await state.results.has_expired(job_id)
+        assert await state.results.get(job_id) is None

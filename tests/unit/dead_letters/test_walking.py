@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taskmq.broker import Broker, BrokerOptions, HeaderValue, Outgoing
-from taskmq.dead_letters import Choose, Group, Replay, Replayed, browse, group, purge, replay, visit
+from taskmq.dead_letters import Choose, Group, Replay, Replayed, browse, group_letters, purge, replay, visit
 from taskmq.errors import (
     BrokerUnavailable,
     InvalidOption,
@@ -285,7 +285,7 @@ def test_letters_of_one_failure_are_one_group() -> None:
         await _bury(broker, ["c"], headers=dies("KeyError: 'y'", 10))
         await _bury(broker, ["d"], headers=dies("KeyError: 'z'", 30))
 
-        keys, disk = await group(broker, "images")
+        keys, disk = await group_letters(broker, "images")
 
         assert keys == Group(
             fingerprint=keys.fingerprint,
@@ -309,7 +309,7 @@ def test_letters_that_do_not_tell_when_they_died_are_counted_too() -> None:
     async def main(broker: Broker) -> None:
         await _bury(broker, ["a", "b"], headers={})
 
-        (found,) = await group(broker, "images", choose=_only("a", "b"))
+        (found,) = await group_letters(broker, "images", choose=_only("a", "b"))
 
         assert (found.count, found.first, found.last, found.reason) == (2, None, None, "")
 

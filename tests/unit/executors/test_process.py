@@ -126,6 +126,7 @@ def look(context: Context) -> object:
         "max_attempts": context.max_attempts, "redelivered": context.redelivered, "tenant": context.tenant,
         "root": context.root, "deadline": context.deadline, "meta": dict(context.meta),
         "schedule": context.schedule, "scheduled_for": context.scheduled_for,
+        "fence": context.fence, "idempotency_key": context.idempotency_key, "fencing_token": context.fencing_token,
     }
 
 @task
@@ -174,7 +175,13 @@ def _execution(
     encode = msgspec.json.encode if content_type == JSON else msgspec.msgpack.encode
     message = Envelope(task=task, args=msgspec.Raw(encode(args)), kwargs=msgspec.Raw(encode({})), **envelope)
     context = Context(
-        message, job_id="job-1", max_attempts=4, queue="work", redelivered=True, _deadline=1_700_000_000.5
+        message,
+        job_id="job-1",
+        max_attempts=4,
+        queue="work",
+        redelivered=True,
+        _deadline=1_700_000_000.5,
+        fence=("order:7", 5),
     )
     return Execution(context, print, args, {}, message, content_type, timeout)
 

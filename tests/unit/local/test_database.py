@@ -154,3 +154,64 @@ def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) -> Non
         await database.aclose(within=PATIENCE)
 
     run(main())
+
+
+def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "taskmq.db"
+
+    async def main() -> None:
+        own = Database(path, name="own")
+        shared = Database(path, name="shared", is_shared=True)
+        elsewhere = Database(tmp_path / "other" / "taskmq.db", name="elsewhere")
+        assert own.partner() is own
+        await shared.barrier()
+        assert own.partner() is shared
+        assert shared.partner() is shared
+        assert elsewhere.partner() is elsewhere
+
+        await asyncio.to_thread(asyncio.run, another_loop())
+
+        await shared.aclose(within=PATIENCE)
+        assert own.partner() is own
+        await own.aclose(within=PATIENCE)
+        await elsewhere.aclose(within=PATIENCE)
+
+    async def another_loop() -> None:
+        database = Database(path, name="another")
+        assert database.partner() is database
+        await database.aclose(within=PATIENCE)
+
+    run(main())
+
+
+def test_what_comes_up_turn_by_turn_after_a_commit_shares_the_next_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        database = Database(tmp_path / "taskmq.db", name="test")
+        commits: list[int] = []
+
+        async def chain() -> None:
+            """One follows from the other, a turn of the loop apart, as in a worker with many slots."""
+            works: list[Adding] = []
+            for number in range(20):
+                works.append(Adding(f"q{len(commits)}-{number}"))
+                database.submit(works[-1])
+                await asyncio.sleep(0)
+            await asyncio.gather(*(work.outcome for work in works))
+            commits.append(await database.call(count, care=Care.READ))
+
+        first = Adding("first")
+        database.submit(first)
+        await first.outcome
+        told: list[int] = []
+        hand_over = database._hand_over
+
+        def counted() -> None:
+            told.append(len(database._waiting))
+            hand_over()
+
+        database._hand_over = counted  # type: ignore[method-assign]
+        await chain()
+        assert max(told) >= 20 - 1
+        await database.aclose(within=PATIENCE)
+
+    run(main())

@@ -36,6 +36,7 @@ def make_version_1(path: Path) -> None:
             if table not in _FIRST and not table.startswith("sqlite_"):
                 connection.execute(f"DROP TABLE {table}")
         connection.execute("DELETE FROM counters WHERE name != 'message'")
+        connection.execute("ALTER TABLE results DROP COLUMN remembered")
         connection.execute("PRAGMA user_version = 1")
 
 

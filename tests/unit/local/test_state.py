@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from taskmq.broker import BrokerOptions
-from taskmq.errors import StateUnavailable
-from taskmq.plugins import open_state
+from taskmq.errors import ResultExpired, StateUnavailable
+from taskmq.plugins import open_broker, open_state
 from taskmq.states import JobState
 from taskmq.stores import ResultRecord, State
 from taskmq.testing.fake_clock import FakeClock
@@ -51,7 +51,8 @@ def test_a_result_is_gone_after_its_ttl(url: str) -> None:
             assert await state.results.get("job") == record()
             clock.advance(0.001)
             assert await state.results.get("job") is None
-            assert await state.results.wait("job", timeout=0) is None
+            with pytest.raises(ResultExpired):
+                await state.results.wait("job", timeout=0)
 
     run(main())
 
@@ -179,13 +180,50 @@ def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
         async with opened(f"local://{tmp_path}", clock) as state:
             for generation in range(5):
                 names = [f"{generation}-{number}" for number in range(100)]
-                await asyncio.gather(*(state.results.put(record(name), ttl=10) for name in names))
-                await asyncio.gather(*(state.occurrences.claim(name, owner="a", lease=1, ttl=10) for name in names))
-                clock.advance(10)
+                await asyncio.gather(*(state.results.put(record(name), ttl=100) for name in names))
+                await asyncio.gather(*(state.occurrences.claim(name, owner="a", lease=1, ttl=100) for name in names))
+                clock.advance(100)
 
         connection = sqlite3.connect(tmp_path / "taskmq.db")
-        assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 100
+        # Those that are kept, and those that are remembered as long again.
+        assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 200
+        assert connection.execute("SELECT count(*) FROM results WHERE state <> 'expired'").fetchone()[0] <= 100
         assert connection.execute("SELECT count(*) FROM occurrences").fetchone()[0] <= 100
         connection.close()
+
+    run(main())
+
+
+def test_results_share_the_transactions_of_the_broker_and_outlive_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        url, options = f"local://{tmp_path}", BrokerOptions()
+        broker, state = open_broker(url, options), open_state(url, options)
+        await broker.connect(timeout=10)
+        await asyncio.gather(*(state.results.put(record(f"a{number}"), ttl=60) for number in range(20)))
+        put = asyncio.create_task(state.results.put(record("while it closes"), ttl=60))
+        await asyncio.sleep(0)
+        await broker.aclose()
+        await put
+        await state.results.put(record("after"), ttl=60)
+        for name in ("a0", "a19", "while it closes", "after"):
+            assert await state.results.get(name) == record(name)
+        await state.aclose()
+
+    run(main())
+
+
+def test_that_there_was_a_result_is_remembered_as_long_again_and_then_forgotten(url: str) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        async with opened(url, clock) as state:
+            await state.results.put(record(), ttl=100)
+            for step in (100, 50, 49):
+                clock.advance(step)
+                await state.results.put(record("other"), ttl=10)
+                assert await state.results.has_expired("job")
+            clock.advance(1)
+            assert not await state.results.has_expired("job")
+            await state.results.put(record("other"), ttl=10)
+            assert await state.results.wait("job", timeout=0) is None
 
     run(main())

@@ -26,19 +26,25 @@ from taskmq.middleware import Middleware
 from taskmq.session import Session
 from taskmq.stores import (
     CheckpointStore,
+    ClaimStore,
     DelayStore,
+    FlowStore,
     LeaseStore,
+    LimitStore,
     OccurrenceStore,
     ProgressStore,
     ResultRecord,
     ResultStore,
     RevocationStore,
+    ScheduleStore,
     StartStore,
     State,
 )
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
+from tests.unit.worker.staged_limits import StagedLimits
+from tests.unit.worker.staged_schedules import StagedSchedules
 
 __all__ = ["Bug", "FakeDelivery", "Fault", "Points", "StagedApp", "Stored", "settle_loop", "staged"]
 
@@ -196,6 +202,9 @@ class _StagedResults:
     async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
         return await self._inner.wait(job_id, timeout=timeout)
 
+    async def has_expired(self, job_id: str) -> bool:
+        return await self._inner.has_expired(job_id)
+
 
 class _StagedOccurrences:
     def __init__(self, inner: OccurrenceStore, points: Points) -> None:
@@ -242,6 +251,8 @@ class _StagedState:
         self._results = _StagedResults(inner.results, points, journal)
         self._occurrences = _StagedOccurrences(inner.occurrences, points)
         self._starts = _StagedStarts(inner.starts, points)
+        self._schedules = StagedSchedules(inner.schedules, points)
+        self._limits = StagedLimits(inner.limits)
 
     @property
     def address(self) -> str:
@@ -268,8 +279,24 @@ class _StagedState:
         return self._inner.revocations
 
     @property
+    def schedules(self) -> ScheduleStore:
+        return self._schedules
+
+    @property
+    def flows(self) -> FlowStore:
+        return self._inner.flows
+
+    @property
+    def limits(self) -> LimitStore:
+        return self._limits
+
+    @property
     def leases(self) -> LeaseStore:
         return self._inner.leases
+
+    @property
+    def claims(self) -> ClaimStore:
+        return self._inner.claims
 
     @property
     def progress(self) -> ProgressStore:

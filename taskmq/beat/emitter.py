@@ -1,0 +1,91 @@
+"""Making messages of occurrences, and having the broker confirm them."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
+from taskmq.errors import PartlySent, SendError
+from taskmq.middleware import Sending
+from taskmq.scheduling import ScheduleEntry, job_id_of
+from taskmq.scheduling.record import Claim
+
+__all__ = ["Emission", "Emitter"]
+
+_LOW: Final = 0
+_BEHIND: Final = ("catchup", "backfill")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Emission:
+    """An occurrence that this replica has claimed."""
+
+    entry: ScheduleEntry
+    claim: Claim
+
+
+class Emitter:
+    """Publishes occurrences, many at a time."""
+
+    def __init__(self, app: TaskMQ) -> None:
+        self._app = app
+        self._templates: dict[str, tuple[ScheduleEntry, Sending]] = {}
+
+    def job_id(self, emission: Emission) -> str:
+        return job_id_of(self._app.name, emission.entry.name, emission.claim.instant, emission.claim.run)
+
+    async def publish(self, emissions: Sequence[Emission], *, now: int) -> dict[Emission, SendError]:
+        """Publish them, pipelined; those that were not confirmed, and why.
+
+        Raises whatever a middleware raises; then nothing is known.
+        """
+        sendings = [self._sending(emission, now) for emission in emissions]
+        try:
+            await self._app.send_many_async(sendings)
+        except PartlySent as error:
+            return {emissions[at]: failure for at, failure in error.failures.items()}
+        except SendError as error:
+            return dict.fromkeys(emissions, error)
+        return {}
+
+    def _sending(self, emission: Emission, now: int) -> Sending:
+        entry, claim = emission.entry, emission.claim
+        template = self._template(entry)
+        envelope = template.envelope
+        job_id = self.job_id(emission)
+        moved = now - (envelope.enqueued or now)
+        meta = {**(envelope.meta or {}), SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(claim.instant)}
+        if entry.policy.overlap != "allow":
+            meta[SCHEDULE_LIMIT] = str(entry.policy.max_concurrency)
+        envelope = replace(
+            envelope,
+            id=job_id,
+            key=envelope.key or job_id,
+            enqueued=now,
+            eta=None if envelope.eta is None else envelope.eta + moved,
+            expires=None if envelope.expires is None else envelope.expires + moved,
+            priority=_LOW if claim.kind in _BEHIND else envelope.priority,
+            meta=meta,
+        )
+        return Sending(envelope, template.queue, template.content_type, dict(template.headers))
+
+    def _template(self, entry: ScheduleEntry) -> Sending:
+        known = self._templates.get(entry.name)
+        if known is None or known[0] is not entry:
+            with _nobodys_child():
+                known = (entry, entry.task.sending(*entry.args, **entry.kwargs))
+            self._templates[entry.name] = known
+        return known[1]
+
+
+@contextmanager
+def _nobodys_child() -> Generator[None]:
+    token = current_context.set(None)
+    try:
+        yield
+    finally:
+        current_context.reset(token)

@@ -1,0 +1,62 @@
+"""The pytest plugin: `taskmq_app`, an app under test. Imports nothing of taskmq before a test asks for it."""
+
+import os
+from collections.abc import Generator
+from datetime import datetime
+
+import pytest
+
+# What `typing` has under this name; whoever has taskmq installed pays for what is imported here.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from taskmq.testing import Bench
+
+__all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_target"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One setting: `taskmq_app`."""
+    parser.addini("taskmq_app", "the app that the fixture taskmq_app puts to the test: MODULE:ATTRIBUTE", default="")
+
+
+@pytest.fixture
+def taskmq_target(request: pytest.FixtureRequest) -> object:
+    """What `taskmq_app` puts to the test: an app, a function that makes one, or `MODULE:ATTRIBUTE`.
+
+    Override it, or set `taskmq_app` in pytest's settings, or `app` in taskmq's.
+    """
+    from taskmq.settings import load_settings
+
+    named: str = request.config.getini("taskmq_app")
+    return named or load_settings(os.environ, request.config.rootpath).app
+
+
+@pytest.fixture
+def taskmq_start() -> datetime | None:
+    """What time it is for the app at the beginning of a test; None: now. Override it."""
+    return None
+
+
+@pytest.fixture
+def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generator[Bench, None, None]":
+    """The app under test; see `taskmq.testing.Bench`."""
+    from taskmq.app import TaskMQ
+    from taskmq.errors import AppNotFound
+    from taskmq.loading import load_app
+    from taskmq.testing import Bench
+
+    target = taskmq_target
+    if not target:
+        raise AppNotFound(
+            "which app is put to the test? Say taskmq_app = 'MODULE:ATTRIBUTE' in pytest's settings, or define a "
+            "fixture taskmq_target that returns the app"
+        )
+    if isinstance(target, str):
+        target, _ = load_app(target)
+    elif callable(target):
+        target = target()
+    if not isinstance(target, TaskMQ):
+        raise AppNotFound(f"taskmq_target={target!r}: an app, a function that makes one, or MODULE:ATTRIBUTE")
+    with Bench(target, start=taskmq_start) as bench:
+        yield bench

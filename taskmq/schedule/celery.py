@@ -1,0 +1,122 @@
+"""Schedules as Celery's configuration has them, without Celery.
+
+What is read is looked at and not asked for its class, so `crontab` and `schedule` may be Celery's own or stand-ins.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, cast
+
+from taskmq.errors import InvalidOption
+from taskmq.schedule.cron_rule import Cron
+from taskmq.schedule.every_rule import Every
+from taskmq.schedule.trigger import Trigger
+
+__all__ = ["CeleryEntry", "Crontab", "crontab", "read_beat_schedule"]
+
+_FIELDS: Final = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+_KEYS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
+_NAME: Final = re.compile(r"[a-zA-Z]{4,}")
+
+CronField = str | int | Iterable[int | str]
+"""What Celery takes for one field: text as in cron, a number, or several."""
+
+
+@dataclass(frozen=True, slots=True)
+class CeleryEntry:
+    """One entry of a `beat_schedule`, read."""
+
+    name: str
+    task: str
+    trigger: Trigger
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Crontab:
+    """What Celery's `crontab` says; whose clocks it goes by is said elsewhere."""
+
+    expression: str
+
+    def trigger(self, tz: str) -> Cron:
+        """The rule by the clocks of a zone. A day has to fit both of its fields, where cron asks for one of them."""
+        return Cron(self.expression, tz, both_days=True)
+
+
+def crontab(
+    minute: CronField = "*",
+    hour: CronField = "*",
+    *,
+    day_of_week: CronField = "*",
+    day_of_month: CronField = "*",
+    month_of_year: CronField = "*",
+) -> Crontab:
+    """Stands in for Celery's, in a `beat_schedule`.
+
+    Raises:
+        InvalidOption: it cannot be read, or is never due.
+    """
+    found = Crontab(" ".join(map(_text, (minute, hour, day_of_month, month_of_year, day_of_week))))
+    found.trigger("UTC")
+    return found
+
+
+def read_beat_schedule(entries: Mapping[str, Mapping[str, Any]], *, tz: str = "UTC") -> list[CeleryEntry]:
+    """The entries of a `beat_schedule`.
+
+    Args:
+        tz: Celery's `timezone`, for each `crontab`.
+
+    Raises:
+        InvalidOption: an entry cannot be read, has a key that nobody knows, or a schedule by the sun.
+    """
+    return [_entry(name, entry, tz) for name, entry in entries.items()]
+
+
+def _entry(name: str, entry: Mapping[str, Any], tz: str) -> CeleryEntry:
+    if unknown := sorted(entry.keys() - _KEYS):
+        raise InvalidOption(f"beat_schedule[{name!r}]: unknown key {unknown[0]!r}")
+    for key in ("task", "schedule"):
+        if key not in entry:
+            raise InvalidOption(f"beat_schedule[{name!r}] has no {key!r}")
+    return CeleryEntry(
+        name,
+        str(entry["task"]),
+        _trigger(name, entry["schedule"], tz),
+        tuple(entry.get("args") or ()),
+        dict(entry.get("kwargs") or {}),
+        dict(entry.get("options") or {}),
+    )
+
+
+def _trigger(name: str, schedule: object, tz: str) -> Trigger:
+    if isinstance(schedule, bool):
+        raise InvalidOption(f"beat_schedule[{name!r}]: schedule={schedule!r} is no schedule")
+    if isinstance(schedule, timedelta | int | float):
+        return Every.parse(schedule)
+    if isinstance(schedule, Crontab):
+        return schedule.trigger(tz)
+    if callable(getattr(schedule, "next_after", None)):
+        return cast("Trigger", schedule)
+    fields = {field: getattr(schedule, f"_orig_{field}", None) for field in _FIELDS}
+    if None not in fields.values():
+        return crontab(**cast("dict[str, Any]", fields)).trigger(tz)
+    if isinstance(period := getattr(schedule, "run_every", None), timedelta):
+        return Every.parse(period)
+    raise InvalidOption(
+        f"beat_schedule[{name!r}]: a {type(schedule).__name__} cannot be taken over; seconds, a timedelta, a crontab "
+        "and a schedule can"
+    )
+
+
+def _text(field: CronField) -> str:
+    if isinstance(field, str):
+        # Celery knows the days by their full names too.
+        return _NAME.sub(lambda name: name[0][:3], field.replace(" ", ""))
+    if isinstance(field, int):
+        return str(field)
+    return ",".join(_text(value) for value in field)

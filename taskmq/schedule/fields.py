@@ -1,0 +1,128 @@
+"""What a cron expression selects, as bits, and the walk over wall-clock time that they allow."""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Final
+
+__all__ = ["EVERY_DAY", "EVERY_HOUR", "EVERY_MINUTE", "EVERY_MONTH", "LAST", "Fields", "days_in"]
+
+EVERY_MINUTE: Final = (1 << 60) - 1
+EVERY_HOUR: Final = (1 << 24) - 1
+EVERY_DAY: Final = (1 << 32) - 2
+EVERY_MONTH: Final = (1 << 13) - 2
+LAST: Final = -1
+_DAYS_IN: Final = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_SATURDAY: Final = 5
+_SUNDAY: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The values that each field selects: bit `n` is set if the value `n` is in.
+
+    Args:
+        seconds: bits 0 to 59; `minutes` alike.
+        hours: bits 0 to 23.
+        days: of the month, bits 1 to 31.
+        months: bits 1 to 12.
+        weekdays: bits 0 (Monday) to 6; all of them if `nth` says which ones.
+        last_day: the last day of the month is in as well (`L`).
+        nearest: the weekdays nearest to these days of the month are in (`15W`).
+        nth: pairs of a weekday and its number in the month, from 1, or `LAST`.
+        either: a day is in if it fits `days` or the weekdays; else it has to fit both.
+    """
+
+    seconds: int
+    minutes: int
+    hours: int
+    days: int
+    months: int
+    weekdays: int
+    last_day: bool = False
+    nearest: tuple[int, ...] = ()
+    nth: tuple[tuple[int, int], ...] = ()
+    either: bool = False
+
+    def first_from(self, wall: datetime) -> datetime | None:
+        """The first wall-clock time at or after `wall` that is selected, in whole seconds; None after year 9999.
+
+        Both are without a zone. It goes on for long, and gives up only then, if no day is selected at all.
+        """
+        year, month, day = wall.year, wall.month, wall.day
+        days = self.days_of(year, month)
+        if days >> day & 1:
+            hour, minute = wall.hour, wall.minute
+            if self.hours >> hour & 1:
+                if self.minutes >> minute & 1 and (later := self.seconds >> wall.second):
+                    return datetime(year, month, day, hour, minute, wall.second + _lowest(later))  # noqa: DTZ001
+                if later := self.minutes >> minute + 1:
+                    return datetime(  # noqa: DTZ001
+                        year, month, day, hour, minute + 1 + _lowest(later), _lowest(self.seconds)
+                    )
+            if later := self.hours >> hour + 1:
+                return self._first_within(year, month, day, hour + 1 + _lowest(later))
+        days &= -2 << day
+        while not days:
+            year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+            if year > 9999:
+                return None
+            days = self.days_of(year, month)
+        return self._first_within(year, month, _lowest(days), _lowest(self.hours))
+
+    def days_of(self, year: int, month: int) -> int:
+        """The days of that month that are selected, as bits."""
+        if not self.months >> month & 1:
+            return 0
+        days, weekdays = self.days, self.weekdays
+        count = days_in(year, month)
+        if weekdays != 0b1111111 or self.nth or self.nearest:
+            first = date(year, month, 1).weekday()
+            if self.nearest:
+                days = sum({1 << _nearest(day, first, count) for day in self.nearest})
+            by_week = self._nth_of(first, count) if self.nth else _repeated(weekdays, first)
+        else:
+            by_week = EVERY_DAY
+        if self.last_day:
+            days |= 1 << count
+        chosen = days | by_week if self.either else days & by_week
+        return chosen & (1 << count + 1) - 2
+
+    def _first_within(self, year: int, month: int, day: int, hour: int) -> datetime:
+        return datetime(year, month, day, hour, _lowest(self.minutes), _lowest(self.seconds))  # noqa: DTZ001
+
+    def _nth_of(self, first: int, count: int) -> int:
+        days = 0
+        for weekday, number in self.nth:
+            day = 1 + (weekday - first) % 7
+            # A fifth one that the month does not have falls behind its end, where it is cut off.
+            days |= 1 << (day + 7 * (number - 1) if number != LAST else day + (count - day) // 7 * 7)
+        return days
+
+
+def days_in(year: int, month: int) -> int:
+    """How many days that month has."""
+    if month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0):
+        return 29
+    return _DAYS_IN[month]
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def _repeated(weekdays: int, first: int) -> int:
+    """The days of a month that begins on the weekday `first` which fall on `weekdays`."""
+    # Day 1 is the weekday `first`: a week that begins there, five times, one bit up.
+    week = (weekdays | weekdays << 7) >> first & 0b1111111
+    return (week | week << 7 | week << 14 | week << 21 | week << 28) << 1
+
+
+def _nearest(day: int, first: int, count: int) -> int:
+    """The day from Monday to Friday nearest to `day` that does not leave the month."""
+    day = min(day, count)
+    weekday = (first + day - 1) % 7
+    if weekday == _SATURDAY:
+        return day - 1 if day > 1 else day + 2
+    if weekday == _SUNDAY:
+        return day + 1 if day < count else day - 2
+    return day

@@ -1,0 +1,52 @@
+"""Large values, kept beside the state: the state has a reference only."""
+
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["BlobReference", "BlobStore"]
+
+
+class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a value is, and how to tell that it is still the same.
+
+    Attributes:
+        name: in the store.
+        size: bytes.
+        sha256: of the bytes, as hexadecimal digits.
+    """
+
+    name: str
+    size: int
+    sha256: str
+
+
+class BlobStore(Protocol):
+    """Values by name, each for its time. Belongs to one event loop; several processes share what is kept."""
+
+    @property
+    def address(self) -> str:
+        """The URL without its password."""
+        ...
+
+    async def put(self, label: str, data: bytes, *, ttl: float) -> str:
+        """Keep `data` for at least `ttl` seconds and give its name; it is durable when this returns.
+
+        The same label and data again may have the same name.
+
+        Raises:
+            StateUnavailable: the store could not be reached, or is full.
+        """
+        ...
+
+    async def get(self, name: str) -> bytes | None:
+        """The data; None where there is none (any more).
+
+        Raises:
+            StateUnavailable: the store could not be reached.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go. May be called twice."""
+        ...

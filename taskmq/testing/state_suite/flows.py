@@ -1,0 +1,405 @@
+"""Workflows: nodes that end one by one."""
+
+import asyncio
+
+from taskmq.stores.flows import (
+    FINISH,
+    BegunNode,
+    BusyNode,
+    EndedNode,
+    FlowNode,
+    FlowRecord,
+    FlowStore,
+    NodeState,
+    Taken,
+)
+from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.state_suite.case import LONG, StateCase, new
+
+__all__ = ["Flows"]
+
+_CHAIN = (
+    FlowNode(key="0", call=b"first"),
+    FlowNode(key="1", after=("0",), call=b"second"),
+)
+
+
+async def _begun(flows: FlowStore, flow_id: str, key: str) -> int:
+    begun = await flows.start(flow_id, key, owner=new("run"), seconds=LONG, takes_over=False)
+    assert isinstance(begun, BegunNode), begun
+    return begun.token
+
+
+async def _values(flows: FlowStore, flow_id: str, keys: list[str]) -> list[bytes | None]:
+    return [None if one is None else one.value for one in await flows.outcomes(flow_id, keys)]
+
+
+async def _end(
+    flows: FlowStore, flow_id: str, key: str, state: NodeState = NodeState.SUCCEEDED, value: bytes = b"1"
+) -> Taken:
+    token = await _begun(flows, flow_id, key)
+    taken = await flows.end(flow_id, key, token=token, state=state, value=value, taker=key, lease=LONG)
+    assert taken is not None
+    return taken
+
+
+def _keys(taken: Taken) -> list[str]:
+    return sorted(node.key for node in taken.nodes)
+
+
+async def _all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> list[str]:
+    """The keys of everything that can be taken; all of it is done."""
+    found: list[str] = []
+    while taken.nodes or taken.is_more:
+        found += _keys(taken)
+        taken = await flows.done(flow_id, _keys(taken), taker=taker, lease=LONG)
+    return found
+
+
+class Flows(StateCase):
+    """Every guarantee of `FlowStore`."""
+
+    wide: int = 1200
+
+    @case
+    async def test_a_flow_is_made_once_and_looked_at_by_everybody(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("größe ☂ flow")
+
+        assert await flows.create(flow_id, b"head", _CHAIN, ttl=LONG)
+        assert not await other.create(flow_id, b"another", (), ttl=LONG)
+
+        assert await other.look(flow_id) == FlowRecord(head=b"head", run=0, unfinished=2)
+        assert await other.look(new("flow")) is None
+        assert await other.states(flow_id) == {"0": NodeState.READY, "1": NodeState.WAITING}
+        assert await other.calls(flow_id, ["1", "7"]) == [b"second", None]
+
+    @case
+    async def test_nodes_are_handed_out_when_they_are_ready_and_not_before(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+
+        first = await flows.take(flow_id, taker="a", lease=LONG)
+        assert [(node.key, node.kind, node.call, node.run) for node in first.nodes] == [("0", "call", b"first", 0)]
+        assert isinstance(await other.start(flow_id, "1", owner="x", seconds=LONG, takes_over=True), BusyNode)
+        assert await _all(other, flow_id, await _end(other, flow_id, "0"), taker="0") == ["1"]
+        assert await _all(other, flow_id, await _end(other, flow_id, "1"), taker="1") == [FINISH]
+
+        assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
+        assert await _values(flows, flow_id, ["1", "0", "9"]) == [b"1", b"1", None]
+        assert await flows.ended(flow_id, place=0, limit=10) == ["0", "1"]
+        assert await flows.ended(flow_id, place=1, limit=10) == ["1"]
+        record = await flows.look(flow_id)
+        assert record is not None
+        assert record.unfinished == 0
+
+    @case
+    async def test_what_is_taken_is_nobody_elses_until_its_lease_ends_and_its_takers_at_once(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+
+        assert _keys(await flows.take(flow_id, taker="a", lease=self.short)) == ["0"]
+        assert _keys(await other.take(flow_id, taker="b", lease=LONG)) == []
+        assert _keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
+        assert _keys(await other.take(flow_id, taker="a", lease=self.short, again=True)) == ["0"]
+        await self.advance(self.short * 1.5)
+        assert _keys(await other.take(flow_id, taker="b", lease=LONG)) == ["0"]
+        assert _keys(await flows.take(flow_id, taker="a", lease=LONG, again=True)) == []
+        assert _keys(await other.done(flow_id, ["0"], taker="b", lease=LONG)) == []
+        assert _keys(await other.take(flow_id, taker="b", lease=LONG, again=True)) == []
+
+    @case
+    async def test_one_run_of_a_node_begins_at_a_time(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+
+        first = await flows.start(flow_id, "0", owner="a", seconds=self.short, takes_over=False)
+        assert isinstance(first, BegunNode)
+        assert first.call == b"first"
+        assert await flows.start(flow_id, "0", owner="a", seconds=self.short, takes_over=False) == first
+        busy = await other.start(flow_id, "0", owner="b", seconds=LONG, takes_over=False)
+        assert isinstance(busy, BusyNode)
+        assert 0 < busy.left <= self.short
+        assert await flows.renew(flow_id, "0", token=first.token, seconds=self.short * 3)
+        await self.advance(self.short * 1.5)
+        assert isinstance(await other.start(flow_id, "0", owner="b", seconds=LONG, takes_over=False), BusyNode)
+        await self.advance(self.short * 2.5)
+        second = await other.start(flow_id, "0", owner="b", seconds=LONG, takes_over=False)
+        assert isinstance(second, BegunNode)
+        assert second.token > first.token
+        assert not await flows.renew(flow_id, "0", token=first.token, seconds=LONG)
+        third = await flows.start(flow_id, "0", owner="c", seconds=LONG, takes_over=True)
+        assert isinstance(third, BegunNode)
+        assert third.token > second.token
+        await other.release(flow_id, "0", token=second.token)
+        assert isinstance(await other.start(flow_id, "0", owner="d", seconds=LONG, takes_over=False), BusyNode)
+        await other.release(flow_id, "0", token=third.token)
+        assert isinstance(await other.start(flow_id, "0", owner="d", seconds=LONG, takes_over=False), BegunNode)
+
+    @case
+    async def test_an_end_counts_once_and_only_from_the_last_run(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.take(flow_id, taker="a", lease=LONG)
+        stale = await _begun(flows, flow_id, "0")
+        again = await flows.start(flow_id, "0", owner="z", seconds=LONG, takes_over=True)
+        assert isinstance(again, BegunNode)
+
+        async def told(token: int, state: NodeState) -> list[str] | None:
+            taken = await other.end(flow_id, "0", token=token, state=state, value=b"7", taker="0", lease=LONG)
+            return None if taken is None else _keys(taken)
+
+        assert await told(stale, NodeState.SUCCEEDED) is None
+        assert await told(0, NodeState.FAILED) is None
+        assert await told(again.token, NodeState.SUCCEEDED) == ["1"]
+        assert await told(again.token, NodeState.SUCCEEDED) == ["1"]
+        assert await told(again.token, NodeState.FAILED) is None
+        assert await told(stale, NodeState.SUCCEEDED) is None
+        assert await told(0, NodeState.FAILED) is None
+        ended = await flows.start(flow_id, "0", owner="y", seconds=LONG, takes_over=True)
+        assert ended == EndedNode(NodeState.SUCCEEDED, b"7")
+
+    @case
+    async def test_a_node_that_cannot_be_published_ends_without_a_run(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+        await flows.take(flow_id, taker="a", lease=LONG)
+
+        ended = await flows.end(flow_id, "0", token=0, state=NodeState.FAILED, value=b"", taker="a", lease=LONG)
+
+        assert ended is not None
+        assert await _all(flows, flow_id, ended, taker="a") == [FINISH]
+        assert await flows.states(flow_id) == {"0": NodeState.FAILED, "1": NodeState.UPSTREAM_FAILED}
+
+    @case
+    async def test_what_is_not_known_has_no_effect(self) -> None:
+        flows = self.state().flows
+        flow_id, other = new("flow"), new("flow")
+        await flows.create(other, b"", _CHAIN, ttl=LONG)
+
+        for name, key in ((flow_id, "0"), (other, "5")):
+            assert await flows.start(name, key, owner="a", seconds=LONG, takes_over=False) is None
+            assert not await flows.renew(name, key, token=1, seconds=LONG)
+            await flows.release(name, key, token=1)
+            ended = await flows.end(name, key, token=1, state=NodeState.FAILED, value=b"", taker="a", lease=LONG)
+            assert ended is None
+        assert await flows.take(flow_id, taker="a", lease=LONG) == Taken((), is_more=False)
+        assert await flows.done(flow_id, ["0"], taker="a", lease=LONG) == Taken((), is_more=False)
+        await flows.expand(flow_id, "0", [b"x"], first=0, total=1)
+        assert await flows.cancel(flow_id, reason="no") is None
+        assert await flows.redrive(flow_id) == 0
+        assert await flows.states(flow_id) == {}
+        assert await flows.outcomes(flow_id, ["0"]) == [None]
+        assert await flows.calls(flow_id, ["0"]) == [None]
+        assert await flows.ended(flow_id, place=0, limit=5) == []
+
+    @case
+    async def test_a_map_gets_its_children_once_and_waits_for_all(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        nodes = (
+            FlowNode(key="0"),
+            FlowNode(key="1", kind="map", after=("0",), call=b"template"),
+            FlowNode(key="2", after=("1",)),
+        )
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        taken = await _end(flows, flow_id, "0")
+        assert [(node.key, node.kind) for node in taken.nodes] == [("1", "map")]
+
+        await flows.expand(flow_id, "1", [b"a", b"b"], first=0, total=3)
+        early = await flows.done(flow_id, [], taker="0", lease=LONG)
+        assert _keys(early) == ["1.0", "1.1"]
+        await _all(other, flow_id, await _end(other, flow_id, "1.0"), taker="1.0")
+        for _ in range(2):
+            await other.expand(flow_id, "1", [b"b", b"c"], first=1, total=3)
+        assert (await flows.calls(flow_id, ["1.0", "1.1", "1.2"])) == [b"a", b"b", b"c"]
+        await flows.done(flow_id, ["1"], taker="0", lease=LONG)
+        assert (await flows.states(flow_id))["1"] is NodeState.READY
+        await _end(flows, flow_id, "1.2", value=b"9")
+        taken = await _end(flows, flow_id, "1.1")
+
+        assert await _all(flows, flow_id, taken, taker="1.1") == ["2"]
+        assert await _values(flows, flow_id, ["1", "1.2"]) == [b"3", b"9"]
+        assert await _all(flows, flow_id, await _end(flows, flow_id, "2"), taker="2") == [FINISH]
+
+    @case
+    async def test_a_map_of_nothing_has_succeeded_and_one_with_a_failed_child_has_failed(self) -> None:
+        flows = self.state().flows
+        flow_id = ""
+        for children in (0, 2):
+            flow_id = new("flow")
+            await flows.create(flow_id, b"", [FlowNode(key="m", kind="map")], ttl=LONG)
+            await flows.take(flow_id, taker="a", lease=LONG)
+            await flows.expand(flow_id, "m", [b"x"] * children, first=0, total=children)
+            await _all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
+            for number in range(children):
+                state = NodeState.SUCCEEDED if number else NodeState.FAILED
+                await _all(flows, flow_id, await _end(flows, flow_id, f"m.{number}", state), taker="b")
+
+            found = (await flows.states(flow_id))["m"]
+            assert found is (NodeState.FAILED if children else NodeState.SUCCEEDED)
+
+        assert await flows.redrive(flow_id) == 2
+        assert await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a") == ["m.0"]
+        await _all(flows, flow_id, await _end(flows, flow_id, "m.0"), taker="b")
+        assert set((await flows.states(flow_id)).values()) == {NodeState.SUCCEEDED}
+
+    @case
+    async def test_no_more_children_of_a_map_are_out_than_its_limit_says(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", [FlowNode(key="m", kind="map", limit=3)], ttl=LONG)
+        await flows.take(flow_id, taker="a", lease=LONG)
+        await flows.expand(flow_id, "m", [b"x"] * 10, first=0, total=10)
+
+        out = await _all(flows, flow_id, await flows.done(flow_id, ["m"], taker="a", lease=LONG), taker="a")
+        seen = len(out)
+        while out:
+            assert len(out) <= 3
+            key = out.pop(0)
+            state = NodeState.FAILED if key == "m.4" else NodeState.SUCCEEDED
+            found = await _all(flows, flow_id, await _end(flows, flow_id, key, state), taker=key)
+            out += [each for each in found if each != FINISH]
+            seen += len(found)
+
+        assert seen == 11
+
+    @case
+    async def test_a_cancelled_flow_ends_but_for_what_runs(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        nodes = [
+            *(FlowNode(key=str(number)) for number in range(5)),
+            FlowNode(key="last", rule="always", after=tuple(map(str, range(5)))),
+        ]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        token = await _begun(flows, flow_id, "3")
+
+        assert await other.cancel(flow_id, reason="not ☂ needed") == ["3"]
+
+        record = await flows.look(flow_id)
+        assert record is not None
+        assert (record.unfinished, record.cancelled) == (1, "not ☂ needed")
+        ended = await flows.start(flow_id, "2", owner="a", seconds=LONG, takes_over=False)
+        assert ended == EndedNode(NodeState.CANCELLED, "not ☂ needed".encode())
+        last = await flows.end(flow_id, "3", token=token, state=NodeState.SUCCEEDED, value=b"", taker="3", lease=LONG)
+        assert last is not None
+        assert await _all(flows, flow_id, last, taker="3") == [FINISH]
+        states = await flows.states(flow_id)
+        assert states.pop("3") is NodeState.SUCCEEDED
+        assert set(states.values()) == {NodeState.CANCELLED}
+
+        assert await flows.redrive(flow_id) == 5
+        record = await flows.look(flow_id)
+        assert record == FlowRecord(head=b"", run=1, unfinished=5)
+        out = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert sorted(out) == ["0", "1", "2", "4"]
+        found: list[str] = []
+        for key in out:
+            found += await _all(flows, flow_id, await _end(flows, flow_id, key), taker=key)
+        assert found == ["last"]
+
+    @case
+    async def test_a_flow_that_has_not_ended_or_has_succeeded_is_not_driven_anew(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+
+        assert await flows.redrive(flow_id) == 0
+        await _end(flows, flow_id, "0")
+        await _end(flows, flow_id, "1")
+        assert await flows.redrive(flow_id) == 0
+
+        record = await flows.look(flow_id)
+        assert record is not None
+        assert record.run == 0
+
+    @case
+    async def test_a_wide_graph_is_taken_in_pieces_by_several_and_none_twice(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        middle = [f"m{number}" for number in range(self.wide)]
+        nodes = [
+            FlowNode(key="first"),
+            *(FlowNode(key=key, after=("first",)) for key in middle),
+            FlowNode(key="last", after=tuple(middle)),
+        ]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+
+        taken = await _end(flows, flow_id, "first")
+        assert 0 < len(taken.nodes) < self.wide
+        halves = await asyncio.gather(
+            _all(flows, flow_id, taken, taker="first"),
+            _all(other, flow_id, await other.take(flow_id, taker="b", lease=LONG), taker="b"),
+        )
+
+        assert sorted([*halves[0], *halves[1]]) == sorted(middle)
+
+        async def end(key: str) -> list[str]:
+            return await _all(other, flow_id, await _end(other, flow_id, key), taker=key)
+
+        out: list[str] = []
+        for at in range(0, self.wide, 100):
+            for found in await asyncio.gather(*map(end, middle[at : at + 100])):
+                out += found
+        assert out == ["last"]
+
+    @case
+    async def test_a_flow_without_nodes_is_finished(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+
+        await flows.create(flow_id, b"", (), ttl=LONG)
+
+        assert _keys(await flows.take(flow_id, taker="a", lease=LONG)) == [FINISH]
+
+    @case
+    async def test_a_flow_is_forgotten_after_its_time_and_each_change_renews_it(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        forgotten, kept = new("flow"), new("flow")
+        for flow_id in (forgotten, kept):
+            await flows.create(flow_id, b"", _CHAIN, ttl=self.short)
+        await self.advance(self.short * 0.7)
+        await _end(flows, kept, "0")
+        await self.advance(self.short * 0.7)
+
+        assert await other.look(forgotten) is None
+        assert await other.states(forgotten) == {}
+        assert await other.start(forgotten, "0", owner="a", seconds=LONG, takes_over=False) is None
+        assert (await other.states(kept))["0"] is NodeState.SUCCEEDED
+        assert await other.create(forgotten, b"new", _CHAIN, ttl=LONG)
+        assert (await other.states(forgotten))["0"] is NodeState.READY
+
+    @case
+    async def test_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
+        flows = self.state().flows
+
+        for point in CancelPoint.ALL:
+            flow_id = new("flow")
+            await cancelled_at(point, flows.create(flow_id, b"", _CHAIN, ttl=LONG), within=self.patience)
+            await flows.create(flow_id, b"", _CHAIN, ttl=LONG)
+            start = flows.start(flow_id, "0", owner="a", seconds=LONG, takes_over=False)
+            await cancelled_at(point, start, within=self.patience)
+            begun = await flows.start(flow_id, "0", owner="a", seconds=LONG, takes_over=False)
+            assert isinstance(begun, BegunNode)
+            await cancelled_at(
+                point,
+                flows.end(
+                    flow_id, "0", token=begun.token, state=NodeState.SUCCEEDED, value=b"", taker="0", lease=LONG
+                ),
+                within=self.patience,
+            )
+            told = await flows.end(
+                flow_id, "0", token=begun.token, state=NodeState.SUCCEEDED, value=b"", taker="0", lease=LONG
+            )
+            assert told is not None
+            # The first one has been taken by nobody; what the end was answered with is the same taker's.
+            assert "1" in _keys(told)

@@ -1,0 +1,273 @@
+"""Limits: so many starts in a time, so many places at a time, all that a run demands or nothing."""
+
+import asyncio
+import random
+
+from taskmq.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
+from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.state_suite.case import LONG, StateCase, new
+
+__all__ = ["Limits"]
+
+_MANY = 30
+_STEPS = 200
+_KEYS = 3
+
+
+class Limits(StateCase):
+    """Every guarantee of `LimitStore`."""
+
+    @case
+    async def test_a_burst_starts_at_once_and_the_others_are_told_their_turns(self) -> None:
+        state, other = self.state(), self.state()
+        rate = RateDemand(key=new("größe ☂ rate"), interval=self.short, burst=3)
+
+        entries = [await _enter((state, other)[number % 2].limits, f"job {number}", rate) for number in range(6)]
+
+        assert [entry.granted for entry in entries] == [True] * 3 + [False] * 3
+        waits = [entry.wait / self.short for entry in entries]
+        assert max(waits[:3]) < 1e-4
+        for place, wait in enumerate(waits[3:], start=1):
+            assert place - 0.9 < wait < place + 0.001
+        assert {entry.key for entry in entries[3:]} == {rate.key}
+        assert await state.limits.look(rate.key) == LimitLook(held=0, waiting=3)
+
+    @case
+    async def test_who_asks_again_too_early_is_told_the_same(self) -> None:
+        state = self.state()
+        rate = RateDemand(key=new("rate"), interval=LONG)
+        await _enter(state.limits, "first", rate)
+        second = await _enter(state.limits, "second", rate)
+        third = await _enter(state.limits, "third", rate)
+
+        for _ in range(3):
+            again = await _enter(state.limits, "second", rate)
+            assert not again.granted
+            # What is told is never more than a quarter of an hour.
+            assert again.wait <= second.wait
+
+        assert third.wait >= second.wait
+        assert (await state.limits.look(rate.key)).waiting == 2
+
+    @case
+    async def test_who_comes_when_told_is_let_in_before_newcomers(self) -> None:
+        state, other = self.state(), self.state()
+        rate = RateDemand(key=new("rate"), interval=self.short * 5)
+        await _enter(state.limits, "first", rate)
+        told = await _enter(state.limits, "second", rate)
+        assert not told.granted
+
+        await self.advance(told.wait)
+        newcomer = await _enter(other.limits, "newcomer", rate)
+        second = await _enter(state.limits, "second", rate)
+
+        assert not newcomer.granted
+        assert second.granted
+        assert (await state.limits.look(rate.key)).waiting == 1
+
+    @case
+    async def test_what_is_free_is_not_kept_for_who_does_not_come(self) -> None:
+        state = self.state()
+        rate = RateDemand(key=new("rate"), interval=self.short)
+        await _enter(state.limits, "first", rate)
+        told = await _enter(state.limits, "never comes", rate)
+
+        await self.advance(told.wait + 2.1)
+
+        assert (await _enter(state.limits, "newcomer", rate)).granted
+
+    @case
+    async def test_the_patient_are_given_a_start_that_is_near(self) -> None:
+        state = self.state()
+        rate = RateDemand(key=new("rate"), interval=LONG)
+
+        first = await _enter(state.limits, "first", rate, patience=2 * LONG)
+        second = await _enter(state.limits, "second", rate, patience=2 * LONG)
+        third = await _enter(state.limits, "third", rate)
+
+        assert first.granted
+        assert second.granted
+        assert LONG - 60 < second.wait <= LONG
+        assert not third.granted
+
+    @case
+    async def test_places_are_held_by_so_many_at_a_time(self) -> None:
+        state, other = self.state(), self.state()
+        places = PlaceDemand(key=new("größe ☂ places"), places=2)
+
+        first = await _enter(state.limits, "1", places, hold="hold ☂ 1")
+        second = await _enter(other.limits, "2", places, hold="hold 2")
+        third = await _enter(state.limits, "3", places, hold="hold 3")
+
+        assert first.granted
+        assert second.granted
+        assert not third.granted
+        assert third.wait > 0
+        assert third.key == places.key
+        assert set(third.holds) == {"hold ☂ 1", "hold 2"}
+        assert await other.limits.look(places.key) == LimitLook(held=2, waiting=1)
+
+    @case
+    async def test_one_of_many_at_the_same_time_gets_a_place(self) -> None:
+        states = [self.state() for _ in range(5)]
+        for _ in range(3):
+            places = PlaceDemand(key=new("places"), places=1)
+
+            entries = await asyncio.gather(
+                *(_enter(states[number % 5].limits, f"{number}", places) for number in range(_MANY))
+            )
+
+            assert sum(entry.granted for entry in entries) == 1
+            assert (await states[0].limits.look(places.key)).held == 1
+
+    @case
+    async def test_a_place_that_is_left_is_for_who_comes_when_told(self) -> None:
+        state, other = self.state(), self.state()
+        places = PlaceDemand(key=new("places"), places=1)
+        await _enter(state.limits, "first", places, hold="first")
+        told = await _enter(other.limits, "second", places, hold="second")
+
+        await self.advance(told.wait)
+        await state.limits.leave("first", [places.key], held=told.wait)
+        newcomer = await _enter(state.limits, "newcomer", places, hold="newcomer")
+        second = await _enter(other.limits, "second", places, hold="second")
+
+        assert not newcomer.granted
+        assert second.granted
+        assert newcomer.wait > 0
+
+    @case
+    async def test_a_place_that_nobody_renews_passes_on(self) -> None:
+        state, other = self.state(), self.state()
+        renewed, ended = PlaceDemand(key=new("places"), places=1), PlaceDemand(key=new("places"), places=1)
+        await _enter(state.limits, "1", renewed, hold="a", seconds=self.short)
+        await _enter(state.limits, "1", ended, hold="a", seconds=self.short)
+
+        assert await state.limits.renew([("a", renewed)], seconds=LONG) == [True]
+        await self.advance(self.short * 1.5)
+
+        assert not (await _enter(other.limits, "2", renewed)).granted
+        assert (await _enter(other.limits, "2", ended, hold="b")).granted
+        assert await state.limits.renew([("a", renewed), ("a", ended)], seconds=LONG) == [True, False]
+        await other.limits.leave("b", [ended.key], held=1)
+        assert await state.limits.renew([("a", ended)], seconds=LONG) == [True]
+        assert await state.limits.renew([], seconds=LONG) == []
+
+    @case
+    async def test_a_run_takes_all_that_it_demands_or_nothing(self) -> None:
+        state = self.state()
+        full, free = PlaceDemand(key=new("full"), places=1), PlaceDemand(key=new("free"), places=1)
+        rate = RateDemand(key=new("rate"), interval=LONG)
+        await _enter(state.limits, "holder", full, hold="holder")
+
+        refused = await _enter(state.limits, "job", free, rate, full, hold="job")
+
+        assert not refused.granted
+        assert refused.key == full.key
+        assert await state.limits.look(free.key) == LimitLook(held=0, waiting=0)
+        assert (await _enter(state.limits, "other", rate)).granted
+        await state.limits.leave("holder", [full.key], held=1)
+        await self.advance(refused.wait)
+        rest = await _enter(state.limits, "job", free, full, hold="job")
+        assert rest.granted
+        assert (await state.limits.look(free.key)).held == 1
+        await state.limits.leave("job", [free.key, full.key, rate.key], held=1)
+        assert await state.limits.look(full.key) == LimitLook(held=0, waiting=0)
+
+    @case
+    async def test_an_answer_that_was_lost_costs_no_second_place(self) -> None:
+        state = self.state()
+        places = PlaceDemand(key=new("places"), places=2)
+
+        for _ in range(3):
+            assert (await _enter(state.limits, "job", places, hold="hold")).granted
+
+        assert (await state.limits.look(places.key)).held == 1
+        assert (await _enter(state.limits, "job", places, hold="another run")).granted
+        assert (await state.limits.look(places.key)).held == 2
+
+    @case
+    async def test_a_job_that_is_not_wanted_any_more_gives_its_turn_away(self) -> None:
+        state = self.state()
+        rate = RateDemand(key=new("rate"), interval=self.short)
+        await _enter(state.limits, "first", rate)
+        second = await _enter(state.limits, "second", rate)
+
+        await state.limits.withdraw("second", [rate.key, new("another")])
+        third = await _enter(state.limits, "third", rate)
+
+        assert third.wait <= second.wait
+        assert (await state.limits.look(rate.key)).waiting == 1
+
+    @case
+    async def test_places_survive_the_closing_of_their_state(self) -> None:
+        state, other = self.state(), self.state()
+        places = PlaceDemand(key=new("places"), places=1)
+        await _enter(state.limits, "job", places)
+
+        await state.aclose()
+
+        assert not (await _enter(other.limits, "other", places)).granted
+
+    @case
+    async def test_limit_calls_may_be_cancelled_and_the_state_goes_on(self) -> None:
+        state = self.state()
+        for point in CancelPoint.ALL:
+            places = PlaceDemand(key=new("places"), places=1)
+            entering = _enter(state.limits, "job", places, hold="hold")
+            await cancelled_at(point, entering, within=self.patience)
+            assert (await _enter(state.limits, "job", places, hold="hold")).granted
+            leaving = state.limits.leave("hold", [places.key], held=1)
+            await cancelled_at(point, leaving, within=self.patience)
+            await state.limits.leave("hold", [places.key], held=1)
+            assert (await state.limits.look(places.key)).held == 0
+
+    @case
+    async def test_random_runs_hold_what_the_model_says(self) -> None:
+        stores = [self.state().limits for _ in range(3)]
+        dice = random.Random(7)
+        demands = [PlaceDemand(key=new("places"), places=places) for places in range(1, _KEYS + 1)]
+        held: dict[str, list[PlaceDemand]] = {}
+
+        for step in range(_STEPS):
+            store, where = dice.choice(stores), f"step {step}"
+            wanted = dice.sample(demands, dice.randint(1, _KEYS))
+            match dice.randrange(4):
+                case 0 | 1:
+                    hold = f"hold {step}"
+                    entry = await _enter(store, f"job {step}", *wanted, hold=hold)
+                    has_room = all(_taken(held, demand) < demand.places for demand in wanted)
+                    # Room may be kept for those who were there before, for a moment.
+                    assert has_room or not entry.granted, where
+                    if entry.granted:
+                        held[hold] = wanted
+                    else:
+                        await store.withdraw(f"job {step}", [demand.key for demand in wanted])
+                        assert entry.wait > 0, where
+                        assert not has_room, where
+                case 2 if held:
+                    hold = dice.choice(list(held))
+                    await store.leave(hold, [demand.key for demand in held.pop(hold)], held=0.1)
+                case _ if held:
+                    hold = dice.choice(list(held))
+                    pairs = [(hold, demand) for demand in held[hold]]
+                    assert await store.renew(pairs, seconds=LONG) == [True] * len(pairs), where
+                case _:
+                    pass
+            for demand in demands:
+                assert await store.look(demand.key) == LimitLook(held=_taken(held, demand), waiting=0), where
+
+
+async def _enter(
+    store: LimitStore,
+    job_id: str,
+    *demands: Demand,
+    hold: str = "",
+    seconds: float = LONG,
+    patience: float = 0.0,
+) -> Entry:
+    return await store.enter(job_id, demands, hold=hold or f"of {job_id}", seconds=seconds, patience=patience)
+
+
+def _taken(held: dict[str, list[PlaceDemand]], demand: PlaceDemand) -> int:
+    return sum(demand in demands for demands in held.values())

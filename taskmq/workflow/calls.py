@@ -1,0 +1,156 @@
+"""What a node carries: the message to be made of it, and where its arguments come from. Pure."""
+
+from collections.abc import Mapping
+from typing import Literal, TypeVar
+
+import msgspec
+
+from taskmq.envelope import MSGPACK, NO_KWARGS
+from taskmq.errors import MalformedMessage
+
+__all__ = [
+    "FlowHead",
+    "Input",
+    "NodeCall",
+    "Source",
+    "decode_call",
+    "decode_head",
+    "encode_call",
+    "encode_head",
+    "insert_values",
+    "join_values",
+]
+
+T = TypeVar("T")
+
+
+class Source(msgspec.Struct, frozen=True, array_like=True):
+    """A node whose value is asked for; that of a map or a join is a list."""
+
+    key: str
+    kind: Literal["call", "map", "join"] = "call"
+
+
+class Input(msgspec.Struct, frozen=True, array_like=True):
+    """Where a value goes: the position of an argument, or its name."""
+
+    to: int | str
+    source: Source
+
+
+class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One node, as its publisher and the worker that runs it understand it. Times are milliseconds.
+
+    Attributes:
+        args: the arguments that are known, in the flow's content type.
+        kwargs: those by name; empty where there are none.
+        inputs: those that are not; they are inserted in this order.
+        members: of a join, whose values it stands for.
+        over: of a map, whose value has the items.
+        is_spread: of a map, each item is a list of arguments.
+        max_width: of a map, how many items it bears.
+    """
+
+    task: str = ""
+    queue: str = ""
+    args: bytes = b""
+    kwargs: bytes = b""
+    inputs: tuple[Input, ...] = ()
+    members: tuple[Source, ...] = ()
+    over: Source | None = None
+    is_spread: bool = False
+    max_width: int = 0
+    max_attempts: int | None = None
+    delay: int | None = None
+    eta: int | None = None
+    expires: int | None = None
+    expires_at: int | None = None
+    key: str | None = None
+    order_key: str | None = None
+    tenant: str | None = None
+    priority: int | None = None
+    meta: dict[str, str] | None = None
+    headers: Mapping[str, str | int] | None = None
+
+
+class FlowHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a flow as a whole.
+
+    Attributes:
+        output: whose value is the flow's; empty for a graph, whose value is that of each of `leaves` by its name.
+        names: what people call the nodes, by key.
+        may_fail: the keys of nodes whose failure is none of the flow.
+    """
+
+    content_type: str
+    output: Source | None = None
+    leaves: dict[str, Source] = {}
+    names: dict[str, str] = {}
+    may_fail: frozenset[str] = frozenset()
+
+
+_encoder = msgspec.msgpack.Encoder()
+_call_decoder = msgspec.msgpack.Decoder(NodeCall)
+_head_decoder = msgspec.msgpack.Decoder(FlowHead)
+
+
+def encode_call(call: NodeCall) -> bytes:
+    return _encoder.encode(call)
+
+
+def decode_call(data: bytes) -> NodeCall:
+    """What a node carries.
+
+    Raises:
+        MalformedMessage: another version of taskmq has written it.
+    """
+    try:
+        return _call_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedMessage(f"a node of a workflow cannot be read: {error}") from error
+
+
+def encode_head(head: FlowHead) -> bytes:
+    return _encoder.encode(head)
+
+
+def decode_head(data: bytes) -> FlowHead:
+    """What is known of a flow.
+
+    Raises:
+        MalformedMessage: another version of taskmq has written it.
+    """
+    try:
+        return _head_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedMessage(f"a workflow cannot be read: {error}") from error
+
+
+def join_values(values: list[bytes], content_type: str) -> bytes:
+    """The list of some encoded values."""
+    return _pack([msgspec.Raw(value) for value in values], content_type)
+
+
+def insert_values(
+    args: bytes, kwargs: bytes, values: list[tuple[int | str, bytes]], content_type: str
+) -> tuple[msgspec.Raw, msgspec.Raw]:
+    """Arguments with some more, each put before what stands at its position, or under its name."""
+    positional = _unpack(args, list[msgspec.Raw], content_type) if args else []
+    named = _unpack(kwargs, dict[str, msgspec.Raw], content_type) if kwargs else {}
+    for to, value in values:
+        if isinstance(to, int):
+            positional.insert(to, msgspec.Raw(value))
+        else:
+            named[to] = msgspec.Raw(value)
+    packed = msgspec.Raw(_pack(named, content_type)) if named else NO_KWARGS
+    return msgspec.Raw(_pack(positional, content_type)), packed
+
+
+def _pack(value: object, content_type: str) -> bytes:
+    return msgspec.msgpack.encode(value) if content_type == MSGPACK else msgspec.json.encode(value)
+
+
+def _unpack(data: bytes, kind: type[T], content_type: str) -> T:
+    if content_type == MSGPACK:
+        return msgspec.msgpack.decode(data, type=kind)
+    return msgspec.json.decode(data, type=kind)

@@ -1,0 +1,122 @@
+"""Graphs: steps that wait for any others, each by a rule of its own."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from taskmq.errors import InvalidOption
+from taskmq.stores.flows import Rule
+from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow
+
+__all__ = ["Dag", "DagEntry", "Node", "dag"]
+
+R_co = TypeVar("R_co", covariant=True)
+A = TypeVar("A")
+
+_RULES = ("all", "any", "none_failed", "always")
+
+
+class Node(Generic[R_co]):
+    """A place in a graph; its value is found under it when the flow has ended.
+
+    Attributes:
+        name: unique in its graph.
+    """
+
+    __slots__ = ("graph", "name", "number")
+
+    def __init__(self, graph: "Dag", name: str, number: int) -> None:
+        self.graph = graph
+        self.name = name
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name}>"
+
+
+@dataclass(frozen=True, slots=True)
+class DagEntry:
+    """What was added to a graph; nodes by their number."""
+
+    part: Part
+    name: str
+    after: tuple[int, ...]
+    into: Mapping[str, int]
+    rule: Rule
+    may_fail: bool
+
+
+class Dag(Workflow[dict[str, Any]]):
+    """Steps that wait for others. The value is that of each step that nothing waits for, by its name.
+
+    Attributes:
+        entries: what was added.
+    """
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: list[DagEntry] = []
+
+    def add(
+        self,
+        part: OpenStep[Any, A] | Workflow[A],
+        *,
+        after: Iterable[Node[Any]] = (),
+        into: Mapping[str, Node[Any]] | None = None,
+        rule: Rule = "all",
+        name: str | None = None,
+        may_fail: bool = False,
+    ) -> Node[A]:
+        """Add a step, or a whole chain or group.
+
+        Args:
+            after: what it waits for; a step that is no `si(...)` is given their values, in this order, before its
+                own arguments. None stands for one that has no value, as the rule may allow.
+            into: what it waits for, too, by the name of the argument that the value is given as.
+            rule: `all` of them have succeeded; `any` of them has; `none_failed`: all have ended, and none has
+                failed; `always`: all have ended.
+            name: default: the task's.
+            may_fail: its failure is not the flow's.
+
+        Raises:
+            InvalidOption: it waits for a node of another graph, the name is taken, or the rule is none.
+        """
+        if rule not in _RULES:
+            raise InvalidOption(f"rule={rule!r}: one of {', '.join(map(repr, _RULES))}")
+        if not isinstance(part, Step | OpenStep) and (rule != "all" or into):
+            raise InvalidOption("rule= and into= are for one step; add the first one of a chain by itself")
+        if isinstance(part, Each) and into:
+            raise InvalidOption("into= is not for each(...), whose calls have one value each")
+        named = {key: self._number(node) for key, node in (into or {}).items()}
+        before = tuple(self._number(node) for node in after)
+        label = name or self._default_name(part)
+        if any(entry.name == label for entry in self.entries):
+            raise InvalidOption(f"node {label!r} is there twice; give one of them a name=")
+        self.entries.append(DagEntry(part, label, before, named, rule, may_fail))
+        return Node(self, label, len(self.entries) - 1)
+
+    def _number(self, node: Node[Any]) -> int:
+        if node.graph is not self:
+            raise InvalidOption(f"{node!r} is of another graph")
+        return node.number
+
+    def _default_name(self, part: Part) -> str:
+        label = part.call.task.name.rpartition(".")[2] if isinstance(part, Step | OpenStep) else _kind(part)
+        taken = {entry.name for entry in self.entries}
+        found, number = label, 2
+        while found in taken:
+            found, number = f"{label}-{number}", number + 1
+        return found
+
+
+def dag() -> Dag:
+    """A graph without steps yet; then `add(...)` for each step, then `send()`.
+
+    A step can only wait for those that were added before it, so there is no circle.
+    """
+    return Dag()
+
+
+def _kind(part: Part) -> str:
+    return "group" if isinstance(part, Group) else "chain"

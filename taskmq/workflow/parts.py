@@ -1,0 +1,277 @@
+"""Workflows as they are written down: calls, one after the other, beside each other. Values; nothing is sent here."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack, cast, overload
+
+from taskmq.codec import ReturnType, Signature
+from taskmq.duration import Duration
+from taskmq.errors import InvalidOption
+from taskmq.options import CallOptions, CallPlan, TaskPlan
+from taskmq.order_key import OrderKey
+
+if TYPE_CHECKING:
+    from taskmq.workflow.flow import Flow
+
+__all__ = [
+    "Chain",
+    "Each",
+    "Group",
+    "OpenStep",
+    "Step",
+    "StepCall",
+    "StepOptions",
+    "StepTask",
+    "Workflow",
+    "chain",
+    "chord",
+    "group",
+]
+
+R_co = TypeVar("R_co", covariant=True)
+A_contra = TypeVar("A_contra", contravariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
+_WIDTH: Final = 10_000
+
+
+class StepOptions(CallOptions, total=False):
+    """What a step's `options(...)` takes: those of a call, which count from when it is its turn.
+
+    Attributes:
+        max_attempts: how often it is tried, over what its task's retry policy says.
+    """
+
+    max_attempts: int
+
+
+class StepTask(Protocol):
+    """What a workflow has to know of a task."""
+
+    name: str
+    plan: TaskPlan
+    signature: Signature
+    order_key: OrderKey | None
+
+    @property
+    def returns(self) -> ReturnType: ...
+
+    @property
+    def sender(self) -> object: ...
+
+
+class _Planned(Protocol):
+    @property
+    def call_plan(self) -> CallPlan: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """One call of one task, as it stands in a workflow.
+
+    Attributes:
+        base: has the options that the step's own come over.
+        is_fed: what the steps before it return goes before its arguments.
+    """
+
+    task: StepTask
+    base: _Planned
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: StepOptions
+    is_fed: bool
+
+    def with_options(self, options: StepOptions) -> "StepCall":
+        return replace(self, options=cast("StepOptions", {**self.options, **options}))
+
+
+class Workflow(Generic[R_co]):
+    """Something that can be sent, and comes to a value."""
+
+    __slots__ = ()
+
+    def send(self, *, flow_id: str | None = None, keep: Duration = "7d") -> "Flow[R_co]":
+        """Send it; returns when the flow is in the state and the broker has confirmed what can start.
+
+        Sent again with the same id after an error it goes on where it stopped; a flow that is under way is left as
+        it is.
+
+        Args:
+            flow_id: default: a new time-ordered UUID.
+            keep: how long everything about the flow is kept after its last change.
+
+        Raises:
+            InvalidArguments, InvalidOption, EncodeError: it cannot be; nothing was sent.
+            SendError: one of its kinds; the flow is there, and what was sent goes on.
+            StateUnavailable: the state could not be reached; the flow may be there or not.
+            UnsupportedFeature: the app has no state.
+        """
+        from taskmq.workflow.flow import send_flow
+
+        return cast("Flow[R_co]", send_flow(self, flow_id=flow_id, keep=keep))
+
+    async def asend(self, *, flow_id: str | None = None, keep: Duration = "7d") -> "Flow[R_co]":
+        """`send` for coroutines."""
+        from taskmq.workflow.flow import asend_flow
+
+        return cast("Flow[R_co]", await asend_flow(self, flow_id=flow_id, keep=keep))
+
+    def then(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
+        """This one first, then `following`, which is given this one's value where it is no `si(...)`."""
+        return Chain((*_links(self), *_links(following)))
+
+    def __or__(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
+        """As `then`."""
+        return self.then(following)
+
+
+class Step(Workflow[R_co]):
+    """One call whose arguments are all there."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: StepCall) -> None:
+        self.call = call
+
+    def options(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
+        """The same step with other options."""
+        return Step(self.call.with_options(options))
+
+    def set(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
+        """Celery's word for `options`."""
+        return self.options(**options)
+
+    def each(self, *, limit: int | None = None, max_width: int = _WIDTH) -> "OpenStep[Iterable[Any], list[R_co]]":
+        """As `OpenStep.each`: the item goes before the arguments that are there.
+
+        Raises:
+            InvalidOption: it is an `si(...)`, which is given nothing.
+        """
+        if not self.call.is_fed:
+            raise InvalidOption(f"task {self.call.task.name}: si(...) is given nothing: s(...).each()")
+        return Each(self.call, limit=limit, max_width=max_width)
+
+
+class OpenStep(Generic[A_contra, R_co]):
+    """One call whose first argument comes from what stands before it in a workflow."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: StepCall) -> None:
+        self.call = call
+
+    def options(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
+        """The same step with other options."""
+        return OpenStep(self.call.with_options(options))
+
+    def set(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
+        """Celery's word for `options`."""
+        return self.options(**options)
+
+    def each(
+        self: "OpenStep[A, B]", *, limit: int | None = None, max_width: int = _WIDTH
+    ) -> "OpenStep[Iterable[A], list[B]]":
+        """A call for each item of the list that stands before it; its value is the list of theirs, in that order.
+
+        Args:
+            limit: how many of them are out at a time; None: all.
+            max_width: a longer list is refused, so the step fails.
+        """
+        return Each(self.call, limit=limit, max_width=max_width)
+
+
+class Each(OpenStep[A_contra, R_co]):
+    """One call for each item of a value that is not known yet."""
+
+    __slots__ = ("is_spread", "limit", "max_width")
+
+    def __init__(
+        self, call: StepCall, *, limit: int | None = None, max_width: int = _WIDTH, is_spread: bool = False
+    ) -> None:
+        super().__init__(call)
+        if limit is not None and limit < 1:
+            raise InvalidOption(f"task {call.task.name}: limit={limit}: at least 1, or None for no limit")
+        if max_width < 1:
+            raise InvalidOption(f"task {call.task.name}: max_width={max_width}: at least 1")
+        self.limit = limit
+        self.max_width = max_width
+        self.is_spread = is_spread
+
+
+class Chain(Workflow[R_co]):
+    """One after the other; the value is that of the last one."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, links: tuple["Part", ...]) -> None:
+        if not links:
+            raise InvalidOption("a chain of nothing")
+        self.links = links
+
+
+class Group(Workflow[list[A]]):
+    """Beside each other; the value is the list of theirs, in the order of writing."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, members: tuple["Part", ...]) -> None:
+        self.members = members
+
+
+Part = Workflow[Any] | OpenStep[Any, Any]
+
+
+@overload
+def chain(first: Workflow[A], /) -> Chain[A]: ...
+@overload
+def chain(first: Workflow[A], second: OpenStep[A, B] | Workflow[B], /) -> Chain[B]: ...
+@overload
+def chain(
+    first: Workflow[A], second: OpenStep[A, B] | Workflow[B], third: OpenStep[B, C] | Workflow[C], /
+) -> Chain[C]: ...
+@overload
+def chain(
+    first: Workflow[A],
+    second: OpenStep[A, B] | Workflow[B],
+    third: OpenStep[B, C] | Workflow[C],
+    fourth: OpenStep[C, D] | Workflow[D],
+    /,
+) -> Chain[D]: ...
+@overload
+def chain(*parts: OpenStep[Any, Any] | Workflow[Any]) -> Chain[Any]: ...
+def chain(*parts: Part) -> Chain[Any]:
+    """One after the other: each one starts when the one before it has succeeded, and is given its value.
+
+    `a.s() | b.s()` is the same. A chain whose first step lacks an argument is a part of another workflow, which gives
+    it that. What a step that is `si(...)` stands behind is waited for, and not given to it.
+    """
+    return Chain(tuple(link for part in parts for link in _links(part)))
+
+
+@overload
+def group(*members: OpenStep[Any, A] | Workflow[A]) -> Group[A]: ...
+@overload
+def group(members: Iterable[OpenStep[Any, A] | Workflow[A]], /) -> Group[A]: ...
+def group(*members: Any) -> Group[Any]:
+    """Beside each other; what is sent behind a group is given the list of the members' values."""
+    given: tuple[Any, ...] = members
+    if len(members) == 1 and hasattr(members[0], "__iter__"):
+        given = tuple(members[0])
+    for member in given:
+        if not isinstance(member, Workflow | OpenStep):
+            raise InvalidOption(f"group: {member!r} is no step: task.s(...) or task.si(...)")
+    return Group(given)
+
+
+def chord(
+    header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: OpenStep[list[A], B] | Workflow[B]
+) -> Chain[B]:
+    """`body` once all of `header` have succeeded, with the list of their values: `group(header) | body`."""
+    return (header if isinstance(header, Group) else group(header)).then(body)
+
+
+def _links(part: Part) -> tuple[Part, ...]:
+    return part.links if isinstance(part, Chain) else (part,)

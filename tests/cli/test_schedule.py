@@ -1,0 +1,166 @@
+"""`taskmq schedule list|next|explain`."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.schedule import cron, once
+from tests.cli.kit import Here
+
+SCHEDULES = """\
+from datetime import UTC, datetime
+
+from taskmq import TaskMQ
+
+app = TaskMQ()
+
+
+@app.cron("30 2 * * *", name="nightly", tz="Europe/Paris", exclude=["sat"])
+@app.cron("0 0 1 1 *", name="yearly", jitter="1h")
+@app.every("10s", name="ended", end=datetime(2020, 1, 1, tzinfo=UTC))
+@app.every("10s", name="often")
+@app.task(name="tick")
+def tick() -> None: ...
+"""
+
+
+@pytest.fixture
+def scheduled(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with `scheduled.py`, whose app is the one of the settings."""
+    (home / "scheduled.py").write_text(SCHEDULES)
+    monkeypatch.setenv("TASKMQ_APP", "scheduled:app")
+    return home
+
+
+def test_schedules_are_listed_with_what_is_due_next(scheduled: Path, taskmq: Here) -> None:
+    result = taskmq("schedule", "list", "-o", "json")
+
+    assert result.code == 0
+    assert [row["schedule"] for row in result.data] == ["often", "nightly", "yearly", "ended"]
+    often, nightly, yearly, ended = result.data
+    assert often["task"] == "tick"
+    assert often["rule"] == "every 10 seconds"
+    assert datetime.fromisoformat(often["next"]) - datetime.now(UTC) < timedelta(seconds=11)
+    assert nightly["rule"] == "at 02:30 every day, Europe/Paris time, except on Saturdays"
+    # By its jitter.
+    due = datetime.fromisoformat(yearly["next"])
+    assert timedelta(0) < due - datetime(due.year, 1, 1, tzinfo=UTC) < timedelta(hours=1)
+    assert ended["next"] == ""
+
+
+def test_schedules_made_at_run_time_are_listed_too(scheduled: Path, taskmq: Here) -> None:
+    with TaskMQ("local://.taskmq") as app:
+
+        @app.task(name="tick")
+        def tick() -> None: ...
+
+        app.schedules.add("later", tick, once(datetime(2099, 1, 1, tzinfo=UTC)))
+
+    result = taskmq("schedule", "list", "-o", "json")
+
+    assert {row["schedule"]: row["rule"] for row in result.data}["later"] == "once, at 2099-01-01 00:00 UTC"
+
+
+def test_what_is_due_next_is_shown_in_utc_and_by_the_zone_s_clocks(scheduled: Path, taskmq: Here) -> None:
+    result = taskmq("schedule", "next", "nightly", "-n", "3", "--after", "2026-03-26T12:00+01:00", "-o", "json")
+
+    assert result.code == 0
+    # The 28th is a Saturday; on the 29th half past two does not exist.
+    assert result.data == [
+        {"schedule": "nightly", "due": "2026-03-27T01:30:00Z", "local": "2026-03-27 02:30:00+01:00"},
+        {"schedule": "nightly", "due": "2026-03-29T01:00:00Z", "local": "2026-03-29 03:00:00+02:00"},
+        {"schedule": "nightly", "due": "2026-03-30T00:30:00Z", "local": "2026-03-30 02:30:00+02:00"},
+    ]
+
+
+def test_without_names_all_schedules_are_merged_in_order(scheduled: Path, taskmq: Here) -> None:
+    result = taskmq("schedule", "next", "-n", "3", "--after", "2026-03-27T01:29:45Z", "-o", "json")
+
+    assert [row["schedule"] for row in result.data] == ["often", "nightly", "often"]
+
+
+@pytest.mark.parametrize("command", ["next", "explain"])
+def test_a_schedule_that_is_not_there_is_not_found(scheduled: Path, taskmq: Here, command: str) -> None:
+    result = taskmq("schedule", command, "nothing")
+
+    assert result.code == 3
+    assert "'nothing'" in result.err
+
+
+@pytest.mark.parametrize("after", ["soon", "2026-01-01", "2026-01-01T10:00"])
+def test_an_instant_without_a_zone_is_refused(scheduled: Path, taskmq: Here, after: str) -> None:
+    result = taskmq("schedule", "next", "--after", after)
+
+    assert result.code == 2
+    assert f"--after {after!r} is no instant" in result.err
+
+
+def test_an_expression_is_explained_without_an_app(home: Path, taskmq: Here) -> None:
+    result = taskmq("schedule", "explain", "30 2 * * MON-FRI", "--tz", "Europe/Paris", "-n", "4", "-o", "json")
+
+    assert result.code == 0
+    assert result.data["means"] == "at 02:30 on Monday to Friday, Europe/Paris time"
+    assert result.data["clock changes"] == (
+        "a time that does not exist is due right after the gap; a time that comes twice is due the first time only"
+    )
+    due = [datetime.fromisoformat(each) for each in result.data["next"]]
+    assert len(due) == 4
+    assert all(each.weekday() < 5 for each in due)
+    expected = cron("30 2 * * MON-FRI", tz="Europe/Paris").next_after(int(datetime.now(UTC).timestamp() * 1000))
+    assert expected is not None
+    assert due[0].timestamp() * 1000 == expected
+
+
+def test_h_is_said_to_follow_from_a_name(home: Path, taskmq: Here) -> None:
+    hashed = taskmq("schedule", "explain", "H 3 * * *", "-o", "json")
+
+    assert hashed.data["means"] == "at 03:00 every day, UTC"
+    assert "a schedule computes it from its name" in hashed.err
+    assert taskmq("schedule", "explain", "0 3 * * *", "-o", "json").err == ""
+
+
+def test_policies_are_explained(home: Path, taskmq: Here) -> None:
+    options = ("--tz", "Europe/Paris", "--dst-gap", "skip", "--dst-fold", "both", "-o", "json")
+
+    assert taskmq("schedule", "explain", "30 2 * * *", *options).data["clock changes"] == (
+        "a time that does not exist is not due; a time that comes twice is due both times"
+    )
+    assert taskmq("schedule", "explain", "@hourly", *options).data["clock changes"] == "goes by elapsed time"
+
+
+def test_a_schedule_is_explained_by_its_name(scheduled: Path, taskmq: Here) -> None:
+    result = taskmq("schedule", "explain", "nightly")
+
+    assert result.code == 0
+    said = result.out.splitlines()
+    assert said[0].split() == ["schedule", "nightly"]
+    assert said[2].split(maxsplit=1) == ["means", "at 02:30 every day, Europe/Paris time, except on Saturdays"]
+    assert len(said) == 10
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (["0 0 30 2 *"], "is never due"),
+        (["* * * * * *"], "six fields"),
+        (["@daily", "--tz", "Mars/Olympus"], "is no time zone"),
+    ],
+)
+def test_an_expression_that_cannot_be_is_refused(home: Path, taskmq: Here, tokens: list[str], message: str) -> None:
+    result = taskmq("schedule", "explain", *tokens)
+
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_an_app_without_a_state_shows_the_schedules_of_its_code(
+    scheduled: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKMQ_URL", "amqp://nobody@127.0.0.1:1/")
+
+    result = taskmq("schedule", "next", "-n", "1", "-o", "json")
+
+    assert (result.code, len(result.data)) == (0, 1)
+    assert "only the schedules of the code" in result.err

@@ -1,0 +1,91 @@
+"""The examples of `docs/schedules.md`."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from taskmq.schedule import Cron
+from tests.cli.kit import run_process
+from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
+
+_PAGE = ROOT / "docs" / "schedules.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_files(_PAGE, tmp_path)
+    return tmp_path
+
+
+def test_the_rules_of_the_page_are_listed(folder: Path) -> None:
+    listed = run_process(folder, "--app", "shop:app", "-o", "json", "schedule", "list")
+
+    assert listed.code == 0, listed.err
+    rules = {row["schedule"]: row["rule"] for row in listed.data}
+    assert rules.keys() == {"shop.report", "shop.poll", "shop.survey", "shop.campaign"}
+    assert rules["shop.report"] == "at 02:30 every day, Europe/Paris time"
+    assert rules["shop.survey"].endswith(
+        "past every hour from 09:00 to 17:59 on Monday to Friday, America/New_York time, "
+        "except on 4 July, 25 December and 2026-11-26"
+    )
+
+
+def test_the_page_shows_what_the_command_prints(folder: Path) -> None:
+    block = block_after(_PAGE, "shop.py")
+    (line,) = block.commands
+
+    printed = run_process(folder, *shlex.split(line)[1:])
+
+    assert printed.code == 0, printed.err
+    assert printed.out == block.output
+
+
+def test_the_migrated_configuration_is_taken_over(folder: Path) -> None:
+    listed = run_process(folder, "--app", "migrated:app", "-o", "json", "schedule", "list")
+
+    assert listed.code == 0, listed.err
+    (row,) = listed.data
+    assert (row["schedule"], row["task"]) == ("europe", "reports.send")
+    assert row["rule"] == "at 07:30 on Monday to Friday, Europe/Paris time"
+
+
+def test_each_way_to_write_a_field_that_the_page_names_can_be_written() -> None:
+    fields = {
+        "*": 0, "1,15": 2, "9-17": 1, "22-2": 1, "*/5": 0, "10-50/20": 0, "MON-FRI": 4, "jan": 3, "L": 2, "15W": 2,
+        "5#2": 4, "L5": 4, "H": 2, "H(0-5)": 1, "H/15": 0,
+    }  # fmt: skip
+    text = _PAGE.read_text()
+
+    for written, place in fields.items():
+        assert f"`{written}`" in text
+        parts = ["0", "0", "*", "*", "*"]
+        parts[place] = written
+        assert Cron(" ".join(parts)).next_after(0) is not None
+    for alias in ("@yearly", "@monthly", "@weekly", "@daily", "@hourly"):
+        assert f"`{alias}`" in text
+        assert Cron(alias).next_after(0) is not None
+
+
+def test_schedules_are_made_changed_and_removed_as_the_page_says(folder: Path) -> None:
+    ran = subprocess.run([sys.executable, "making.py"], cwd=folder, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> None:
+    commands = [line for block in blocks_of(_PAGE) for line in block.commands if "nightly:app" in line]
+    assert len(commands) == 4
+
+    for line in commands:
+        printed = run_process(folder, *shlex.split(line)[1:])
+        assert printed.code == 0, f"{line}: {printed.err}"
+
+
+def test_every_block_of_the_page_is_run() -> None:
+    named = {block.file_name for block in blocks_of(_PAGE) if block.language == "python"}
+
+    assert {"shop.py", "migrated.py", "nightly.py", "making.py"} == named
+    assert None not in named

@@ -1,0 +1,28 @@
+"""The examples of `docs/testing.md`, run as the page says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.blocks import ROOT, blocks_of, write_files
+
+_PAGE = ROOT / "docs" / "testing.md"
+
+
+def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
+    files = {"by_hand.py", "shop.py", "test_coroutines.py", "test_failures.py", "test_shop.py"}
+    assert write_files(_PAGE, tmp_path) == files
+    (settings,) = [block.text for block in blocks_of(_PAGE) if block.file_name is None]
+    (tmp_path / "pyproject.toml").write_text(settings)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}
+
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert "6 passed" in ran.stdout, ran.stdout
+    said = subprocess.run(
+        [sys.executable, "by_hand.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50
+    )
+    assert said.stdout == "2026-03-01T10:00:00+00:00 ['thanks for 1 x hat']\n", said.stderr

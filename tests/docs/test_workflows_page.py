@@ -1,0 +1,35 @@
+"""The examples of `docs/workflows.md`, run as the page says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Started
+from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
+
+_PAGE = ROOT / "docs" / "workflows.md"
+
+
+def _said_by(folder: Path, *command: str) -> str:
+    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_every_example_of_the_page_says_what_it_says_there(tmp_path: Path) -> None:
+    names = write_files(_PAGE, tmp_path)
+    assert names == {"gallery.py", "send_gallery.py", "send_graph.py", "mend_gallery.py"}
+    assert all(block.file_name or block.language == "text" for block in blocks_of(_PAGE))
+
+    with Started(tmp_path, "worker", "gallery:app") as worker:
+        worker.says("waiting for jobs")
+        for name in ("send_gallery.py", "send_graph.py"):
+            assert _said_by(tmp_path, name) == block_after(_PAGE, name).text
+        mended = _said_by(tmp_path, "mend_gallery.py").splitlines()
+
+    assert mended[:2] == ["{'gallery.upload': 'OSError: a.jpg does not fit'}", "2 steps run again"]
+    # It may have failed once more before it was cancelled.
+    assert mended[2].split()[0] in ("True", "False")

@@ -1,0 +1,162 @@
+"""Idempotency keys while Redis is paused, killed and emptied: no job runs that may be a second, and none is lost."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from taskmq import Context, Job, TaskMQ
+from taskmq.errors import BrokerUnavailable
+from taskmq.states import JobState
+from taskmq.worker import Worker, WorkerConfig
+from tests.servers import Redis
+from tests.unit.app_kit import new_url
+
+LEASE = 1.5
+PATIENCE = 40.0
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A server of the test's own."""
+    with Redis() as server:
+        yield server
+
+
+class Till:
+    """A task with a key, whose runs wait until they are let go."""
+
+    def __init__(self, url: str) -> None:
+        self.app = TaskMQ(new_url(), state=f"{url}?timeout=0.5")
+        self.runs: list[tuple[str, int]] = []
+        self.open = asyncio.Event()
+
+        @self.app.task(idempotency_key="order")
+        async def pay(context: Context, order: str) -> str:
+            self.runs.append((context.job_id, context.fencing_token))
+            await self.open.wait()
+            return f"paid by {context.job_id}"
+
+        @self.app.task(unique="shop")
+        async def sync(shop: str) -> None: ...
+
+        self.pay = pay
+        self.sync = sync
+
+
+@asynccontextmanager
+async def working(till: Till, *, lease: float = LEASE) -> AsyncGenerator[None, None]:
+    worker = Worker(till.app, WorkerConfig(lease=lease, concurrency=8))
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    try:
+        yield
+    finally:
+        worker.requeue_now()
+        await asyncio.wait((running,))
+
+
+def play(redis: Redis, test: Callable[[Till], Awaitable[None]]) -> None:
+    async def main() -> None:
+        till = Till(redis.url)
+        async with asyncio.timeout(PATIENCE + 10), till.app:
+            await test(till)
+
+    asyncio.run(main())
+
+
+async def result(job: Job[str]) -> str:
+    return await job.aresult(timeout=PATIENCE)
+
+
+async def count(till: Till, runs: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while len(till.runs) < runs:
+            await asyncio.sleep(0.02)
+
+
+def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: Redis) -> None:
+    async def test(till: Till) -> None:
+        till.open.set()
+        async with working(till):
+            assert await result(await till.pay.asend("0"))
+            redis.pause()
+            try:
+                job = await till.pay.asend("1")
+                await asyncio.sleep(1.2)
+                assert len(till.runs) == 1
+            finally:
+                redis.resume()
+            assert await result(job) == f"paid by {job.id}"
+
+    play(redis, test)
+
+
+def test_a_run_over_which_redis_was_killed_is_done_once_it_is_back(redis: Redis) -> None:
+    async def test(till: Till) -> None:
+        async with working(till):
+            first = await till.pay.asend("1")
+            await count(till, 1)
+            redis.kill()
+            till.open.set()
+            await asyncio.sleep(0.5)
+            redis.restart()
+            second = await till.pay.asend("1")
+            assert await result(first) == await result(second) == f"paid by {first.id}"
+        assert len(till.runs) == 1
+
+    play(redis, test)
+
+
+def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis) -> None:
+    async def test(till: Till) -> None:
+        async with working(till):
+            first = await till.pay.asend("1")
+            await count(till, 1)
+            redis.flush()
+            # A renewal or two.
+            await asyncio.sleep(LEASE)
+            second = await till.pay.asend("1")
+            await asyncio.sleep(LEASE * 2)
+            till.open.set()
+            assert await result(first) == await result(second) == f"paid by {first.id}"
+        assert len(till.runs) == 1
+
+    play(redis, test)
+
+
+def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result(redis: Redis) -> None:
+    async def test(till: Till) -> None:
+        # Another broker, and the same state: as if the second job had come to another worker.
+        other = Till(redis.url)
+        async with working(till, lease=60), working(other, lease=60):
+            first = await till.pay.asend("1")
+            await count(till, 1)
+            # Before the next renewal.
+            redis.flush()
+            second = await other.pay.asend("1")
+            await count(other, 1)
+            till.open.set()
+            await asyncio.sleep(0.3)
+            assert await first.astate() == JobState.QUEUED
+            other.open.set()
+            answers = {await result(first), await result(second)}
+        # Who has the larger token counts.
+        assert other.runs[0][1] > till.runs[0][1]
+        assert answers == {f"paid by {second.id}"}
+        assert len(till.runs) == len(other.runs) == 1
+
+    play(redis, test)
+
+
+def test_while_redis_is_down_a_unique_job_is_not_sent(redis: Redis) -> None:
+    async def test(till: Till) -> None:
+        await till.sync.asend("a")
+        redis.kill()
+        with pytest.raises(BrokerUnavailable, match="a unique job needs the state"):
+            await till.sync.asend("b")
+        redis.restart()
+        assert (await till.sync.asend("b")).id
+
+    play(redis, test)

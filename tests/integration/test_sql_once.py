@@ -1,0 +1,226 @@
+"""`once`: an effect in one's own database, in the transaction that also writes the key."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column as SqlColumn
+from sqlalchemy import Engine, MetaData, String, Table, create_engine, func, insert, select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from taskmq import Context, InvalidOption, TaskMQ, UnsupportedFeature
+from taskmq.context import current_context
+from taskmq.envelope import Envelope
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_sql import acreate_tables, aforget, aonce, create_tables, forget, once, once_keys
+from taskmq_sql.once import _insert
+from tests.unit.app_kit import new_url
+
+effects = Table("effects", MetaData(), SqlColumn("what", String(50)))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/effects.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found.replace("postgresql://", "postgresql+psycopg://")
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = create_engine(url)
+    create_tables(engine)
+    create_tables(engine)
+    effects.create(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def postgres(postgres_url: str) -> Iterator[Engine]:
+    engine = create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    create_tables(engine)
+    yield engine
+    engine.dispose()
+
+
+def test_the_first_transaction_of_a_key_is_told_so_and_no_other(engine: Engine) -> None:
+    for expected in (True, False, False):
+        with Session(engine) as session, session.begin():
+            assert once(session, "pay:7") is expected
+        with engine.begin() as connection:
+            assert once(connection, "pay:8") is expected
+    with Session(engine) as session, session.begin():
+        assert once(session, "pay:9")
+        assert not once(session, "pay:9")
+        assert once(session, "pay:9", scope="refunds")
+
+
+def test_a_transaction_that_is_rolled_back_was_not_the_first(engine: Engine) -> None:
+    with Session(engine) as session:
+        assert once(session, "pay:7")
+        session.execute(insert(effects).values(what="paid"))
+        session.rollback()
+
+    with Session(engine) as session, session.begin():
+        assert once(session, "pay:7")
+        session.execute(insert(effects).values(what="paid"))
+
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(effects)) == 1
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_second_transaction_waits_for_the_first_and_is_the_first_where_that_rolls_back(
+    engine: Engine, end: str
+) -> None:
+    answers: list[bool] = []
+    asked = threading.Event()
+
+    def second() -> None:
+        with Session(engine) as other, other.begin():
+            asked.set()
+            answers.append(once(other, "pay:7"))
+
+    thread = threading.Thread(target=second)
+    with Session(engine) as session:
+        assert once(session, "pay:7")
+        thread.start()
+        assert asked.wait(10)
+        thread.join(0.3)
+        assert answers == []
+        getattr(session, end)()
+    thread.join(20)
+
+    assert answers == [end == "rollback"]
+
+
+def test_of_many_at_the_same_time_one_has_the_effect(postgres: Engine) -> None:
+    effects.create(postgres)
+    firsts: list[bool] = []
+
+    def pay(number: int) -> None:
+        with postgres.begin() as connection:
+            if once(connection, f"pay:{number % 5}"):
+                connection.execute(insert(effects).values(what=f"{number % 5}"))
+                firsts.append(True)
+
+    threads = [threading.Thread(target=pay, args=(number,)) for number in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    with postgres.connect() as connection:
+        rows = connection.execute(select(effects.c.what, func.count()).group_by(effects.c.what)).all()
+    assert sorted(tuple(row) for row in rows) == [(f"{number}", 1) for number in range(5)]
+    assert len(firsts) == 5
+
+
+def test_with_a_higher_isolation_the_second_has_to_be_tried_again(postgres: Engine) -> None:
+    strict = postgres.execution_options(isolation_level="REPEATABLE READ")
+    with Session(strict) as session:
+        session.execute(select(once_keys)).all()
+        with postgres.begin() as other:
+            assert once(other, "pay:7")
+        with pytest.raises(OperationalError, match="could not serialize"):
+            once(session, "pay:7")
+        session.rollback()
+        assert not once(session, "pay:7")
+
+
+def test_coroutines_do_the_same(url: str) -> None:
+    async def main() -> None:
+        engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
+        try:
+            await acreate_tables(engine)
+            async with engine.begin() as connection:
+                await acreate_tables(connection)
+                assert await aonce(connection, "pay:7")
+            async with AsyncSession(engine) as session, session.begin():
+                assert not await aonce(session, "pay:7")
+                assert await aonce(session, "pay:8")
+                assert await aforget(session, older_than=timedelta(days=1)) == 0
+                assert await aforget(session, older_than=timedelta(days=-1)) == 2
+        finally:
+            await engine.dispose()
+
+    asyncio.run(main())
+
+
+def test_old_keys_are_forgotten_on_demand(engine: Engine) -> None:
+    with engine.begin() as connection:
+        assert once(connection, "pay:7")
+        assert forget(connection, older_than=timedelta(days=1)) == 0
+        assert forget(connection, older_than=timedelta(days=-1)) == 1
+        assert once(connection, "pay:7")
+
+
+def test_inside_of_a_task_the_key_is_the_job_s_unless_another_is_named(engine: Engine) -> None:
+    def context(job_id: str, key: str | None) -> Context:
+        envelope = Envelope(task="shop.pay", key=key)
+        return Context(envelope, job_id=job_id, max_attempts=1, queue="", redelivered=False)
+
+    with engine.begin() as connection:
+        with pytest.raises(InvalidOption, match="without a key"):
+            once(connection)
+        for running, key, expected in (
+            (context("a", None), None, True),
+            (context("a", None), None, False),
+            (context("b", "order:7"), None, True),
+            (context("c", "order:7"), None, False),
+            (context("d", "order:7"), "mail", True),
+        ):
+            token = current_context.set(running)
+            try:
+                assert once(connection, key) is expected
+            finally:
+                current_context.reset(token)
+        rows = connection.execute(select(once_keys.c.scope, once_keys.c.key, once_keys.c.job_id)).all()
+    assert sorted(tuple(row) for row in rows) == [
+        ("shop.pay", "a", "a"),
+        ("shop.pay", "mail", "d"),
+        ("shop.pay", "order:7", "b"),
+    ]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(UnsupportedFeature, match="mysql"):
+        _insert("mysql", "key", None)
+    with pytest.raises(InvalidOption, match="key: at most 255"):
+        _insert("sqlite", "k" * 256, None)
+    with pytest.raises(InvalidOption, match="scope: at most 255"):
+        _insert("sqlite", "k", "s" * 256)
+
+
+def test_a_task_that_runs_many_times_has_its_effect_once(engine: Engine) -> None:
+    app = TaskMQ(new_url())
+    runs: list[str] = []
+
+    @app.task
+    def pay(order: str) -> None:
+        runs.append(order)
+        with Session(engine) as session, session.begin():
+            if once(session, order):
+                session.execute(insert(effects).values(what=order))
+        if len(runs) == 1:
+            # After the effect, before the job is known to be done.
+            raise ConnectionError
+
+    async def main() -> None:
+        for _ in range(5):
+            await pay.options().asend("7")
+        worker = Worker(app, WorkerConfig(burst=True, concurrency=4))
+        await worker.run()
+
+    asyncio.run(main())
+
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(effects)) == 1
+    assert len(runs) >= 5

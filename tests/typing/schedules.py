@@ -1,0 +1,52 @@
+"""Schedules above a task, and triggers."""
+
+from datetime import UTC, date, datetime
+from typing import assert_type
+
+from taskmq import Task, TaskMQ
+from taskmq.schedule import Cron, DaysOff, Every, Limited, Once, Trigger, cron, every, instants_after, once
+from taskmq.schedule.celery import crontab
+from taskmq.scheduling import Schedules
+from taskmq.tasks import SyncTask
+
+app = TaskMQ("memory://")
+start = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+@app.cron("*/5 * * * *", tz="Europe/Paris", dst_gap="skip", dst_fold="both", jitter="5m", catchup="all")
+@app.every("30s", name="often", phase="5s", start=start, end=start, max_runs=3, exclude=["sat", date(2027, 1, 6)])
+@app.every(30, name="again", anchor=start, overlap="skip")
+@app.task
+def tick() -> str:
+    return ""
+
+
+# A schedule leaves the task as it is.
+assert_type(tick, SyncTask[[], str])
+assert_type(app.schedules, Schedules)
+_task: Task[..., object] = app.schedules["often"].task
+
+app.cron("* * * * *", dst_gap="before")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.cron("* * * * *", dst_fold="third")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.cron("* * * * *", zone="UTC")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.cron("* * * * *", phase="5s")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.every("5s", tz="UTC")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.every("5s", start="2027")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.every()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+triggers: list[Trigger] = [
+    Every(1000),
+    Cron("* * * * *"),
+    Once(0),
+    Limited(Every(1000), days_off=DaysOff.parse(["sat"])),
+    every("5s", exclude=[DaysOff()]),
+    cron("@daily", tz="Europe/Paris", seconds=False, both_days=True),
+    once(start),
+]
+assert_type(triggers[0].next_after(0), int | None)
+assert_type(next(instants_after(triggers[0], 0)), int)
+assert_type(triggers[0].describe(), str)
+
+app.schedules.import_celery(
+    {"a": {"task": "tick", "schedule": crontab(hour=[7, 8], day_of_week="mon")}}, tz="Europe/Paris", drop=["expires"]
+)

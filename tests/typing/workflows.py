@@ -1,0 +1,90 @@
+"""Steps, chains, groups and graphs."""
+
+from typing import Any, assert_type
+
+from taskmq import Context, Flow, FlowState, TaskMQ, Workflow, chain, chord, dag, group
+
+app = TaskMQ("memory://")
+
+
+@app.task
+def load(path: str) -> list[int]:
+    return [len(path)]
+
+
+@app.task
+async def double(number: int, by: int = 2) -> int:
+    return number * by
+
+
+@app.task
+async def add(ctx: Context, number: int, other: int) -> float:
+    return number + other
+
+
+@app.task
+def total(numbers: list[int]) -> str:
+    return str(sum(numbers))
+
+
+# Steps ---------------------------------------------------------------------------------------------------
+
+assert_type(load.si("a").send(), Flow[list[int]])
+assert_type(load.s("a").options(queue="q", max_attempts=3).send(), Flow[list[int]])
+assert_type(double.options(priority=9).s(1, by=3).send().result(), int)
+assert_type(double.s(1).send(flow_id="a", keep="1h").state(), FlowState)
+
+load.si()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+load.si(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+load.s("a").options(job="b")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+total.s().send()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+
+# One after the other -------------------------------------------------------------------------------------
+
+assert_type((double.s(1) | double.s() | add.s(4)).send().result(), float)
+assert_type(chain(load.s("a"), total.s()).send().result(), str)
+assert_type(load.s("a").then(total.s()).then(load.s()).send().result(), list[int])
+assert_type(chain(load.s("a"), double.si(1)).send(), Flow[int])
+
+_ = load.s("a") | double.s()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
+load.s("a").then(load.s())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+# Beside each other ---------------------------------------------------------------------------------------
+
+assert_type(group(double.s(1), double.s(2)).send().result(), list[int])
+assert_type(group(double.s(number) for number in range(3)).send().result(), list[int])
+assert_type(chord([double.s(1), double.s(2)], total.s()).send().result(), str)
+assert_type((group(double.s(1)) | total.s()).send().result(), str)
+assert_type(double.map([1, 2]).send().result(), list[int])
+assert_type(double.starmap([(1, 2)]).then(total.s()).send().result(), str)
+assert_type(total.chunks(range(10), 3).send().result(), list[str])
+assert_type((load.s("a") | double.s().each(limit=3) | total.s()).send().result(), str)
+
+double.map(["a"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+_ = double.s(1) | double.s().each()  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
+
+# Graphs --------------------------------------------------------------------------------------------------
+
+flow = dag()
+first = flow.add(load.s("a"))
+second = flow.add(total.s(), after=[first], rule="any", name="total")
+third = flow.add(double.s(), into={"number": first}, may_fail=True)
+assert_type(flow.send(), Flow[dict[str, Any]])
+assert_type(flow.send().result_of(second), str)
+assert_type(flow.send().result_of(third), int)
+
+flow.add(total.s(), rule="some")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def handles() -> None:
+    sent = await chain(load.s("a"), total.s()).asend()
+    assert_type(sent, Flow[str])
+    assert_type(await sent.aresult("1s"), str)
+    assert_type(await sent.acancel(), bool)
+    assert_type(await sent.aredrive(), int)
+    async for step in sent.astream():
+        assert_type(step.name, str)
+    assert_type(app.flow("id"), Flow[Any])
+
+
+_workflow: Workflow[object] = chain(load.s("a"), total.s())

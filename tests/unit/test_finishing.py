@@ -1,0 +1,209 @@
+"""Awaiting many jobs, and how each ended."""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from taskmq import (
+    InvalidOption,
+    Job,
+    JobCancelled,
+    JobState,
+    ResultExpired,
+    ResultTimeout,
+    TaskFailed,
+    TaskMQ,
+    UnsupportedFeature,
+)
+from taskmq.testing import FakeClock
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.app_kit import new_url
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await main
+
+    asyncio.run(bounded())
+
+
+async def work(app: TaskMQ) -> None:
+    """Have another app of the same URL run what is there."""
+    await Worker(app, WorkerConfig(burst=True, name="w1")).run()
+
+
+def shop(url: str, **options: Any) -> TaskMQ:
+    app = TaskMQ(url, **options)
+
+    @app.task(name="double", retry=None)
+    async def double(number: int) -> int:
+        if number < 0:
+            raise ValueError("negative")
+        return number * 2
+
+    @app.task(name="mute", result=False)
+    async def mute() -> int:
+        return 1
+
+    @app.task(name="brief", result_ttl="1m")
+    async def brief() -> int:
+        return 1
+
+    @app.task(name="late", expires="1s")
+    async def late() -> None: ...
+
+    return app
+
+
+def test_jobs_come_as_they_end_with_their_outcomes() -> None:
+    url = new_url()
+    app = shop(url)
+
+    async def main() -> None:
+        jobs = [await app.tasks["double"].asend(number) for number in (1, -1, 3)]
+        seen = {}
+        working = asyncio.create_task(work(shop(url)))
+        async for job, outcome in app.as_finished(jobs, timeout=10):
+            seen[job.id] = outcome
+        await working
+
+        assert list(map(seen.__getitem__, [job.id for job in jobs])) == [seen[job.id] for job in jobs]
+        good, bad, third = (seen[job.id] for job in jobs)
+        assert (good.result(), third.result()) == (2, 6)
+        assert (good.state, good.attempts, good.worker, good.error) == (JobState.SUCCEEDED, 1, "w1", None)
+        assert good.started is not None
+        assert good.finished is not None
+        assert good.started <= good.finished <= datetime.now(UTC)
+        assert bad.state is JobState.DEAD
+        assert isinstance(bad.error, TaskFailed)
+        with pytest.raises(TaskFailed, match="ValueError: negative"):
+            bad.result()
+        none: list[Job[Any]] = []
+        assert [job async for job, _ in app.as_finished(none)] == []
+        await app.aclose()
+
+    run(main())
+
+
+def test_they_come_one_by_one_not_all_at_the_end() -> None:
+    url = new_url()
+    app = shop(url)
+
+    async def main() -> None:
+        double = app.tasks["double"]
+        first, never = await double.asend(1), await double.options(delay="1h").asend(2)
+        working = asyncio.create_task(work(shop(url)))
+        jobs: list[Job[Any]] = [never, first]
+        async for job, outcome in app.as_finished(jobs):
+            assert (job, outcome.result()) == (first, 2)
+            break
+        await working
+        with pytest.raises(ResultTimeout, match=r"^1 of 2 jobs have not ended within 0\.1 s; they go on$"):
+            [job async for job, _ in app.as_finished([first, never], timeout=0.1)]
+        await app.aclose()
+
+    run(main())
+
+
+def test_code_without_a_loop_iterates_too() -> None:
+    url = new_url()
+    with shop(url) as app:
+        jobs = app.tasks["double"].send_many([(number,) for number in range(5)])
+        asyncio.run(work(shop(url)))
+
+        assert {job.id: outcome.result() for job, outcome in app.as_finished(jobs, timeout="10s")} == {
+            job.id: number * 2 for number, job in enumerate(jobs)
+        }
+        for job, outcome in app.as_finished(jobs):
+            assert outcome.result() == job.result()
+            break
+        assert jobs[1].outcome(timeout=5).result() == 2
+        with pytest.raises(InvalidOption, match="timeout='soon'"):
+            app.as_finished(jobs, timeout="soon")
+
+
+def test_who_waits_for_a_task_that_keeps_no_results_is_told_at_once() -> None:
+    with shop(new_url()) as app:
+        job = app.tasks["mute"].send()
+
+        for wait in (job.result, job.outcome, lambda: list(app.as_finished([job]))):
+            with pytest.raises(UnsupportedFeature, match=r"^task mute keeps no results \(result=False\)"):
+                wait()
+
+
+def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be_gone() -> None:
+    url, clock = new_url(), FakeClock()
+    app = shop(url, clock=clock)
+
+    async def main() -> None:
+        brief, double = await app.tasks["brief"].asend(), await app.tasks["double"].asend(1)
+        await work(shop(url, clock=clock))
+        clock.advance("59s")
+        assert await brief.aresult() == 1
+        clock.advance("2s")
+        for wait in (brief.aresult, brief.astate, app.job(brief.id).aresult):
+            with pytest.raises(ResultExpired, match=r"has ended, but its result is not kept any more") as caught:
+                await wait()
+            assert caught.value.job_id == brief.id
+        outcome = await brief.aoutcome()
+        assert (outcome.state, type(outcome.error)) == (None, ResultExpired)
+        assert [type(one.error) async for _, one in app.as_finished([brief])] == [ResultExpired]
+        assert await double.aresult() == 2
+        # As long again, and nobody remembers it.
+        clock.advance("1m")
+        assert await brief.astate() is JobState.QUEUED
+        await app.aclose()
+
+    run(main())
+
+
+def test_a_cancelled_job_s_outcome_has_the_times_of_no_run() -> None:
+    url, clock = new_url(), FakeClock()
+    app = shop(url, clock=clock)
+
+    async def main() -> None:
+        job = await app.tasks["late"].asend()
+        clock.advance("2s")
+        await work(shop(url, clock=clock))
+        outcome = await job.aoutcome(timeout=5)
+        assert (outcome.state, outcome.started, type(outcome.error)) == (JobState.CANCELLED, None, JobCancelled)
+        await app.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"result_ttl": "soon"}, "result_ttl='soon'"),
+        ({"result_ttl": 0}, "result_ttl=0: longer than that"),
+        ({"result_ttl": "1h", "result": False}, "result_ttl has no effect with result=False"),
+    ],
+)
+def test_a_time_that_a_result_cannot_be_kept_for_is_refused(options: dict[str, Any], why: str) -> None:
+    app = TaskMQ(new_url())
+
+    with pytest.raises(InvalidOption, match=f"task .*: {why}"):
+        app.task(**options)(lambda: None)
+
+
+def test_a_thousand_jobs_are_awaited_over_one_connection_in_little_time() -> None:
+    url = new_url()
+    app = shop(url)
+
+    async def main() -> None:
+        jobs = await app.tasks["double"].asend_many([(number,) for number in range(1000)])
+        working = asyncio.create_task(work(shop(url)))
+        began = time.monotonic()
+        seen = [outcome.result() async for _, outcome in app.as_finished(jobs, timeout=15)]
+        await working
+        assert sorted(seen) == [number * 2 for number in range(1000)]
+        assert time.monotonic() - began < 15
+        await app.aclose()
+
+    run(main())

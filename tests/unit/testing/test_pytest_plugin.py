@@ -1,0 +1,168 @@
+"""The pytest plugin, in runs of pytest of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+_SHOP = """
+    from taskmq import TaskMQ
+
+    app = TaskMQ("amqp://nobody:secret@localhost:1/")
+    other = TaskMQ("amqp://nobody:secret@localhost:1/")
+    done = []
+
+    @app.task
+    async def sell(item: str, count: int = 1) -> int:
+        if count < 1:
+            raise ValueError(f"no {item}")
+        done.append(item)
+        return count
+
+    @app.every("1h")
+    @app.task
+    def tick() -> None:
+        done.append("tick")
+"""
+
+_TESTS = """
+    import pytest
+    import shop
+
+    @pytest.fixture(autouse=True)
+    def nothing_done():
+        shop.done.clear()
+
+    def test_first(taskmq_app):
+        job = shop.sell.send("hat", 2)
+        taskmq_app.assert_sent(shop.sell, "hat", count=2)
+        taskmq_app.drain()
+        assert job.result() == 2
+        assert shop.done == ["hat"]
+
+    def test_second(taskmq_app):
+        assert taskmq_app.sent == []
+        taskmq_app.advance("3h")
+        assert shop.done == ["tick"] * 3
+
+    async def use(taskmq_app):
+        job = await shop.sell.asend("hat")
+        await taskmq_app.adrain()
+        assert await job.aresult() == 1
+
+    def test_coroutines_without_a_plugin(taskmq_app):
+        import asyncio
+        asyncio.run(use(taskmq_app))
+"""
+
+# Says nothing to pytest but that.
+_ALL_PLUGINS = "--verbosity=0"
+
+
+def run(directory: Path, *arguments: str, **files: str) -> "subprocess.CompletedProcess[str]":
+    """Run pytest on these files, whose names have __ for a dot; with our plugin, or with all that are installed."""
+    for name, text in files.items():
+        (directory / name.replace("__", ".")).write_text(dedent(text))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}
+    if _ALL_PLUGINS not in arguments:
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        arguments = ("-p", "taskmq.pytest_plugin", *arguments)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", "--tb=native", *arguments]
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\n"},
+        {"pyproject__toml": '[tool.taskmq]\napp = "shop:app"\n[tool.pytest.ini_options]\n'},
+        {"conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n    return shop.app\n"},
+        {"conftest__py": "import pytest, shop\n@pytest.fixture\ndef taskmq_target():\n    return lambda: shop.app\n"},
+    ],
+    ids=["pytest's settings", "taskmq's settings", "an app", "a function"],
+)
+def test_the_app_is_found_and_each_test_has_it_for_itself(tmp_path: Path, files: dict[str, str]) -> None:
+    ran = run(tmp_path, "-q", shop__py=_SHOP, test_shop__py=_TESTS, **files)
+
+    assert "3 passed" in ran.stdout, ran.stdout
+
+
+def test_coroutines_run_under_anyio(tmp_path: Path) -> None:
+    pytest.importorskip("anyio")
+    test = (
+        _TESTS
+        + """
+    @pytest.mark.anyio
+    async def test_coroutines(taskmq_app):
+        await use(taskmq_app)
+        with pytest.raises(ValueError, match="no hat"):
+            await shop.sell.asend("hat", 0)
+            await taskmq_app.aadvance("2h")
+
+    @pytest.fixture
+    def anyio_backend():
+        return "asyncio"
+    """
+    )
+    settings = "[pytest]\ntaskmq_app = shop:app\n"
+    ran = run(tmp_path, "-q", "-p", "anyio", shop__py=_SHOP, test_shop__py=test, pytest__ini=settings)
+
+    assert "4 passed" in ran.stdout, ran.stdout
+
+
+def test_a_failing_task_fails_its_test_with_the_line_of_the_task(tmp_path: Path) -> None:
+    test = """
+    import shop
+
+    def test_it(taskmq_app):
+        shop.sell.options(delay="1h").send("hat", 0)
+        taskmq_app.drain()
+    """
+    ran = run(
+        tmp_path,
+        "--tb=short",
+        "--show-capture=no",
+        shop__py=_SHOP.replace("@app.task\n    async", "@app.task(retry=None)\n    async"),
+        test_shop__py=test,
+        pytest__ini="[pytest]\ntaskmq_app = shop:app\n",
+    )
+
+    assert ran.returncode == 1
+    failure = ran.stdout[ran.stdout.index("= FAILURES") : ran.stdout.index("short test summary")]
+    assert "test_shop.py:6: in test_it" in failure
+    assert 'shop.py:11: in sell\n    raise ValueError(f"no {item}")' in failure
+    # Nothing of ours stands between the two.
+    assert "taskmq/" not in failure
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "which app is put to the test?"),
+        ({"pytest__ini": "[pytest]\ntaskmq_app = shop:shop\n"}, "has no app called 'shop'"),
+        ({"conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_target():\n    return 7\n"}, "taskmq_target=7"),
+    ],
+)
+def test_an_app_that_is_not_there_is_asked_for(tmp_path: Path, files: dict[str, str], why: str) -> None:
+    ran = run(tmp_path, "-k", "first", shop__py=_SHOP, test_shop__py=_TESTS, **files)
+
+    assert ran.returncode == 1
+    assert why in ran.stdout
+
+
+def test_a_project_that_does_not_use_it_loads_nothing_of_taskmq(tmp_path: Path) -> None:
+    test = """
+    import sys
+
+    def test_it():
+        mine = [name for name in sys.modules if name.partition(".")[0].startswith("taskmq")]
+        assert sorted(mine) == ["taskmq", "taskmq.pytest_plugin"]
+    """
+    ran = run(tmp_path, "-q", _ALL_PLUGINS, test_nothing__py=test)
+
+    assert "1 passed" in ran.stdout, ran.stdout

@@ -1,0 +1,60 @@
+"""The limits of a staged state."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from taskmq.errors import StateUnavailable
+from taskmq.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand
+
+__all__ = ["StagedLimits"]
+
+T = TypeVar("T")
+
+
+class StagedLimits:
+    """What workers do meets `fault`; looking does not.
+
+    Attributes:
+        fault: "NONE", "REFUSED" (no effect) or "UNKNOWN" (an effect, and an error).
+        once: the fault of the next call only.
+        names: the calls so far.
+    """
+
+    def __init__(self, inner: LimitStore) -> None:
+        self._inner = inner
+        self.fault = "NONE"
+        self.once: str | None = None
+        self.names: list[str] = []
+
+    async def enter(
+        self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
+    ) -> Entry:
+        return await self._meet(
+            "enter",
+            lambda: self._inner.enter(job_id, demands, hold=hold, seconds=seconds, patience=patience),
+        )
+
+    async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
+        return await self._meet("renew", lambda: self._inner.renew(holds, seconds=seconds))
+
+    async def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+        await self._meet("leave", lambda: self._inner.leave(hold, keys, held=held))
+
+    async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
+        await self._meet("withdraw", lambda: self._inner.withdraw(job_id, keys))
+
+    async def look(self, key: str) -> LimitLook:
+        return await self._inner.look(key)
+
+    async def _meet(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:
+        fault, self.once = self.once or self.fault, None
+        self.names.append(name)
+        await asyncio.sleep(0)
+        error = StateUnavailable("no state (staged)", is_certain=fault == "REFUSED")
+        if fault == "REFUSED":
+            raise error
+        answer = await effect()
+        if fault == "UNKNOWN":
+            raise error
+        return answer

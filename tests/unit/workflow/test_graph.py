@@ -1,0 +1,235 @@
+"""From workflows as they are written down to nodes."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain, chord, dag, group
+from taskmq.envelope import JSON, MSGPACK, NO_KWARGS
+from taskmq.errors import EncodeError, MalformedMessage
+from taskmq.topology import WorkQueue
+from taskmq.workflow.calls import (
+    Input,
+    NodeCall,
+    Source,
+    decode_call,
+    decode_head,
+    encode_call,
+    insert_values,
+    join_values,
+)
+from taskmq.workflow.failures import decode_failure
+from taskmq.workflow.graph import Graph, compile_workflow
+from taskmq.workflow.parts import Chain, Each, OpenStep, StepCall
+from tests.unit.app_kit import new_url
+
+app = TaskMQ(new_url(), queues=[WorkQueue("line", ordered=4)])
+
+
+@app.task(name="one", queue="q")
+def one(path: str) -> int:
+    return len(path)
+
+
+@app.task(name="two")
+def two(number: int, by: int = 1) -> int:
+    return number * by
+
+
+@app.task(name="many")
+def many(numbers: list[int]) -> list[int]:
+    return numbers
+
+
+@app.task(name="lined", queue="line", order_key="key")
+def lined(key: str) -> None: ...
+
+
+def _calls(graph: Graph) -> list[NodeCall]:
+    return [decode_call(node.call) for node in graph.nodes]
+
+
+def _edges(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
+    return [(node.kind, node.after) for node in graph.nodes]
+
+
+def test_a_chain_waits_and_feeds_step_by_step() -> None:
+    graph = compile_workflow(one.s("abc") | two.s(by=3) | two.si(7) | two.s(), JSON)
+
+    assert _edges(graph) == [("call", ()), ("call", ("0",)), ("call", ("1",)), ("call", ("2",))]
+    first, second, third, fourth = _calls(graph)
+    assert (first.task, first.queue, first.args) == ("one", "q", b'["abc"]')
+    assert (second.args, second.kwargs, second.inputs) == (b"[]", b'{"by":3}', (Input(0, Source("0")),))
+    assert (third.args, third.inputs) == (b"[7]", ())
+    assert fourth.inputs == (Input(0, Source("2")),)
+    assert graph.head.output == Source("3")
+    assert graph.head.names == {"0": "one", "1": "two", "2": "two-2", "3": "two-3"}
+
+
+def test_a_group_is_joined_and_what_stands_behind_it_is_given_the_list() -> None:
+    graph = compile_workflow(chord([two.s(1), one.s("a") | two.s()], many.s()), JSON)
+
+    assert _edges(graph) == [
+        ("call", ()),
+        ("call", ()),
+        ("call", ("1",)),
+        ("join", ("0", "2")),
+        ("call", ("3",)),
+    ]
+    assert _calls(graph)[3].members == (Source("0"), Source("2"))
+    assert _calls(graph)[4].inputs == (Input(0, Source("3", "join")),)
+
+
+def test_a_group_behind_a_step_gives_each_member_its_value() -> None:
+    graph = compile_workflow(chain(one.s("a"), group(two.s(), two.s(by=2), two.si(3))), JSON)
+
+    assert [call.inputs for call in _calls(graph)[1:4]] == [(Input(0, Source("0")),)] * 2 + [()]
+    assert [after for _, after in _edges(graph)] == [(), ("0",), ("0",), ("0",), ("1", "2", "3")]
+
+
+def test_map_starmap_and_chunks_are_groups() -> None:
+    assert [call.args for call in _calls(compile_workflow(two.map([1, 2]), JSON))] == [b"[1]", b"[2]", b""]
+    assert [call.args for call in _calls(compile_workflow(two.starmap([(1, 2)]), JSON))] == [b"[1,2]", b""]
+    chunks = compile_workflow(many.chunks(range(5), 2), JSON)
+    assert [call.args for call in _calls(chunks)] == [b"[[0,1]]", b"[[2,3]]", b"[[4]]", b""]
+    with pytest.raises(InvalidOption, match="at least 1"):
+        many.chunks([1], 0)
+
+
+def test_each_becomes_a_map_over_what_stands_before_it() -> None:
+    graph = compile_workflow(many.s([1]) | two.s(by=2).each(limit=3, max_width=9) | many.s(), JSON)
+
+    assert _edges(graph)[1] == ("map", ("0",))
+    assert graph.nodes[1].limit == 3
+    call = _calls(graph)[1]
+    assert (call.over, call.max_width, call.kwargs, call.inputs) == (Source("0"), 9, b'{"by":2}', ())
+    assert _calls(graph)[2].inputs == (Input(0, Source("1", "map")),)
+    with pytest.raises(InvalidOption, match="behind one step"):
+        compile_workflow(Chain[Any]((two.s().each(),)), JSON)
+    with pytest.raises(InvalidOption, match="limit=0"):
+        two.s().each(limit=0)
+    with pytest.raises(InvalidOption, match="given nothing"):
+        two.si(1).each()
+    with pytest.raises(InvalidOption, match="max_width=0"):
+        two.s().each(max_width=0)
+
+
+def test_a_graph_has_its_edges_rules_and_leaves() -> None:
+    flow = dag()
+    first = flow.add(one.s("a"))
+    second = flow.add(two.s(), after=[first], name="middle", may_fail=True)
+    third = flow.add(two.s(), into={"by": second, "number": first}, rule="always")
+    flow.add(group(two.si(1), two.si(2)), after=[second])
+    flow.add(one.s("b") | two.s(), after=[third])
+    graph = compile_workflow(flow, JSON)
+
+    assert [(node.rule, node.after) for node in graph.nodes[:3]] == [
+        ("all", ()),
+        ("all", ("0",)),
+        ("always", ("1", "0")),
+    ]
+    assert _calls(graph)[2].inputs == (Input("by", Source("1")), Input("number", Source("0")))
+    assert graph.head.leaves == {"group": Source("5", "join"), "chain": Source("7")}
+    assert graph.head.may_fail == {"1"}
+    assert graph.head.names["1"] == "middle"
+    assert repr(second) == "<Node middle>"
+
+
+def test_a_graph_refuses_what_cannot_be() -> None:
+    flow, other = dag(), dag()
+    elsewhere = other.add(one.s("a"))
+    flow.add(one.s("a"), name="x")
+
+    with pytest.raises(InvalidOption, match="another graph"):
+        flow.add(two.s(), after=[elsewhere])
+    with pytest.raises(InvalidOption, match="there twice"):
+        flow.add(one.s("b"), name="x")
+    with pytest.raises(InvalidOption, match="rule='some'"):
+        flow.add(one.s("b"), rule="some")  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="for one step"):
+        flow.add(one.s("b") | two.s(), rule="any")
+    with pytest.raises(InvalidOption, match=r"not for each"):
+        flow.add(two.s().each(), into={"by": elsewhere})
+    with pytest.raises(InvalidOption, match="part of another"):
+        compile_workflow(group(flow), JSON)
+
+
+def test_what_is_no_step_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="no step"):
+        group(one)  # type: ignore[call-overload]
+    with pytest.raises(InvalidOption, match="no step"):
+        compile_workflow(chain(one.s("a"), one), JSON)  # type: ignore[call-overload]
+    with pytest.raises(InvalidOption, match="chain of nothing"):
+        Chain[Any](())
+
+
+def test_a_step_has_options_of_its_own() -> None:
+    at = datetime(2040, 1, 1, tzinfo=UTC)
+    step = two.options(priority=9).s(1).options(queue="q", max_attempts=2).set(delay=5, tenant="t", meta={"a": "b"})
+    graph = compile_workflow(step | two.s().options(eta=at, headers={"x": 1}).set(expires=60), JSON)
+
+    first, second = _calls(graph)
+    assert (first.priority, first.queue, first.max_attempts, first.delay) == (9, "q", 2, 5000)
+    assert (first.tenant, first.meta) == ("t", {"a": "b"})
+    assert second.eta == int(at.timestamp() * 1000)
+    assert (second.expires, second.headers) == (60_000, {"x": 1})
+    for wrong in ({"max_attempts": 0}, {"max_attempts": "3"}, {"job_id": "x"}, {"dealy": 3}):
+        with pytest.raises(InvalidOption):
+            compile_workflow(two.s(1).options(**wrong), JSON)
+
+
+def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidArguments, match="nothing stands before"):
+        compile_workflow(group(two.s()), JSON)
+    with pytest.raises(InvalidArguments):
+        compile_workflow(two.s("a"), JSON)  # type: ignore[call-overload]
+    with pytest.raises(EncodeError):
+        compile_workflow(one.s("a") | OpenStep[Any, Any](StepCall(two, two, (object(),), {}, {}, is_fed=True)), JSON)
+
+
+def test_a_task_that_may_be_lost_is_no_step() -> None:
+    @app.task(name="lossy", ack="early")
+    def lossy() -> None: ...
+
+    with pytest.raises(InvalidOption, match="would never end"):
+        compile_workflow(lossy.s(), JSON)
+
+
+def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
+    known, given = _calls(compile_workflow(lined.s("a") | lined.si("b").options(order_key="k"), JSON))
+
+    assert (known.order_key, given.order_key) == ("a", "k")
+    with pytest.raises(InvalidOption, match="order_key"):
+        compile_workflow(one.s("a") | lined.s(), JSON)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("content_type", [JSON, MSGPACK])
+def test_values_are_put_where_they_belong(content_type: str) -> None:
+    from taskmq.codec import decode_value, encode_value
+
+    args, kwargs = encode_value([3], content_type), encode_value({"a": 1}, content_type)
+    one_more = encode_value(9, content_type)
+    joined = join_values([one_more, one_more], content_type)
+
+    found = insert_values(args, kwargs, [(0, one_more), (1, joined), ("b", one_more)], content_type)
+    empty = insert_values(b"", b"", [(0, one_more)], content_type)
+
+    assert decode_value(bytes(found[0]), content_type) == [9, [9, 9], 3]
+    assert decode_value(bytes(found[1]), content_type) == {"a": 1, "b": 9}
+    assert decode_value(bytes(empty[0]), content_type) == [9]
+    assert empty[1] is NO_KWARGS
+
+
+def test_what_another_version_has_written_is_told() -> None:
+    assert decode_call(encode_call(NodeCall(task="a"))) == NodeCall(task="a")
+    for read in (decode_call, decode_head):
+        with pytest.raises(MalformedMessage, match="cannot be read"):
+            read(b"\x01")
+    assert decode_failure(b"") is None
+    assert decode_failure(b"\x01") is None
+
+
+def test_each_is_an_open_step() -> None:
+    assert isinstance(two.s().each(), Each)
+    assert isinstance(two.s(), OpenStep)
