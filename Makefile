@@ -4,7 +4,7 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: help demo test check test-matrix faults-worker bench clean
+.PHONY: help demo test check test-matrix faults-worker bench bench-quick clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
@@ -12,6 +12,7 @@ help:
 	@echo "make check        the static half of it"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
+	@echo "make bench-quick  what a task costs in instructions, the working tree against the last commit; 3 minutes"
 	@echo "make bench        taskmq beside its peers, into benchmarks/results; takes long, see benchmarks/README.md"
 
 # Debian keeps what venv needs in a package of its own.
@@ -47,6 +48,9 @@ faults-worker: .venv/dev
 
 bench: .venv/dev
 	$(RUN) python -m benchmarks
+
+bench-quick: .venv/dev
+	$(RUN) python -m benchmarks.quick
 
 clean:
 	rm -rf .venv .tools .coverage .coverage.* dist build

@@ -47,7 +47,9 @@ class Emitter:
         try:
             await self._app.send_many_async(sendings)
         except PartlySent as error:
-            return {emissions[at]: failure for at, failure in error.failures.items()}
+            failed = {emissions[at]: failure for at, failure in error.failures.items()}
+            # Those after the ones that were tried were not sent either.
+            return dict.fromkeys(emissions[error.tried :], next(iter(error.failures.values()))) | failed
         except SendError as error:
             return dict.fromkeys(emissions, error)
         return {}
