@@ -378,9 +378,7 @@ class Signature:
         compiled = self._cache or self._compiled()
         given = {parameter.name for parameter in compiled.positional[:count]}.union(kwargs)
         return all(
-            parameter.name in given
-            for parameter in (*compiled.positional, *compiled.named)
-            if parameter.required
+            parameter.name in given for parameter in (*compiled.positional, *compiled.named) if parameter.required
         )
 
     @property

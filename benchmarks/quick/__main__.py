@@ -1,8 +1,8 @@
 """`python -m benchmarks.quick`: the working tree against the last commit, in three minutes at most.
 
-Each way is run with both trees in turns. Where the processor counts instructions they are compared, the median of the
-rounds, which hardly depends on what else the machine does. A way that costs more than `--limit` percent more, and more
-than its rounds differ among themselves, is told, and the exit code is 1.
+Each way is run with both trees in turns. Where the processor counts instructions they are compared, the median of
+the rounds: they hardly depend on what else the machine does. A way that costs more than `--limit` percent more, and
+more than its rounds differ among themselves, is told, and the exit code is 1.
 """
 
 import argparse

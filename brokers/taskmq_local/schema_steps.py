@@ -24,7 +24,8 @@ back a large message moves a few bytes. Its id is its place in the queue:
     schedule_records, schedules   how far each schedule is, and those that were made at run time
     keys       who holds what of the lease store, and until when
     flows, flow_nodes, flow_edges   workflows; who has arrived at a node, and whose followers are to be visited
-    flow_offers, flow_lanes, flow_ends   what of them is to be published, waits for its turn (place above 0), has ended
+    flow_offers, flow_lanes, flow_ends   what of them is to be published, waits for its turn (place above 0), has
+               ended
     limits, limit_lines, limit_holds   what all workers share of limits: how each stands, who waits until when, and
                who has its places until when
     claims     keys whose work is done once: who is at it, and what came of it

@@ -119,7 +119,7 @@ class AmqpChannel(PikaChannel):
     is_live: bool = False
     _on_delivery: OnDelivery | None = None
     _acks: Acks | None = None
-    _saying: "_Saying | None" = None
+    saying: "_Saying | None" = None
 
     def receive(self, call: OnDelivery) -> None:
         """Hand this channel's deliveries to `call(tag, redelivered, properties, body)`."""
@@ -163,7 +163,7 @@ class AmqpChannel(PikaChannel):
 
     def ack_lazily(self, tag: int) -> None:
         """The same, but a millisecond later, unless something else is written before: then many leave together."""
-        saying = self._saying
+        saying = self.saying
         if saying is not None:
             saying.tags.append(tag)
         elif self.lane is None:
@@ -171,7 +171,7 @@ class AmqpChannel(PikaChannel):
         else:
             if self._acks is None:
                 self._acks = Acks(self.channel_number)
-            saying = self._saying = _Saying(self, self._acks)
+            saying = self.saying = _Saying(self, self._acks)
             saying.tags.append(tag)
             self.lane.hold_back(saying)
 
@@ -182,8 +182,8 @@ class AmqpChannel(PikaChannel):
             return
         if self._acks is None:
             self._acks = Acks(self.channel_number)
-        if self._saying is not None:
-            self._saying.frames()
+        if self.saying is not None:
+            self.saying.frames()
         self.lane.send(self._acks.requeue(tag))
 
     def _set_state(self, connection_state: int) -> None:
@@ -306,7 +306,7 @@ class _Saying:
     def frames(self) -> bytes:
         """The frames; what is acknowledged from now on has a place further behind."""
         if self._frames is None:
-            self._channel._saying = None  # noqa: SLF001 - the channel's other half
+            self._channel.saying = None
             self._frames = self._acks.take()
         return self._frames
 

@@ -51,6 +51,7 @@ class Step(enum.Enum):
 _DONE: Final = Step.DONE
 _UNCLEAN: Final = Step.UNCLEAN
 _NOT_PLAIN: Final = Step.NOT_PLAIN
+_CONTENT_TYPES: Final = (JSON, MSGPACK)
 
 
 class LongWay(Protocol):
@@ -152,7 +153,7 @@ class AtOnce:
             or envelope.flow is not None
             or delivery.redelivered
             or tally.on_start
-            or (content_type != JSON and content_type != MSGPACK)
+            or content_type not in _CONTENT_TYPES
             or (self._cancelled is not None and self._cancelled(job_id) is not None)
         ):
             return _NOT_PLAIN

@@ -136,9 +136,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _execution(task: str, desk: Shelf, *, soft_timeout: float | None = None) -> Execution:
     envelope = Envelope(task=task, args=msgspec.Raw(b"[]"), kwargs=msgspec.Raw(b"{}"))
-    context = Context(
-        envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _desk=desk
-    )
+    context = Context(envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _desk=desk)
     return Execution(context, print, (), {}, envelope, JSON, None, soft_timeout=soft_timeout)
 
 
