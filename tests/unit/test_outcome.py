@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from taskmq.outcome import (
+    Answered,
     Cancelled,
     Dead,
     DeadReason,
@@ -20,6 +21,7 @@ from taskmq.outcome import (
 _ERROR = ValueError("no")
 _ALL: list[Outcome] = [
     Succeeded(5),
+    Answered("application/json", b"5"),
     Retried(timedelta(seconds=1), _ERROR),
     Snoozed(timedelta(seconds=1)),
     Dead("rejected", _ERROR),
