@@ -77,7 +77,9 @@ def test_what_has_one_way_to_be_written_may_stand_in_a_key(value: object, key: s
     assert key_of("value", of_anything, value) == key.removeprefix("k-")
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, b"ann", ["ann"], object(), Shop(1), "x" * 256], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [None, True, 1.5, b"ann", ["ann"], object(), Shop(1), "x" * 256], ids=lambda value: type(value).__name__
+)
 def test_what_has_not_is_refused(value: object) -> None:
     with pytest.raises(InvalidArguments, match="task pay: idempotency_key"):
         key_of("k{value}", of_anything, value)
