@@ -290,18 +290,20 @@ class TaskMQ(Sends):
         Args:
             middleware: further ones, the innermost.
         """
-        before = (self._settings, self.clock, self.middleware, self._open_send, self._sessions)
-        self._settings = Settings(url=url, state=url, origin={"url": "rehearsing()", "state": "rehearsing()"})
-        self.clock = clock
-        self._use_middleware((*self.middleware, *middleware))
-        self._sessions = {}
+        before, inner = (
+            self.middleware,
+            Settings(url=url, state=url, origin={"url": "rehearsing()", "state": "rehearsing()"}),
+        )
+        self._use_middleware((*before, *middleware))
+        real = self._exchange(inner, clock, {})
         try:
             yield
         finally:
             try:
                 self.close()
             finally:
-                self._settings, self.clock, self.middleware, self._open_send, self._sessions = before
+                self._exchange(*real)
+                self._use_middleware(before)
 
     def understudy(self, tasks: Mapping[str, Task[..., Any]] | None = None) -> "TaskMQ":
         """The same app with connections of its own, and other tasks where these are given; it registers nothing."""

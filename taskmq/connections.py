@@ -31,6 +31,8 @@ __all__ = ["Connections"]
 
 T = TypeVar("T")
 
+_Sessions = dict[int, tuple[int, asyncio.AbstractEventLoop, Session]]
+_Exchanged = tuple[Settings | None, Clock, _Sessions]
 _EMBEDDED: Final = ("local://", "memory://")
 
 
@@ -62,7 +64,7 @@ class Connections:
         self._given = Settings(url=url, state=state, results_at=results_at)
         self._settings: Settings | None = None
         self._connection_name = name
-        self._sessions: dict[int, tuple[int, asyncio.AbstractEventLoop, Session]] = {}
+        self._sessions: _Sessions = {}
         self._abandoned: list[Session] = []
         self._has_warned = False
 
@@ -179,6 +181,12 @@ class Connections:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _exchange(self, settings: Settings | None, clock: Clock, sessions: _Sessions) -> _Exchanged:
+        """Use these from now on; those that were used before."""
+        before = (self._settings, self.clock, self._sessions)
+        self._settings, self.clock, self._sessions = settings, clock, sessions
+        return before
 
     # From code without a loop --------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class PartlySent(SendError):
         )
         self.failures = failures
         self.sent = sent
-        self.tried = sent + len(failures)
+        self.tried: int = sent + len(failures)
         self.job_ids: list[str] = []
 
 

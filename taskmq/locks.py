@@ -70,7 +70,7 @@ class Lock:
         if not name or len(name.encode(errors="replace")) > _NAME_LIMIT:
             raise InvalidOption(f"lock {name!r}: its name is to be a string of 1 to {_NAME_LIMIT} bytes")
         self.name = name
-        self.token = 0
+        self.token: int = 0
         self._leases = leases
         self._call = call
         self._owner = owner

@@ -26,9 +26,9 @@ class Node(Generic[R_co]):
     __slots__ = ("graph", "name", "number")
 
     def __init__(self, graph: "Dag", name: str, number: int) -> None:
-        self.graph = graph
-        self.name = name
-        self.number = number
+        self.graph: Dag = graph
+        self.name: str = name
+        self.number: int = number
 
     def __repr__(self) -> str:
         return f"<Node {self.name}>"

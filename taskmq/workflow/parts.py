@@ -134,7 +134,7 @@ class Step(Workflow[R_co]):
     __slots__ = ("call",)
 
     def __init__(self, call: StepCall) -> None:
-        self.call = call
+        self.call: StepCall = call
 
     def options(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
         """The same step with other options."""
@@ -161,7 +161,7 @@ class OpenStep(Generic[A_contra, R_co]):
     __slots__ = ("call",)
 
     def __init__(self, call: StepCall) -> None:
-        self.call = call
+        self.call: StepCall = call
 
     def options(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
         """The same step with other options."""
@@ -196,9 +196,9 @@ class Each(OpenStep[A_contra, R_co]):
             raise InvalidOption(f"task {call.task.name}: limit={limit}: at least 1, or None for no limit")
         if max_width < 1:
             raise InvalidOption(f"task {call.task.name}: max_width={max_width}: at least 1")
-        self.limit = limit
-        self.max_width = max_width
-        self.is_spread = is_spread
+        self.limit: int | None = limit
+        self.max_width: int = max_width
+        self.is_spread: bool = is_spread
 
 
 class Chain(Workflow[R_co]):
@@ -209,7 +209,7 @@ class Chain(Workflow[R_co]):
     def __init__(self, links: tuple["Part", ...]) -> None:
         if not links:
             raise InvalidOption("a chain of nothing")
-        self.links = links
+        self.links: tuple[Part, ...] = links
 
 
 class Group(Workflow[list[A]]):
@@ -218,7 +218,7 @@ class Group(Workflow[list[A]]):
     __slots__ = ("members",)
 
     def __init__(self, members: tuple["Part", ...]) -> None:
-        self.members = members
+        self.members: tuple[Part, ...] = members
 
 
 Part = Workflow[Any] | OpenStep[Any, Any]

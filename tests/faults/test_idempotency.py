@@ -28,7 +28,7 @@ from taskmq.states import JobState
 from tests.e2e.kit import LoneWorker, Project, until
 from tests.faults.effects import CLIENT, Effects
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 TASKS = int(os.environ.get("TASKMQ_TEST_IDEMPOTENT_TASKS", "240"))
 RATE = float(os.environ.get("TASKMQ_TEST_IDEMPOTENT_RATE", "60"))

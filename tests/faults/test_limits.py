@@ -21,7 +21,7 @@ import pytest
 
 from tests.e2e.kit import LoneWorker, Project, until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 SECONDS = float(os.environ.get("TASKMQ_TEST_LIMIT_SECONDS", "3"))
 RATE = int(os.environ.get("TASKMQ_TEST_LIMIT_RATE", "100"))

@@ -34,6 +34,7 @@ from tests.e2e.kit import LoneWorker, Project
 UNGUARDED = bool(os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"))
 
 pytestmark = [
+    pytest.mark.campaign,
     pytest.mark.rabbitmq,
     pytest.mark.slow,
     pytest.mark.xfail(UNGUARDED, reason="nobody asks before a run", strict=True),

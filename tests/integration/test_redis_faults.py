@@ -434,6 +434,7 @@ def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs_a
         }
         assert {key.rpartition(":")[2] for key in lives} == {
             "result",
+            "ended",
             "occurrence",
             "starts",
             "progress",

@@ -103,7 +103,7 @@ def test_the_wheel_has_every_module_and_says_that_it_is_typed(source: str, reque
 
     assert {name for name in found if name.endswith((".py", "py.typed"))} == expected
     assert {f"{name}/py.typed" for name in _PACKAGES} <= found
-    assert [name for name in found if "__pycache__" in name or "test_" in name] == []
+    assert [name for name in found if "__pycache__" in name or "/test_" in name] == []
 
 
 def test_the_source_distribution_has_what_is_needed_to_build_and_to_test(built: Path) -> None:
