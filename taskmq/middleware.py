@@ -70,7 +70,7 @@ def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], Abstract
     """The send side of all, as one call that opens one context."""
     active = [each for each in middleware if type(each).send is not Middleware.send]
     if not active:
-        return lambda _: _NOTHING
+        return _open_nothing
 
     def open_all(sending: Sending) -> AbstractContextManager[object]:
         stack = ExitStack()
@@ -114,6 +114,10 @@ def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) 
         stack.__exit__(type(error), error, error.__traceback__)
         raise
     return stack
+
+
+def _open_nothing(_: Sending) -> AbstractContextManager[object]:
+    return _NOTHING
 
 
 def _wrap(middleware: Middleware, proceed: Proceed) -> Proceed:
