@@ -12,16 +12,15 @@ from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
     Generator,
     Iterable,
 )
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from taskmq.broker import Outgoing
 from taskmq.errors import PartlySent, SendError
@@ -29,8 +28,6 @@ from taskmq.middleware import Sending
 from taskmq.topology import WorkQueue
 
 __all__ = ["LINGER", "Batches", "Chunk", "Conveyor", "Outcomes", "RunSync", "stream_async", "stream_sync"]
-
-T = TypeVar("T")
 
 Chunk = tuple[list[WorkQueue], list[Outgoing]]
 Outcomes = list[SendError | None]
@@ -95,13 +92,15 @@ class Batches:
 
     def add(self, sending: Sending) -> bool:
         """Add a call to the chunk; whether that is to be taken now."""
-        if not self._messages:
+        if not self._messages and self._linger < math.inf:
             self._begun = time.monotonic()
         self._contexts.append(self._open_send(sending))
         queue, message = self._message_of(sending)
         self._queues[queue] = None
         self._messages.append(message)
-        return len(self._messages) >= _CHUNK or time.monotonic() - self._begun > self._linger
+        if len(self._messages) >= _CHUNK:
+            return True
+        return self._linger < math.inf and time.monotonic() - self._begun > self._linger
 
     def take(self) -> Chunk | None:
         """The chunk that was made: the queues, each once, and the messages; None once the block has ended."""
@@ -210,8 +209,8 @@ async def stream_async(
     """`stream_sync` for coroutines."""
     with batches:
         try:
-            async for sending in _each(sendings):
-                if batches.add(sending):
+            async with aclosing(_full_chunks(sendings, batches)) as full_chunks:
+                async for _ in full_chunks:
                     for job_id in batches.settle(await conveyor.put(batches.take)):
                         yield job_id
                     if batches.failures:
@@ -229,12 +228,17 @@ async def stream_async(
         batches.check()
 
 
-async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
+async def _full_chunks(
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches
+) -> AsyncGenerator[None, None]:
+    """Adds all of them, and stops at each chunk that is to be taken: once for a chunk, and not for each call."""
+    if isinstance(sendings, AsyncIterable):
+        async for sending in sendings:
+            if batches.add(sending):
+                yield
         return
-    for number, item in enumerate(items, 1):
-        yield item
+    for number, sending in enumerate(sendings, 1):
+        if batches.add(sending):
+            yield
         if number % _AT_A_TIME == 0:
             await asyncio.sleep(0)

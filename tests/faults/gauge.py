@@ -30,12 +30,8 @@ def sample(pid: int) -> Sample:
 
 
 def growth(samples: Sequence[Sample], *, ends: int) -> Sample:
-    """How much the median of the last `ends` samples is above that of as many after a quarter of them.
-
-    By then everything is there that is made when it is first needed, and stays: threads that resolve names, caches.
-    """
-    quarter = len(samples) // 4
-    first, last = samples[quarter : quarter + ends], samples[-ends:]
+    """How much the median of the last `ends` samples is above that of the first."""
+    first, last = samples[:ends], samples[-ends:]
 
     def grown(fact: str) -> int:
         early, late = ([int(getattr(each, fact)) for each in group] for group in (first, last))

@@ -121,7 +121,7 @@ def _report(what: str, backs: list[float], gauge: Gauge, verdict: object) -> Non
     )
     print(
         f"\n{what}: every consumer back after p50 {statistics.median(backs):.2f} s, p99 {p99:.2f} s, "
-        f"max {max(backs):.2f} s; grown from a quarter to the end: {held}; {verdict}"
+        f"max {max(backs):.2f} s; grown, last {ends} against first {ends}: {held}; {verdict}"
     )
 
 
