@@ -5,7 +5,7 @@ whichever thread and loop they are. Nothing outlives the process; `forget_memory
 
 **Local.** PATH is a directory:
 
-    taskmq.db       everything that counts: queues, messages, leases, results, occurrences (SQLite, WAL)
+    taskmq.db       everything that counts: queues, messages, leases, results (SQLite, WAL)
     owners/NAME     one per broker that takes messages: locked by its process as long as that lives
     wake/KIND-NAME  a FIFO per waiting broker or state: one byte means "look again"
 

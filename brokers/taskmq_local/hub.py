@@ -28,7 +28,7 @@ from taskmq_local.memory_revocations import RevocationShelf
 from taskmq_local.memory_schedules import ScheduleShelf
 from taskmq_local.note_shelves import CheckpointShelf, ProgressShelf
 from taskmq_local.nudge import Nudge
-from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
+from taskmq_local.shelves import ResultShelf, StartShelf
 
 __all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
 
@@ -81,7 +81,6 @@ class Hub:
     def __init__(self, name: str) -> None:
         self.name = name
         self.results = ResultShelf()
-        self.occurrences = OccurrenceShelf()
         self.starts = StartShelf()
         self.leases = LeaseShelf()
         self.limits = LimitShelf()
@@ -280,7 +279,6 @@ class Hub:
             self._queues.clear()
             self._delayed.clear()
         self.results.clear()
-        self.occurrences.clear()
         self.starts.clear()
         self.progress.clear()
         self.checkpoints.clear()

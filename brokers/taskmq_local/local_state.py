@@ -16,7 +16,6 @@ from taskmq_local.local_delays import LocalDelays
 from taskmq_local.local_flows import LocalFlows
 from taskmq_local.local_leases import LocalLeases
 from taskmq_local.local_limits import LocalLimits
-from taskmq_local.local_occurrences import LocalOccurrences
 from taskmq_local.local_progress import LocalProgress
 from taskmq_local.local_results import LocalResults
 from taskmq_local.local_revocations import LocalRevocations
@@ -38,7 +37,6 @@ class LocalState:
         self._database = Database(path, name=f"{options.name} state")
         self._results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
         asking = Asking(self._database, check_open=self._check_open)
-        self._occurrences = LocalOccurrences(asking, options.clock)
         self._starts = LocalStarts(asking, options.clock)
         self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
         self._revocations = LocalRevocations(asking, options.clock)
@@ -57,10 +55,6 @@ class LocalState:
     @property
     def results(self) -> LocalResults:
         return self._results
-
-    @property
-    def occurrences(self) -> LocalOccurrences:
-        return self._occurrences
 
     @property
     def starts(self) -> LocalStarts:

@@ -17,9 +17,9 @@ from taskmq_local.memory_notes import MemoryCheckpoints, MemoryProgress
 from taskmq_local.memory_revocations import MemoryRevocations
 from taskmq_local.memory_schedules import MemorySchedules
 from taskmq_local.nudge import call_on
-from taskmq_local.shelves import OccurrenceShelf, ResultShelf, StartShelf
+from taskmq_local.shelves import ResultShelf, StartShelf
 
-__all__ = ["MemoryOccurrences", "MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
+__all__ = ["MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
 
 
 def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
@@ -34,7 +34,6 @@ class MemoryState:
         self.address = f"memory://{hub.name}"
         self._door = _Door(self.address)
         self._results = MemoryResults(hub.results, options.clock, self._door)
-        self._occurrences = MemoryOccurrences(hub.occurrences, options.clock, self._door)
         self._starts = MemoryStarts(hub.starts, options.clock, self._door)
         self._progress = MemoryProgress(hub.progress, options.clock, check_open=self._door.check)
         self._checkpoints = MemoryCheckpoints(hub.checkpoints, options.clock, check_open=self._door.check)
@@ -49,10 +48,6 @@ class MemoryState:
     @property
     def results(self) -> "MemoryResults":
         return self._results
-
-    @property
-    def occurrences(self) -> "MemoryOccurrences":
-        return self._occurrences
 
     @property
     def starts(self) -> "MemoryStarts":
@@ -169,31 +164,6 @@ class MemoryResults:
     async def has_expired(self, job_id: str) -> bool:
         self._door.check()
         return self._shelf.has_expired(job_id, now=self._clock.now_ms())
-
-
-class MemoryOccurrences:
-    """Claims of occurrences, kept by the hub."""
-
-    def __init__(self, shelf: OccurrenceShelf, clock: Clock, door: _Door) -> None:
-        self._shelf = shelf
-        self._clock = clock
-        self._door = door
-
-    async def claim(self, occurrence: str, *, owner: str, lease: float, ttl: float) -> bool:
-        self._door.check()
-        now = self._clock.now_ms()
-        return self._shelf.claim(
-            occurrence,
-            owner=owner,
-            until=now + round(lease * 1000),
-            expires=now + round(ttl * 1000),
-            now=now,
-        )
-
-    async def complete(self, occurrence: str, *, ttl: float) -> None:
-        self._door.check()
-        now = self._clock.now_ms()
-        self._shelf.complete(occurrence, expires=now + round(ttl * 1000), now=now)
 
 
 class MemoryStarts:

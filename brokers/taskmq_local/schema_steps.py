@@ -13,7 +13,7 @@ back a large message moves a few bytes. Its id is its place in the queue:
     capacities how much may be ready in a queue that has a limit
     turns      to whom a shard of an ordered queue belongs, see `turns`
     counters   the last id given; ids are never given twice
-    results, occurrences, starts   what the state keeps; a result's `seq` grows with every put; one whose time is
+    results, starts   what the state keeps; a result's `seq` grows with every put; one whose time is
                over is 'expired' and empty until `remembered`
     waiting    messages that wait in the state; `version` is new with every put and swap, `taken` is until
                when somebody is about to publish it
@@ -171,6 +171,7 @@ _VERSION_7: Final = """
     INSERT INTO counters VALUES ('revocation', 0);
 """
 _VERSION_8: Final = """
+    DROP TABLE occurrences;
     CREATE TABLE schedule_records (
         name TEXT PRIMARY KEY,
         version TEXT NOT NULL,

@@ -1,14 +1,13 @@
-"""Results, occurrences and starts of `memory://NAME`, as plain data behind locks."""
+"""Results and starts of `memory://NAME`, as plain data behind locks."""
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from taskmq.states import JobState
 from taskmq.stores import ResultRecord, remembered_for
 
-__all__ = ["OccurrenceShelf", "ResultShelf", "StartShelf"]
+__all__ = ["ResultShelf", "StartShelf"]
 
 Told = Callable[[ResultRecord], None]
 
@@ -81,53 +80,6 @@ class ResultShelf:
             _, job_id = heappop(self._forgets)
             if self._gone.get(job_id, now + 1) <= now:
                 del self._gone[job_id]
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    owner: str
-    until: int | None  # None: completed
-    expires: int
-
-
-class OccurrenceShelf:
-    """Claims by occurrence. Instants are milliseconds of the caller's clock."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._claims: dict[str, _Claim] = {}
-        self._expiries: list[tuple[int, str]] = []
-
-    def claim(self, occurrence: str, *, owner: str, until: int, expires: int, now: int) -> bool:
-        with self._lock:
-            self._drop_expired(now)
-            held = self._claims.get(occurrence)
-            if held is not None and (held.until is None or held.until > now):
-                return False
-            self._keep(occurrence, _Claim(owner, until, expires))
-            return True
-
-    def complete(self, occurrence: str, *, expires: int, now: int) -> None:
-        with self._lock:
-            self._drop_expired(now)
-            held = self._claims.get(occurrence)
-            self._keep(occurrence, _Claim(held.owner if held is not None else "", None, expires))
-
-    def clear(self) -> None:
-        with self._lock:
-            self._claims.clear()
-            self._expiries.clear()
-
-    def _keep(self, occurrence: str, claim: _Claim) -> None:
-        self._claims[occurrence] = claim
-        heappush(self._expiries, (claim.expires, occurrence))
-
-    def _drop_expired(self, now: int) -> None:
-        while self._expiries and self._expiries[0][0] <= now:
-            _, occurrence = heappop(self._expiries)
-            held = self._claims.get(occurrence)
-            if held is not None and held.expires <= now:
-                del self._claims[occurrence]
 
 
 class StartShelf:

@@ -17,9 +17,6 @@ class Keys:
     def ended(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:ended"
 
-    def occurrence(self, occurrence: str) -> str:
-        return f"{self.prefix}:{{{occurrence}}}:occurrence"
-
     def starts(self, job_id: str) -> str:
         return f"{self.prefix}:{{{job_id}}}:starts"
 

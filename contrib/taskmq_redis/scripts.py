@@ -11,8 +11,6 @@ __all__ = [
     "BEGIN",
     "BEGIN_RUN",
     "CANCEL",
-    "CLAIM",
-    "COMPLETE",
     "DONE",
     "DUE_LENGTH",
     "END",
@@ -66,28 +64,6 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('HSET', KEYS[2], 'state', ARGV[1])
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 redis.call('PUBLISH', KEYS[1], #ARGV[2] <= 8192 and ARGV[2] or '')
-return 1
-""")
-
-# `claim` is this very call: sent once more after its reply was lost, it is told the same.
-CLAIM: Final = Script(
-    _NOW
-    + """
-local kept = redis.call('HMGET', KEYS[1], 'until', 'claim')
-if kept[2] == ARGV[4] then
-    return 1
-end
-if kept[1] and (kept[1] == 'completed' or tonumber(kept[1]) > now) then
-    return 0
-end
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'until', string.format('%.0f', now + ARGV[2]), 'claim', ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return 1
-"""
-)
-COMPLETE: Final = Script("""
-redis.call('HSET', KEYS[1], 'until', 'completed', 'claim', '')
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return 1
 """)
 

@@ -12,7 +12,6 @@ from taskmq_redis.flows import RedisFlows
 from taskmq_redis.keys import Keys
 from taskmq_redis.leases import RedisLeases
 from taskmq_redis.limits import RedisLimits
-from taskmq_redis.occurrences import RedisOccurrences
 from taskmq_redis.progress import RedisProgress
 from taskmq_redis.replies import text, texts
 from taskmq_redis.results import RedisResults
@@ -44,7 +43,6 @@ class RedisState:
         self._server = Server(endpoint, name=options.name)
         self._ears = Ears(self._server.new_connection, timeout=endpoint.timeout)
         self._results = RedisResults(self._server, self._ears, keys)
-        self._occurrences = RedisOccurrences(self._server, keys)
         self._starts = RedisStarts(self._server, keys)
         self._delays = RedisDelays(self._server, self._ears, keys)
         self._schedules = RedisSchedules(self._server, self._ears, keys)
@@ -60,10 +58,6 @@ class RedisState:
     @property
     def results(self) -> RedisResults:
         return self._results
-
-    @property
-    def occurrences(self) -> RedisOccurrences:
-        return self._occurrences
 
     @property
     def starts(self) -> RedisStarts:

@@ -21,7 +21,6 @@ from taskmq.stores.flows import (
 )
 from taskmq.stores.leases import Lease, LeaseStore
 from taskmq.stores.limits import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
-from taskmq.stores.occurrences import OccurrenceStore
 from taskmq.stores.progress import ProgressRecord, ProgressStore
 from taskmq.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.stores.revocations import Revocation, RevocationStore
@@ -57,7 +56,6 @@ __all__ = [
     "LimitLook",
     "LimitStore",
     "NodeState",
-    "OccurrenceStore",
     "PlaceDemand",
     "ProgressRecord",
     "ProgressStore",

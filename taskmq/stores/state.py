@@ -8,7 +8,6 @@ from taskmq.stores.delays import DelayStore
 from taskmq.stores.flows import FlowStore
 from taskmq.stores.leases import LeaseStore
 from taskmq.stores.limits import LimitStore
-from taskmq.stores.occurrences import OccurrenceStore
 from taskmq.stores.progress import ProgressStore
 from taskmq.stores.results import ResultStore
 from taskmq.stores.revocations import RevocationStore
@@ -28,9 +27,6 @@ class State(Protocol):
 
     @property
     def results(self) -> ResultStore: ...
-
-    @property
-    def occurrences(self) -> OccurrenceStore: ...
 
     @property
     def starts(self) -> StartStore: ...

@@ -67,8 +67,6 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
         "put": lambda: state.results.put(record(), ttl=60),
         "get": lambda: state.results.get("job"),
         "wait": lambda: state.results.wait("job", timeout=0),
-        "claim": lambda: state.occurrences.claim("tick", owner="beat", lease=60, ttl=60),
-        "complete": lambda: state.occurrences.complete("tick", ttl=60),
         "begin": lambda: state.starts.begin("job", ttl=60),
         "end": lambda: state.starts.end("job"),
         "report": lambda: state.progress.report(reported("job"), ttl=60),

@@ -248,15 +248,15 @@ def test_a_call_whose_answer_is_lost_is_made_again_where_that_is_harmless(redis:
                     await state.results.get(job)
                     proxy.hold_answers(True)
                     begin = asyncio.create_task(state.starts.begin(job, ttl=60))
-                    claim = asyncio.create_task(state.occurrences.claim(job, owner="beat", lease=60, ttl=60))
+                    claim = asyncio.create_task(state.claims.claim(job, job_id=job, owner="w", lease=60, ttl=60))
                     cancel = asyncio.create_task(state.delays.cancel(job))
-                    await _until(redis, f"taskmq:{{{job}}}:occurrence")
+                    await _until(redis, f"taskmq:{{{job}}}:claim")
                     proxy.cut()
                     proxy.hold_answers(False)
 
                     # Counted once, and claimed by the caller who is told so.
                     assert await begin == 1
-                    assert await claim
+                    assert isinstance(await claim, Granted)
                     with pytest.raises(StateUnavailable) as caught:
                         await cancel
                     assert not caught.value.is_certain
@@ -342,7 +342,6 @@ def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis)
                 state.results.put(record(), ttl=60),
                 state.delays.put(waiting("new")),
                 state.starts.begin("job", ttl=60),
-                state.occurrences.claim("tick", owner="beat", lease=60, ttl=60),
                 state.claims.claim("new", job_id="job", owner="w", lease=60, ttl=60),
             ):
                 with pytest.raises(StateUnavailable, match=r"(?i)memory") as caught:
@@ -435,7 +434,6 @@ def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs_a
         assert {key.rpartition(":")[2] for key in lives} == {
             "result",
             "ended",
-            "occurrence",
             "starts",
             "progress",
             "checkpoints",

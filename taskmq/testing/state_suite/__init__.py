@@ -24,7 +24,6 @@ from taskmq.testing.state_suite.flow_model import FlowsByModel
 from taskmq.testing.state_suite.flows import Flows
 from taskmq.testing.state_suite.leases import Leases
 from taskmq.testing.state_suite.limits import Limits
-from taskmq.testing.state_suite.occurrences import Occurrences
 from taskmq.testing.state_suite.progress import Progress
 from taskmq.testing.state_suite.results import Results
 from taskmq.testing.state_suite.revocations import Revocations
@@ -36,7 +35,6 @@ __all__ = ["StateCase", "StateSuite"]
 
 class StateSuite(
     Results,
-    Occurrences,
     Starts,
     Revocations,
     Delays,

@@ -7,7 +7,6 @@ from taskmq.stores import KeptRecord, RecordChange, TakenMessage
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.delays import waiting
-from taskmq.testing.state_suite.occurrences import claims
 from taskmq.testing.state_suite.progress import reported
 from taskmq.testing.state_suite.records import succeeded
 
@@ -51,8 +50,6 @@ class Ending(StateCase):
             state.results.put(succeeded(new("job")), ttl=LONG),
             state.results.get(new("job")),
             state.results.wait(new("job"), timeout=self.patience),
-            claims(state.occurrences, new("occurrence")),
-            state.occurrences.complete(new("occurrence"), ttl=LONG),
             state.starts.begin(new("job"), ttl=LONG),
             state.progress.report(reported(new("job")), ttl=LONG),
             state.progress.find(new("job")),

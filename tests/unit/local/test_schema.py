@@ -35,6 +35,7 @@ def make_version_1(path: Path) -> None:
         for (table,) in tables:
             if table not in _FIRST and not table.startswith("sqlite_"):
                 connection.execute(f"DROP TABLE {table}")
+        connection.execute("CREATE TABLE occurrences (id TEXT PRIMARY KEY, expires INTEGER NOT NULL)")
         connection.execute("DELETE FROM counters WHERE name != 'message'")
         connection.execute("ALTER TABLE results DROP COLUMN remembered")
         connection.execute("PRAGMA user_version = 1")

@@ -142,38 +142,6 @@ def test_closing_ends_the_waits(url: str) -> None:
     run(main())
 
 
-def test_an_occurrence_is_claimed_again_only_once_its_lease_has_run_out(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        async with opened(url, clock) as state:
-            claim = state.occurrences.claim
-
-            assert await claim("tick", owner="a", lease=30, ttl=3600)
-            clock.advance(29.999)
-            assert not await claim("tick", owner="b", lease=30, ttl=3600)
-            clock.advance(0.001)
-            assert await claim("tick", owner="b", lease=30, ttl=3600)
-            assert not await claim("tick", owner="a", lease=30, ttl=3600)
-
-    run(main())
-
-
-def test_a_completed_occurrence_is_not_claimed_until_it_is_forgotten(url: str) -> None:
-    async def main() -> None:
-        clock = FakeClock()
-        async with opened(url, clock) as state:
-            occurrences = state.occurrences
-            await occurrences.claim("tick", owner="a", lease=30, ttl=60)
-            await occurrences.complete("tick", ttl=3600)
-
-            clock.advance(3_599)
-            assert not await occurrences.claim("tick", owner="b", lease=30, ttl=60)
-            clock.advance(1)
-            assert await occurrences.claim("tick", owner="b", lease=30, ttl=60)
-
-    run(main())
-
-
 def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
     async def main() -> None:
         clock = FakeClock()
@@ -181,14 +149,14 @@ def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
             for generation in range(5):
                 names = [f"{generation}-{number}" for number in range(100)]
                 await asyncio.gather(*(state.results.put(record(name), ttl=100) for name in names))
-                await asyncio.gather(*(state.occurrences.claim(name, owner="a", lease=1, ttl=100) for name in names))
+                await asyncio.gather(*(state.starts.begin(name, ttl=100) for name in names))
                 clock.advance(100)
 
         connection = sqlite3.connect(tmp_path / "taskmq.db")
         # Those that are kept, and those that are remembered as long again.
         assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 200
         assert connection.execute("SELECT count(*) FROM results WHERE state <> 'expired'").fetchone()[0] <= 100
-        assert connection.execute("SELECT count(*) FROM occurrences").fetchone()[0] <= 100
+        assert connection.execute("SELECT count(*) FROM starts").fetchone()[0] <= 100
         connection.close()
 
     run(main())

@@ -31,7 +31,6 @@ from taskmq.stores import (
     FlowStore,
     LeaseStore,
     LimitStore,
-    OccurrenceStore,
     ProgressStore,
     ResultRecord,
     ResultStore,
@@ -206,26 +205,6 @@ class _StagedResults:
         return await self._inner.has_expired(job_id)
 
 
-class _StagedOccurrences:
-    def __init__(self, inner: OccurrenceStore, points: Points) -> None:
-        self._inner = inner
-        self._points = points
-
-    async def claim(self, occurrence: str, *, owner: str, lease: float, ttl: float) -> bool:
-        claimed = False
-
-        async def claim() -> None:
-            nonlocal claimed
-            claimed = await self._inner.claim(occurrence, owner=owner, lease=lease, ttl=ttl)
-
-        await _meet(self._points.meet("claim"), StateUnavailable("no state (staged)"), claim)
-        return claimed
-
-    async def complete(self, occurrence: str, *, ttl: float) -> None:
-        error = StateUnavailable("no state (staged)")
-        await _meet(self._points.meet("complete"), error, lambda: self._inner.complete(occurrence, ttl=ttl))
-
-
 class _StagedStarts:
     def __init__(self, inner: StartStore, points: Points) -> None:
         self._inner = inner
@@ -249,7 +228,6 @@ class _StagedState:
     def __init__(self, inner: State, points: Points, journal: list[object]) -> None:
         self._inner = inner
         self._results = _StagedResults(inner.results, points, journal)
-        self._occurrences = _StagedOccurrences(inner.occurrences, points)
         self._starts = _StagedStarts(inner.starts, points)
         self._schedules = StagedSchedules(inner.schedules, points)
         self._limits = StagedLimits(inner.limits)
@@ -261,10 +239,6 @@ class _StagedState:
     @property
     def results(self) -> ResultStore:
         return self._results
-
-    @property
-    def occurrences(self) -> OccurrenceStore:
-        return self._occurrences
 
     @property
     def starts(self) -> StartStore:
