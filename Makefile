@@ -4,12 +4,13 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 RUN := $(UV) run --frozen --no-sync
 
-.PHONY: help demo test check test-matrix faults-worker bench bench-quick clean
+.PHONY: help demo test check test-properties test-matrix faults-worker bench bench-quick clean
 
 help:
 	@echo "make demo         the main job on real files, on an embedded broker"
 	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
 	@echo "make check        the static half of it"
+	@echo "make test-properties  2,000 new examples of every property; half an hour"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
 	@echo "make bench-quick  what a task costs in instructions, the working tree against the last commit; 3 minutes"
@@ -37,6 +38,9 @@ test: .venv/dev
 
 check: .venv/dev
 	$(RUN) poe check
+
+test-properties: .venv/dev
+	$(RUN) poe test-properties
 
 test-matrix: .venv/dev
 	$(RUN) poe servers

@@ -24,6 +24,12 @@ def amqp_url(rabbitmq_server: RabbitMQ) -> Iterator[str]:
     rabbitmq_server.delete_vhost(url)
 
 
+@pytest.fixture(scope="session")
+def shared_amqp_url(rabbitmq_server: RabbitMQ) -> str:
+    """One vhost for all tests that use names of their own and leave no queue behind."""
+    return rabbitmq_server.create_vhost()
+
+
 @pytest.fixture
 def own_rabbitmq() -> Iterator[StartRabbitMQ]:
     """For tests that stop, kill or configure their broker."""
@@ -60,6 +66,15 @@ def postgres_url(postgres_server: PostgreSQL) -> Iterator[str]:
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, those that share what is made once for a module stay together."""
+    for item in items:
+        definitions = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - of pytest's private parts
+        if any(each.scope == "module" for found in definitions.values() for each in found):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def _rabbitmq_version() -> str | None:

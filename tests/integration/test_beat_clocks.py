@@ -5,19 +5,24 @@ import contextlib
 import time
 import uuid
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from taskmq import TaskMQ
 from taskmq.beat import Beat
-from taskmq.broker import BrokerOptions
+from taskmq.broker import BrokerOptions, Delivery, Subscription
 from taskmq.clock import SystemClock
 from taskmq.context import SCHEDULED_FOR
 from taskmq.envelope import decode_envelope
+from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker
 
 SKEWS = (0, 30_000, -30_000, 86_400_000)
 SECOND = 1_000
+MILLISECOND = 1_000_000
+PATIENCE = 30.0
 
 
 class _WrongClock(SystemClock):
@@ -42,32 +47,33 @@ def test_replicas_with_wrong_clocks_emit_every_instant_once_and_on_time(
     name = uuid.uuid4().hex
     clocks = [_WrongClock(skew) for skew in SKEWS]
 
-    async def main() -> tuple[int, int, dict[int, list[int]]]:
+    async def main() -> tuple[int, int, Counter[int]]:
         beats = [Beat(_app(name, redis_url, clock)) for clock in clocks]
         tasks = [asyncio.create_task(beat.run()) for beat in beats]
-        await asyncio.sleep(1.5)
-        began = time.time_ns() // 1_000_000
-        await asyncio.sleep(1.2)
-        for clock, by in zip(clocks, jumps, strict=True):
-            clock.jump(by)
-        await asyncio.sleep(2.4)
-        ended = time.time_ns() // 1_000_000
-        await asyncio.sleep(0.5)
+        async with _watching(name) as emitted:
+            # Once it runs.
+            await emitted.after(0, 1)
+            began = time.time_ns() // MILLISECOND
+            await emitted.after(began, 1)
+            for clock, by in zip(clocks, jumps, strict=True):
+                clock.jump(by)
+            ended = await emitted.after(began, 4)
+            # What would come a second time, or too early, comes by then.
+            await emitted.after(ended, 1)
         for beat in beats:
             beat.stop()
         await asyncio.gather(*tasks)
-        return began, ended, await _emitted(name)
+        return began, ended, emitted.counts
 
     try:
         began, ended, emitted = asyncio.run(main())
     finally:
         forget_memory(name)
 
-    expected = range(-(-began // SECOND) * SECOND, ended, SECOND)
-    assert Counter(len(found) for found in emitted.values()).keys() == {1}
-    assert set(expected) <= set(emitted)
+    assert set(emitted.values()) == {1}
+    assert set(range(-(-began // SECOND) * SECOND, ended, SECOND)) <= set(emitted)
     # Nothing of the future or the past of a wrong clock.
-    assert all(began - 3_000 < instant <= ended + 1_000 for instant in emitted)
+    assert all(began - 3_000 < instant <= time.time_ns() // MILLISECOND + 1_000 for instant in emitted)
 
 
 def _app(name: str, state: str, clock: SystemClock) -> TaskMQ:
@@ -80,11 +86,32 @@ def _app(name: str, state: str, clock: SystemClock) -> TaskMQ:
     return app
 
 
-async def _emitted(name: str) -> dict[int, list[int]]:
-    broker = open_memory_broker(f"memory://{name}", BrokerOptions())
-    found: dict[int, list[int]] = {}
-    async with contextlib.aclosing(broker), broker.hold("ticks", limit=1_000) as held:
-        for delivery in held:
-            meta = decode_envelope(delivery.body).meta or {}
-            found.setdefault(int(meta[SCHEDULED_FOR]), []).append(1)
-    return found
+class _Emitted:
+    """How often each instant has come, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[int]()
+        self._changed = asyncio.Event()
+
+    def add(self, delivery: Delivery) -> None:
+        self.counts[int((decode_envelope(delivery.body).meta or {})[SCHEDULED_FOR])] += 1
+        delivery.ack()
+        self._changed.set()
+
+    async def after(self, instant: int, number: int) -> int:
+        """Return the last instant, once so many have come that are later than one."""
+        async with asyncio.timeout(PATIENCE):
+            while sum(each > instant for each in self.counts) < number:
+                self._changed.clear()
+                await self._changed.wait()
+        return max(self.counts)
+
+
+@asynccontextmanager
+async def _watching(name: str) -> AsyncGenerator[_Emitted]:
+    emitted = _Emitted()
+    async with contextlib.aclosing(open_memory_broker(f"memory://{name}", BrokerOptions())) as broker:
+        await broker.declare([WorkQueue("ticks")])
+        consumer = await broker.consume([Subscription("ticks", 100)], emitted.add)
+        yield emitted
+        await consumer.stop()

@@ -3,13 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from taskmq import Context, Job, TaskMQ
+from taskmq import Context, Job, StateUnavailable, TaskMQ
 from taskmq.errors import BrokerUnavailable
+from taskmq.outcome import Outcome, Snoozed
 from taskmq.states import JobState
+from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.gates import Pass
+from taskmq.worker.idempotency import IdempotencyGate
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
 
@@ -22,6 +28,44 @@ def redis() -> Iterator[Redis]:
     """A server of the test's own."""
     with Redis() as server:
         yield server
+
+
+class Passages(list[tuple[str, str, object]]):
+    """What the gate of the keys was asked, for which job, and what came of it."""
+
+    async def seen(self, asked: str, job: Job[Any], answer: object, *, times: int = 1) -> None:
+        async def count() -> bool:
+            return self.count((asked, job.id, answer)) >= times
+
+        await eventually(count, True, within=PATIENCE)
+
+
+@pytest.fixture
+def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
+    passages = Passages()
+    enter, leave = IdempotencyGate.enter, IdempotencyGate.leave
+
+    async def watched_enter(gate: IdempotencyGate, attempt: Attempt) -> Pass | Outcome:
+        try:
+            answer = await enter(gate, attempt)
+        except StateUnavailable:
+            passages.append(("enter", attempt.job_id, StateUnavailable))
+            raise
+        passages.append(("enter", attempt.job_id, type(answer)))
+        return answer
+
+    async def watched_leave(gate: IdempotencyGate, claim: Any, outcome: Outcome, record: Any) -> bool:
+        try:
+            counts = await leave(gate, claim, outcome, record)
+        except StateUnavailable:
+            passages.append(("leave", claim.attempt.job_id, StateUnavailable))
+            raise
+        passages.append(("leave", claim.attempt.job_id, counts))
+        return counts
+
+    monkeypatch.setattr(IdempotencyGate, "enter", watched_enter)
+    monkeypatch.setattr(IdempotencyGate, "leave", watched_leave)
+    return passages
 
 
 class Till:
@@ -76,7 +120,7 @@ async def count(till: Till, runs: int) -> None:
             await asyncio.sleep(0.02)
 
 
-def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: Redis) -> None:
+def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         till.open.set()
         async with working(till):
@@ -84,7 +128,7 @@ def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: 
             redis.pause()
             try:
                 job = await till.pay.asend("1")
-                await asyncio.sleep(1.2)
+                await passages.seen("enter", job, StateUnavailable, times=2)
                 assert len(till.runs) == 1
             finally:
                 redis.resume()
@@ -93,14 +137,14 @@ def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: 
     play(redis, test)
 
 
-def test_a_run_over_which_redis_was_killed_is_done_once_it_is_back(redis: Redis) -> None:
+def test_a_run_over_which_redis_was_killed_is_done_once_it_is_back(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         async with working(till):
             first = await till.pay.asend("1")
             await count(till, 1)
             redis.kill()
             till.open.set()
-            await asyncio.sleep(0.5)
+            await passages.seen("leave", first, StateUnavailable)
             redis.restart()
             second = await till.pay.asend("1")
             assert await result(first) == await result(second) == f"paid by {first.id}"
@@ -109,16 +153,20 @@ def test_a_run_over_which_redis_was_killed_is_done_once_it_is_back(redis: Redis)
     play(redis, test)
 
 
-def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis) -> None:
+def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         async with working(till):
             first = await till.pay.asend("1")
             await count(till, 1)
             redis.flush()
-            # A renewal or two.
-            await asyncio.sleep(LEASE)
+
+            async def keys() -> int:
+                return len(redis.command("KEYS", "*:claim"))
+
+            # The next renewal.
+            await eventually(keys, 1, within=PATIENCE)
             second = await till.pay.asend("1")
-            await asyncio.sleep(LEASE * 2)
+            await passages.seen("enter", second, Snoozed, times=3)
             till.open.set()
             assert await result(first) == await result(second) == f"paid by {first.id}"
         assert len(till.runs) == 1
@@ -126,7 +174,9 @@ def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis) -> None:
     play(redis, test)
 
 
-def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result(redis: Redis) -> None:
+def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result(
+    redis: Redis, passages: Passages
+) -> None:
     async def test(till: Till) -> None:
         # Another broker, and the same state: as if the second job had come to another worker.
         other = Till(redis.url)
@@ -138,7 +188,7 @@ def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result
             second = await other.pay.asend("1")
             await count(other, 1)
             till.open.set()
-            await asyncio.sleep(0.3)
+            await passages.seen("leave", first, False)
             assert await first.astate() == JobState.QUEUED
             other.open.set()
             answers = {await result(first), await result(second)}

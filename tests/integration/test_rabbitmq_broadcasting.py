@@ -234,6 +234,7 @@ class TestDenied(RabbitMQCase):
         assert await heard.until("end") == ["worker.command.a", "end"]
 
 
+@pytest.mark.timeout(150)
 class TestOutages(OwnNodeCase):
     deadline = 120
 

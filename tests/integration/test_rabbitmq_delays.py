@@ -19,7 +19,7 @@ from taskmq.testing.runner import case
 from taskmq.topology import UNROUTABLE
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_rabbitmq import RabbitMQBroker, delay, levels
-from tests.integration import test_rabbitmq_conformance
+from tests.conformance import test_rabbitmq
 from tests.integration.rabbitmq_case import RabbitMQCase
 from tests.integration.raw_rabbitmq import Raw
 
@@ -44,7 +44,7 @@ class TestDelaysWithLevels(RabbitMQCase, Delaying):
 
 
 @pytest.mark.matrix
-class TestEverythingWithLevels(test_rabbitmq_conformance.TestRabbitMQ):
+class TestEverythingWithLevels(test_rabbitmq.TestRabbitMQ):
     options = WITH_LEVELS
 
     @case

@@ -4,7 +4,8 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from taskmq.locks import Lock, OwnLeases
 from taskmq.stores import Lease
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
+from tests.unit.worker import virtual_time
+from tests.unit.worker.staged import settle_loop
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 @pytest.fixture
@@ -22,6 +27,14 @@ def app() -> Iterator[TaskMQ]:
     with TaskMQ(f"memory://{name}") as app:
         yield app
     forget_memory(name)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a coroutine with locks and leases by the clock of its loop, which waits for nothing."""
+    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time())
+    monkeypatch.setattr("taskmq.locks.time", clock)
+    return virtual_time.run
 
 
 class Flaky(OwnLeases):
@@ -153,40 +166,41 @@ def test_a_task_that_takes_its_lock_again_is_refused_instead_of_waiting_for_itse
         assert lock.token
 
 
-def test_a_lock_is_renewed_for_as_long_as_its_block_lasts() -> None:
+def test_a_lock_is_renewed_for_as_long_as_its_block_lasts(run: Run) -> None:
     async def main() -> None:
         leases = OwnLeases()
         async with lock_on(leases, lease=1) as lock:
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(2.5)
             lock.check()
             held = await leases.look("lock:name")
             assert held is not None
             assert held.token == lock.token
         assert await leases.look("lock:name") is None
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over() -> None:
+def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over(run: Run) -> None:
     async def main() -> None:
         leases = Flaky()
-        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         with pytest.raises(LockLost, match="'name'") as caught:  # noqa: PT012 - the block's end raises
             async with lock_on(leases, lease=1) as lock:
                 leases.is_down = True
                 lock.check()
                 assert await lock.lost()
-                assert 0.9 < time.monotonic() - began < 5
+                assert loop.time() - began == pytest.approx(1, abs=0.1)
                 assert lock.is_lost
                 with pytest.raises(LockLost):
                     lock.check()
                 leases.is_down = False
         assert caught.value.token == 1
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_a_lock_survives_a_short_time_without_the_state() -> None:
+def test_a_lock_survives_a_short_time_without_the_state(run: Run) -> None:
     async def main() -> None:
         leases = Flaky()
         async with lock_on(leases, lease=1.5) as lock:
@@ -196,10 +210,10 @@ def test_a_lock_survives_a_short_time_without_the_state() -> None:
             await asyncio.sleep(1.0)
             lock.check()
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -> None:
+def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal(run: Run) -> None:
     async def main() -> None:
         leases = OwnLeases()
         with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
@@ -211,20 +225,20 @@ def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -> None
         assert held is not None
         assert held.owner == "other"
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_who_watches_a_lock_is_told_when_its_block_has_ended() -> None:
+def test_who_watches_a_lock_is_told_when_its_block_has_ended(run: Run) -> None:
     async def main() -> None:
         async with lock_on(OwnLeases()) as lock:
             watching = asyncio.create_task(lock.lost())
-            await asyncio.sleep(0.01)
+            await settle_loop()
         assert await watching is False
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> None:
+def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock(run: Run) -> None:
     async def main() -> None:
         leases = Flaky()
         with pytest.raises(KeyError):  # noqa: PT012 - the block's end comes after
@@ -233,10 +247,10 @@ def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> None:
                 await lock.lost()
                 raise KeyError
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
+def test_a_lock_that_cannot_be_asked_for_is_not_had(run: Run) -> None:
     async def main() -> None:
         leases = Flaky()
         leases.is_down = True
@@ -244,20 +258,20 @@ def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
             async with lock_on(leases):
                 raise AssertionError
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_a_lock_that_cannot_be_given_back_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lock_that_cannot_be_given_back_ends_by_itself(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         leases = Flaky()
         async with lock_on(leases):
             leases.is_down = True
 
-    asyncio.run(main())
+    run(main())
     assert "lock 'name' ends within 30 s" in caplog.text
 
 
-def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
+def test_a_wait_that_is_cancelled_leaves_no_lock_behind(run: Run) -> None:
     async def main() -> None:
         leases = Flaky()
         leases.loses = 1
@@ -267,14 +281,14 @@ def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
                 raise AssertionError
 
         waiting = asyncio.create_task(wait())
-        await asyncio.sleep(0.01)
+        await settle_loop()
         assert await leases.look("lock:name") is not None
         waiting.cancel()
         await asyncio.wait((waiting,))
         assert waiting.cancelled()
         assert await leases.look("lock:name") is None
 
-    asyncio.run(main())
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -364,7 +378,7 @@ def test_a_desk_without_locks_says_what_to_do_instead() -> None:
         context.lock("name")
 
 
-def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
+def test_waiting_for_a_lock_looks_less_and_less_often(run: Run) -> None:
     async def main() -> None:
         looks = 0
 
@@ -379,4 +393,4 @@ def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
                 pass
         assert looks < 15
 
-    asyncio.run(main())
+    run(main())

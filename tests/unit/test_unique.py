@@ -327,7 +327,7 @@ def test_a_producer_that_dies_before_it_has_published_blocks_the_key_for_a_short
         with pytest.raises(DuplicateJob):
             await desk.task.asend("a", 2)
 
-        app.fake_clock.advance(16)
+        await _pass(app, 16)
         await desk.task.asend("a", 3)
 
     _play(test)

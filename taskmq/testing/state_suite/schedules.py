@@ -167,8 +167,12 @@ class Schedules(StateCase):
         async def has_heard() -> bool:
             return calls > 0
 
+        async def is_listening() -> bool:
+            await store.tell(scope, [name])
+            return calls > 0
+
         stop = other.listen(scope, heard)
-        await asyncio.sleep(0.2)
+        await eventually(is_listening, True, within=self.patience)
         for step in (
             lambda: store.define(scope, name, before=None, after=b"one"),
             lambda: store.tell(scope, [name]),

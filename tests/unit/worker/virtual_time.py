@@ -22,12 +22,15 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Its time passes by waiting alone, however long the work takes."""
+
     def __init__(self) -> None:
         self._clock = _Selector()
+        self._started = super().time()
         super().__init__(self._clock)
 
     def time(self) -> float:
-        return super().time() + self._clock.waited
+        return self._started + self._clock.waited
 
 
 def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
