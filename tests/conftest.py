@@ -1,10 +1,14 @@
 """The servers of the test session; `tests.servers` tells where they come from."""
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
@@ -68,13 +72,26 @@ def postgres_url(postgres_server: PostgreSQL) -> Iterator[str]:
     postgres_server.drop_database(url)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, those that share what is made once for a module stay together."""
-    for item in items:
-        definitions = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - of pytest's private parts
-        if any(each.scope == "module" for found in definitions.values() for each in found):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+class _Evenly(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each process one test after the other; only what is made once for a module keeps its tests together."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        self._root = config.rootpath
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return module if _is_shared(self._root / module) else nodeid
+
+
+@functools.cache
+def _is_shared(module: Path) -> bool:
+    return 'scope="module"' in module.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Evenly:
+    return _Evenly(config, log)
 
 
 def _rabbitmq_version() -> str | None:

@@ -1,8 +1,6 @@
 """The contract of `taskmq.broker` on a real node: on each loop, and on each way to write to the connection."""
 
 import asyncio
-from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 import uvloop
@@ -10,20 +8,12 @@ import uvloop
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case
-from tests.integration.rabbitmq_case import RabbitMQCase
-from tests.servers import TcpProxy
+from tests.integration.rabbitmq_case import SharedVhostCase
 
 pytestmark = pytest.mark.rabbitmq
 
 
-class _OnRabbitMQ(RabbitMQCase, BrokerSuite):
-    @pytest.fixture(autouse=True)
-    def _server(self, shared_amqp_url: str) -> Iterator[None]:
-        # A vhost for each test would cost more than the tests.
-        self.process_url = shared_amqp_url + self.options
-        with TcpProxy(urlsplit(shared_amqp_url).port or 5672) as self.proxy:
-            yield
-
+class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
     @case
     async def test_what_is_held_is_nobody_else_s(self) -> None:
         # More than the suite expects: what two holders give back is in the order in which they gave it back.

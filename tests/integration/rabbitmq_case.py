@@ -54,6 +54,18 @@ class RabbitMQCase(BrokerCase):
         await self.http("DELETE", f"queues/{{vhost}}/{queue}")
 
 
+class SharedVhostCase(RabbitMQCase):
+    """All tests have one vhost, which costs far less: for those that look at nothing but queues of their own."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, shared_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
+        self.server = rabbitmq_server
+        self.vhost = urlsplit(shared_amqp_url).path.removeprefix("/")
+        self.process_url = shared_amqp_url + self.options
+        with TcpProxy(rabbitmq_server.port) as self.proxy:
+            yield
+
+
 class OwnNodeCase(RabbitMQCase):
     """Each test has a node of its own, which it may stop, kill and configure.
 

@@ -218,18 +218,21 @@ def _install(server: RabbitMQ, new: Certificate, old: Certificate) -> None:
     server.ctl("eval", "ssl:clear_pem_cache().")
 
 
+@pytest.fixture(scope="module")
+def vhost(node: TlsNode) -> str:
+    return urlsplit(node.server.create_vhost()).path.removeprefix("/")
+
+
 class OverTls(RabbitMQCase):
     """A broker whose name is "cut off" connects through the proxy, which sees TLS."""
 
     @pytest.fixture(autouse=True)
-    def _server(self, node: TlsNode) -> Iterator[None]:
+    def _server(self, node: TlsNode, vhost: str) -> Iterator[None]:
         self.server = node.server
-        vhost_url = node.server.create_vhost()
-        self.vhost = urlsplit(vhost_url).path.removeprefix("/")
-        self.process_url = node.trusted(vhost=self.vhost, login="guest:guest@") + self.options
+        self.vhost = vhost
+        self.process_url = node.trusted(vhost=vhost, login="guest:guest@") + self.options
         with TcpProxy(node.port) as self.proxy:
             yield
-        node.server.delete_vhost(vhost_url)
 
     def open_broker(self, name: str = "") -> RabbitMQBroker:
         assert self.process_url is not None
