@@ -7,6 +7,8 @@ import uvloop
 
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq.testing.broker_suite.case import bodies
+from taskmq.testing.broker_suite.publishing import Publishing
+from taskmq.testing.broker_suite.settling import Settling
 from taskmq.testing.runner import case
 from tests.integration.rabbitmq_case import SharedVhostCase
 
@@ -35,5 +37,10 @@ class TestRabbitMQ(_OnRabbitMQ):
         return uvloop.new_event_loop()
 
 
-class TestRabbitMQWithPlainWrites(_OnRabbitMQ):
+class TestRabbitMQWithPlainWrites(Publishing, Settling, SharedVhostCase):
+    options = "?wire=plain"
+
+
+@pytest.mark.campaign
+class TestEverythingWithPlainWrites(_OnRabbitMQ):
     options = "?wire=plain"
