@@ -10,11 +10,11 @@ help:
 	@echo "make demo         the main job on real files, on an embedded broker"
 	@echo "make test         the whole gate: format, lint, imports, types, all tests, coverage"
 	@echo "make check        the static half of it"
-	@echo "make test-properties  2,000 new examples of every property; half an hour"
+	@echo "make test-properties  2,000 new examples of every property"
 	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
 	@echo "make bench-quick  what a task costs in instructions, the working tree against the last commit; 3 minutes"
-	@echo "make bench        taskmq beside its peers, into benchmarks/results; takes long, see benchmarks/README.md"
+	@echo "make bench        taskmq beside its peers, into benchmarks/results; see benchmarks/README.md"
 
 # Debian keeps what venv needs in a package of its own.
 $(UV):

@@ -2,141 +2,114 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks import cells
-from benchmarks.contenders import CONTENDERS, Contender
-from benchmarks.ground import Ground, RunFailed
-from benchmarks.report import Cell, write
+from benchmarks.cell import Cell
+from benchmarks.contender import WORK, Contender
+from benchmarks.contenders import CONTENDERS
+from benchmarks.failures import RunFailed
+from benchmarks.goals import judge
+from benchmarks.ground import Ground
+from benchmarks.pace import Pace, clock_text
+from benchmarks.plan import KINDS, Job, plan
+from benchmarks.provision import environment
+from benchmarks.report import goals_table, plot, write
 
 RESULTS = Path(__file__).parent / "results"
-WORK = ("enqueue", "drain", "latency", "delayed", "scaling", "start")
-# Tasks per run, so that a run of the quickest takes some seconds.
-FAST = {"taskmq": 100_000, "floor": 200_000}
-SLOW = 20_000
-
-
-@dataclass(slots=True)
-class Job:
-    """A cell and how to run it once."""
-
-    cell: Cell
-    run: Callable[[], Mapping[str, float] | None]
+# A cell that fails as often as this is not tried again: a stalled peer costs half a minute each time.
+_TRIES = 2
 
 
 def main() -> int:
     arguments = _arguments()
-    chosen = [each for each in CONTENDERS if each.name in arguments.only] if arguments.only else list(CONTENDERS)
+    chosen = [each for each in CONTENDERS if not arguments.only or each.name in arguments.only]
+    _provision(chosen)
     ground = Ground(arguments.rabbitmq)
-    jobs: list[Job] = []
+    about: dict[str, Any] = {"broker": f"RabbitMQ {ground.version}", "scale": arguments.scale}
+    cells: list[Cell] = []
     try:
-        for work in arguments.work:
-            for kind in arguments.kinds:
-                jobs += _jobs(ground, chosen, work, kind, scale=arguments.scale)
-        for number in range(1, arguments.rounds + 1):
-            for job in jobs:
-                _run(job, f"round {number} of {arguments.rounds}")
-                # Written after each run: an interrupted session keeps what it has.
-                write([job.cell for job in jobs], arguments.results, broker=ground.version)
+        jobs = plan(ground, chosen, arguments.work, arguments.kinds, scale=arguments.scale)
+        cells = [job.cell for job in jobs]
+        _session(jobs, arguments, about)
     finally:
         ground.close()
+        plot(cells, arguments.results)
+    print("\n".join(goals_table(judge(cells))))
     print(arguments.results / "results.md")
-    return 1 if any(job.cell.failures for job in jobs) else 0
+    return 1 if any(cell.failures for cell in cells) else 0
 
 
-def _run(job: Job, label: str) -> None:
-    cell = job.cell
-    print(f"{label}: {cell.work} {cell.kind} {cell.contender} {cell.setup}", end=" ", file=sys.stderr, flush=True)
-    figures: Mapping[str, float] | None = None
-    try:
-        figures = job.run()
-    except RunFailed as error:
-        cell.failures.append(str(error))
-        print("FAILED", end="", file=sys.stderr)
-    cell.runs.append(figures)
-    print({name: round(value, 2) for name, value in (figures or {}).items()}, file=sys.stderr, flush=True)
-
-
-def _jobs(ground: Ground, chosen: list[Contender], work: str, kind: str, *, scale: float) -> Iterator[Job]:
+def _provision(chosen: Sequence[Contender]) -> None:
+    """Before the clock starts; who cannot be installed fails in its cells."""
     for contender in chosen:
-        if kind in contender.kinds:
-            yield from _PLANS[work](ground, contender, kind, scale)
-    number = round(FAST["floor"] * scale)
-    if work == "enqueue":
-        run = partial(cells.floor_publish, ground, kind=kind, count=number)
-        yield Job(Cell("enqueue bulk", kind, "C", "floor"), run)
-    if work == "drain":
-        run = partial(cells.floor_consume, ground, kind=kind, count=number)
-        yield Job(Cell("drain, 1", kind, "C", "floor"), run)
+        try:
+            environment(contender)
+        except RunFailed as error:
+            print(error, file=sys.stderr, flush=True)
 
 
-def _count(contender: Contender, scale: float) -> int:
-    return round(FAST.get(contender.name, SLOW) * scale)
+def _session(jobs: Sequence[Job], arguments: argparse.Namespace, about: dict[str, Any]) -> None:
+    turns = [
+        (number, job)
+        for number in range(1, arguments.rounds + 1)
+        for job in jobs
+        if job.rounds is None or number <= job.rounds
+    ]
+    pace, began = Pace(), time.monotonic()
+    left_out = 0
+    for place, (number, job) in enumerate(turns):
+        elapsed = time.monotonic() - began
+        if elapsed > arguments.minutes * 60 and number > 1:
+            left_out = len(turns) - place
+            break
+        ahead = [(each.cell.name, each.work) for _, each in turns[place:]]
+        left = clock_text(pace.left(ahead))
+        print(
+            f"{place + 1} of {len(turns)}, {clock_text(elapsed)} gone, {left} left, round {number}:",
+            end=" ",
+            file=sys.stderr,
+        )
+        _run(job)
+        pace.took(job.cell.name, job.work, job.cell.seconds[-1])
+        # Written after each run: an interrupted session keeps what it has.
+        about["minutes"] = round((time.monotonic() - began) / 60, 1)
+        write([each.cell for each in jobs], arguments.results, about=about)
+    if left_out:
+        about["runs left out, as the time was up"] = left_out
+        write([each.cell for each in jobs], arguments.results, about=about)
+        print(f"the time is up: {left_out} runs are left out", file=sys.stderr, flush=True)
 
 
-def _enqueue(ground: Ground, contender: Contender, kind: str, scale: float) -> Iterator[Job]:
-    for label, (mode, env) in contender.modes.items():
-        work, _, note = label.partition(", ")
-        number = max(round(_count(contender, scale) * (0.1 if work == "one by one" else 1)), 500)
-        run = partial(cells.enqueue, ground, contender, kind=kind, mode=mode, env=env, count=number)
-        yield Job(Cell(f"enqueue {work}", kind, contender.name, note), run)
-
-
-def _drain(ground: Ground, contender: Contender, kind: str, scale: float) -> Iterator[Job]:
-    for label, setup in contender.setups.items():
-        count = _count(contender, scale)
-        number = count if label in ("1", "2") else max(count // 4, 1000)
-        run = partial(cells.drain, ground, contender, setup, kind=kind, count=number)
-        yield Job(Cell(f"drain, {label}", kind, contender.name, ""), run)
-
-
-def _latency(ground: Ground, contender: Contender, kind: str, scale: float) -> Iterator[Job]:
-    for rate in (100, 500, 1000) if contender.delays else ():
-        setup = contender.setups["1"]
-        run = partial(cells.latency, ground, contender, setup, kind=kind, rate=rate, seconds=5 * scale)
-        yield Job(Cell(f"latency at {rate} per second", kind, contender.name, ""), run)
-
-
-def _delayed(ground: Ground, contender: Contender, kind: str, scale: float) -> Iterator[Job]:
-    if contender.delays:
-        setup, count = contender.setups["1"], round(10_000 * scale)
-        run = partial(cells.delayed, ground, contender, setup, kind=kind, count=count, delay=5.0)
-        yield Job(Cell("delayed 5 s", kind, contender.name, ""), run)
-
-
-def _scaling(ground: Ground, contender: Contender, kind: str, scale: float) -> Iterator[Job]:
-    count = max(round(2_000 * scale), 100)
-    for milliseconds in (1, 10, 100) if contender.delays else ():
-        for label in ("1", "2"):
-            setup = contender.setups[label]
-            run = partial(cells.scaling, ground, contender, setup, kind=kind, milliseconds=milliseconds, count=count)
-            yield Job(Cell(f"tasks of {milliseconds} ms, {label} processes", kind, contender.name, ""), run)
-
-
-def _start(ground: Ground, contender: Contender, kind: str, _scale: float) -> Iterator[Job]:
-    run = partial(cells.start, ground, contender, contender.setups["1"], kind=kind)
-    yield Job(Cell("start", kind, contender.name, ""), run)
-
-
-_PLANS = {
-    "enqueue": _enqueue,
-    "drain": _drain,
-    "latency": _latency,
-    "delayed": _delayed,
-    "scaling": _scaling,
-    "start": _start,
-}
+def _run(job: Job) -> None:
+    cell = job.cell
+    print(cell.name, end=" ", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    if len(cell.failures) >= _TRIES:
+        cell.runs.append(None)
+        print("has failed before", end="", file=sys.stderr)
+    else:
+        try:
+            figures = job.run()
+            cell.runs.append(figures)
+            print({name: round(value, 2) for name, value in figures.items()}, end="", file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 - one contender's failure is its own
+            cell.runs.append(None)
+            cell.failures.append(f"{type(error).__name__}: {error}")
+            print("FAILED", str(error)[-500:], end="", file=sys.stderr)
+    cell.seconds.append(time.monotonic() - began)
+    print(file=sys.stderr, flush=True)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each cell is run, in turns")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the usual number of tasks")
+    parser.add_argument("--minutes", type=float, default=57.0, help="no run is begun later, but those of round 1")
     parser.add_argument("--work", nargs="+", choices=WORK, default=list(WORK))
-    parser.add_argument("--kinds", nargs="+", choices=("classic", "quorum"), default=["quorum", "classic"])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--only", nargs="+", choices=[each.name for each in CONTENDERS], default=[])
     parser.add_argument("--rabbitmq", help="the broker's version, such as 4.3; default: this machine's")
     parser.add_argument("--results", type=Path, default=RESULTS)

@@ -1,150 +1,264 @@
-"""One run of one cell. All figures are of the measured part only: connecting and starting is left out."""
+"""One run of one cell. All figures are of the measured part only: connecting and starting is left out.
 
-import json
+Processor time is that of the whole process tree: `worker_us` of the worker's, `producer_us` of the sender's, and
+`broker_us` of the broker, each for one task.
+"""
+
+import contextlib
 import statistics
-import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from benchmarks.contenders import Contender, Setup
+from benchmarks.contender import Contender, Setup
+from benchmarks.failures import RunFailed
+from benchmarks.floors import run_floor
 from benchmarks.ground import Ground, Run
-from benchmarks.provision import floor
 
-__all__ = ["delayed", "drain", "enqueue", "floor_consume", "floor_publish", "latency", "scaling", "start"]
+__all__ = [
+    "backlog",
+    "delayed",
+    "drain",
+    "enqueue",
+    "fan",
+    "idle_memory",
+    "latency",
+    "queued_memory",
+    "scaling",
+    "start",
+]
 
 Figures = dict[str, float]
 
 # The share of tasks that runs before the clock does.
 _WARM: Final = 0.1
-_READY: Final = 60.0
 
 
 def enqueue(
     ground: Ground, contender: Contender, *, kind: str, mode: str, env: Mapping[str, str], count: int
 ) -> Figures:
     """Send `count` tasks from one process."""
-    ground.clear()
-    run = Run(ground, contender, next(iter(contender.setups.values())), kind=kind)
-    run.produce("enqueue", "--mode", mode, "--count", str(max(count // 10, 100)), env=env)
-    before = ground.cpu()
-    sent = run.produce("enqueue", "--mode", mode, "--count", str(count), env=env)
-    return {
-        "tasks_per_second": count / sent["seconds"],
-        "producer_us": sent["cpu"] / count * 1e6,
-        "broker_us": (ground.cpu() - before) / count * 1e6,
-    }
+    with _running(ground, contender, contender.setups["1"], kind=kind) as run:
+        run.produce("enqueue", "--mode", mode, "--count", str(max(count // 10, 100)), env=env)
+        before = ground.cpu(kind)
+        sent = run.produce("enqueue", "--mode", mode, "--count", str(count), env=env)
+        return {
+            "tasks_per_second": count / sent["seconds"],
+            "producer_us": sent["cpu"] / count * 1e6,
+            "broker_us": (ground.cpu(kind) - before) / count * 1e6,
+        }
 
 
 def drain(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count: int) -> Figures:
     """Run `count` waiting no-op tasks."""
-    ground.clear()
-    run = Run(ground, contender, setup, kind=kind)
-    run.produce("enqueue", "--mode", setup.fill, "--count", str(count))
-    with run.working() as worker:
-        began = run.until(round(count * _WARM), worker)
-        cpu, broker, first = worker.cpu(), ground.cpu(), run.done()
-        ended = run.until(count, worker)
-        done = count - first
-        return {
-            "tasks_per_second": done / (ended - began),
-            "worker_us": (worker.cpu() - cpu) / done * 1e6,
-            "broker_us": (ground.cpu() - broker) / done * 1e6,
-            "resident_mb": worker.resident_mb(),
-        }
+    with _running(ground, contender, setup, kind=kind) as run:
+        sent = run.produce("enqueue", "--mode", setup.fill, "--count", str(count))
+        figures = _drained(ground, run, kind=kind, count=count)
+        return {**figures, "producer_us": sent["cpu"] / count * 1e6}
 
 
 def scaling(
     ground: Ground, contender: Contender, setup: Setup, *, kind: str, milliseconds: int, count: int
 ) -> Figures:
     """Run `count` waiting tasks that sleep."""
-    ground.clear()
-    run = Run(ground, contender, setup, kind=kind)
-    run.produce("pauses", "--milliseconds", str(milliseconds), "--count", str(count))
-    with run.working() as worker:
-        began = run.until(round(count * _WARM), worker)
-        first = run.done()
-        ended = run.until(count, worker)
-        return {"tasks_per_second": (count - first) / (ended - began)}
+    with _running(ground, contender, setup, kind=kind) as run:
+        sent = run.produce("pauses", "--milliseconds", str(milliseconds), "--count", str(count))
+        figures = _drained(ground, run, kind=kind, count=count)
+        return {**figures, "producer_us": sent["cpu"] / count * 1e6}
 
 
 def latency(ground: Ground, contender: Contender, setup: Setup, *, kind: str, rate: int, seconds: float) -> Figures:
     """From the call that sends to the start of the task, at a steady rate, with an idle worker."""
-    ground.clear()
-    count = round(rate * seconds)
-    run = Run(ground, contender, setup, kind=kind, lateness=count)
-    # Declares the queue for those whose worker does not, and wakes everything up.
-    run.produce("stamps", "--rate", "100", "--count", "50")
-    with run.working() as worker:
-        run.until(50, worker)
-        time.sleep(1.0)
-        run.produce("stamps", "--rate", str(rate), "--count", str(count))
-        run.until(50 + count, worker)
-        return _spread([value / 1e6 for value in run.lateness])
+    count = max(round(rate * seconds), 50)
+    with _running(ground, contender, setup, kind=kind, lateness=count) as run:
+        # Declares the queue for those whose worker does not, and wakes everything up.
+        run.produce("stamps", "--rate", "100", "--count", "50")
+        with run.working() as worker:
+            run.until(50, worker)
+            time.sleep(0.5)
+            cpu, broker = worker.cpu(), ground.cpu(kind)
+            sent = run.produce("stamps", "--rate", str(rate), "--count", str(count))
+            run.until(50 + count, worker)
+            return {
+                **_lateness(run, count),
+                "worker_us": (worker.cpu() - cpu) / count * 1e6,
+                "producer_us": sent["cpu"] / count * 1e6,
+                "broker_us": (ground.cpu(kind) - broker) / count * 1e6,
+            }
+
+
+def backlog(
+    ground: Ground, contender: Contender, setup: Setup, *, kind: str, rate: int, seconds: float, count: int
+) -> Figures:
+    """The same, into a queue of its own, while the worker drains `count` tasks that wait in another one.
+
+    `backlog_left` is the share of them that still waited when the last one was sent: at 0 part of the figures is
+    that of an idle worker.
+    """
+    stamps = max(round(rate * seconds), 50)
+    env = {"BENCH_PROMPT": "1"}
+    with _running(ground, contender, setup, kind=kind, lateness=stamps, env=env) as run:
+        run.produce("enqueue", "--mode", setup.fill, "--count", str(count))
+        words = ("stamps", "--rate", str(rate), "--count", str(stamps), "--after", str(max(count // 100, 1)))
+        # The sender is there first, and waits for the worker's first tasks.
+        with run.producing(*words) as sender, run.working() as worker:
+            sent = run.answer_of(sender)
+            left = max(count + stamps - run.done(), 0)
+            run.until(count + stamps, worker)
+            return {
+                **_lateness(run, stamps),
+                "backlog_left": min(left / count, 1.0),
+                "worker_us": worker.cpu() / (count + stamps) * 1e6,
+                "producer_us": sent["cpu"] / stamps * 1e6,
+            }
 
 
 def delayed(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count: int, delay: float) -> Figures:
     """How late `count` tasks start that were all to wait `delay` seconds; the worker is there from the beginning."""
-    ground.clear()
-    run = Run(ground, contender, setup, kind=kind, lateness=count)
-    run.produce("enqueue", "--mode", setup.fill, "--count", "100")
-    with run.working() as worker:
-        run.until(100, worker)
-        idle = worker.resident_mb()
-        run.produce("stamps", "--count", str(count), "--delay", str(delay))
-        peak = worker.resident_mb()
-        run.until(100 + count, worker)
-        return {
-            **_spread([value / 1e6 for value in run.lateness]),
-            "resident_growth_mb": max(peak, worker.resident_mb()) - idle,
-        }
+    with _running(ground, contender, setup, kind=kind, lateness=count) as run:
+        run.produce("enqueue", "--mode", setup.fill, "--count", "100")
+        with run.working() as worker:
+            run.until(100, worker)
+            idle, cpu = worker.resident_mb(), worker.cpu()
+            sent = run.produce("stamps", "--count", str(count), "--delay", str(delay))
+            peak = worker.resident_mb()
+            run.until(100 + count, worker)
+            return {
+                **_lateness(run, count),
+                "resident_growth_mb": max(peak, worker.resident_mb()) - idle,
+                "worker_us": (worker.cpu() - cpu) / count * 1e6,
+                "producer_us": sent["cpu"] / count * 1e6,
+                "delayed_tasks": float(count),
+            }
+
+
+def fan(ground: Ground, contender: Contender, setup: Setup, *, kind: str, count: int) -> Figures:
+    """From the call that sends `count` tasks and one that waits for them all, to the start of that one."""
+    with _running(ground, contender, setup, kind=kind, lateness=1, env={"BENCH_REDIS": ground.redis()}) as run:
+        run.produce("enqueue", "--mode", "one", "--count", "1")
+        with run.working() as worker:
+            run.until(1, worker)
+            run.produce("fan", "--count", "10")
+            run.until(12, worker)
+            run.lateness[0] = 0
+            cpu, broker, state = worker.cpu(), ground.cpu(kind), ground.cpu("redis")
+            sent = run.produce("fan", "--count", str(count))
+            run.until(12 + count + 1, worker)
+            took = _lateness(run, 1)["p50_ms"] / 1e3
+            return {
+                "tasks_per_second": count / took,
+                "until_gathered_s": took,
+                "worker_us": (worker.cpu() - cpu) / count * 1e6,
+                "producer_us": sent["cpu"] / count * 1e6,
+                "broker_us": (ground.cpu(kind) - broker) / count * 1e6,
+                "fan_tasks": float(count),
+                "redis_us": (ground.cpu("redis") - state) / count * 1e6,
+            }
 
 
 def start(ground: Ground, contender: Contender, setup: Setup, *, kind: str) -> Figures:
-    """Import, launch to the first task's end, and memory when idle."""
-    ground.clear()
-    run = Run(ground, contender, setup, kind=kind)
-    run.produce("enqueue", "--mode", setup.fill, "--count", "1")
-    launched = time.perf_counter()
+    """Import, launch to the first task's end, memory and processor time when idle."""
+    with _running(ground, contender, setup, kind=kind) as run:
+        run.produce("enqueue", "--mode", setup.fill, "--count", "1")
+        took = run.importing()
+        launched = time.perf_counter()
+        with run.working() as worker:
+            ended = run.until(1, worker)
+            first = worker.cpu()
+            time.sleep(0.5)
+            cpu, since = worker.cpu(), time.perf_counter()
+            time.sleep(2.0)
+            return {
+                "import_ms": took * 1e3,
+                "first_task_s": ended - launched,
+                "resident_mb": worker.resident_mb(),
+                "proportional_mb": worker.proportional_mb(),
+                "largest_mb": worker.largest_mb(),
+                "idle_cpu_percent": (worker.cpu() - cpu) / (time.perf_counter() - since) * 100,
+                "start_cpu_s": first,
+            }
+
+
+def queued_memory(
+    ground: Ground, contender: Contender, setup: Setup, *, kind: str, queued: int, count: int
+) -> Figures:
+    """Memory of a worker that has `queued` tasks before it, once it has run `count` of them.
+
+    One task is sent by the contender and copied in C: at the rate of the slowest sender it would take minutes.
+    """
+    with _running(ground, contender, setup, kind=kind) as run:
+        run.produce("enqueue", "--mode", setup.fill, "--count", "1")
+        waiting = ground.waiting()
+        if list(waiting.values()) != [1]:
+            raise RunFailed(f"{contender.name}: one task is not one message but {waiting}")
+        run_floor("copy", ground, next(iter(waiting)), kind, queued, 1000)
+        with run.working() as worker:
+            run.until(count, worker)
+            return {
+                "resident_mb": worker.resident_mb(),
+                "proportional_mb": worker.proportional_mb(),
+                "largest_mb": worker.largest_mb(),
+                "peak_mb": worker.peak_mb(),
+                "broker_mb": ground.resident_mb(kind),
+                "queued_tasks": float(queued),
+            }
+
+
+def idle_memory(ground: Ground, contender: Contender, setup: Setup, *, kind: str) -> Figures:
+    """Memory of a worker that has run one task and waits."""
+    with _running(ground, contender, setup, kind=kind) as run:
+        run.produce("enqueue", "--mode", setup.fill, "--count", "1")
+        with run.working() as worker:
+            run.until(1, worker)
+            time.sleep(1.0)
+            return {
+                "resident_mb": worker.resident_mb(),
+                "proportional_mb": worker.proportional_mb(),
+                "largest_mb": worker.largest_mb(),
+                "peak_mb": worker.peak_mb(),
+                "broker_mb": ground.resident_mb(kind),
+            }
+
+
+@contextlib.contextmanager
+def _running(
+    ground: Ground,
+    contender: Contender,
+    setup: Setup,
+    *,
+    kind: str,
+    lateness: int = 0,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Run]:
+    """A run with a clean broker."""
+    ground.clear(kind)
+    run = Run(ground, contender, setup, kind=kind, lateness=lateness, env=env)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def _drained(ground: Ground, run: Run, *, kind: str, count: int) -> Figures:
     with run.working() as worker:
-        ended = run.until(1, worker)
-        time.sleep(2.0)
-        idle = worker.resident_mb()
-    took = run.importing()
-    return {"import_ms": took * 1e3, "first_task_s": ended - launched, "resident_mb": idle}
+        began = run.until(round(count * _WARM), worker)
+        cpu, broker, first = worker.cpu(), ground.cpu(kind), run.done()
+        ended = run.until(count, worker)
+        done = count - first
+        if done <= 0:
+            raise RunFailed(f"all {count} tasks had run before the clock was started: too few for this contender")
+        return {
+            "tasks_per_second": done / (ended - began),
+            "worker_us": (worker.cpu() - cpu) / done * 1e6,
+            "broker_us": (ground.cpu(kind) - broker) / done * 1e6,
+            "resident_mb": worker.resident_mb(),
+        }
 
 
-def floor_publish(ground: Ground, *, kind: str, count: int) -> Figures | None:
-    """What C reaches with 1,000 unconfirmed messages."""
-    return _floor(ground, "publish", kind, count, 1000)
-
-
-def floor_consume(ground: Ground, *, kind: str, count: int) -> Figures | None:
-    """What C reaches when it acknowledges each message."""
-    if _floor(ground, "publish", kind, count, 1000) is None:
-        return None
-    return _floor(ground, "consume", kind, count, 250, clear=False)
-
-
-def _floor(ground: Ground, what: str, kind: str, count: int, window: int, *, clear: bool = True) -> Figures | None:
-    if (program := floor()) is None:
-        return None
-    if clear:
-        ground.clear()
-    port = ground.url.rpartition(":")[2].rstrip("/")
-    command = [str(program), what, "127.0.0.1", port, "floor", kind, str(count), str(window)]
-    before = ground.cpu()
-    out = subprocess.run(command, check=True, capture_output=True, timeout=300).stdout
-    figures = json.loads(out)
-    return {
-        "tasks_per_second": count / figures["seconds"],
-        "producer_us" if what == "publish" else "worker_us": figures["cpu"] / count * 1e6,
-        "broker_us": (ground.cpu() - before) / count * 1e6,
-    }
-
-
-def _spread(values: list[float]) -> Figures:
-    ordered = sorted(values)
+def _lateness(run: Run, count: int) -> Figures:
+    ordered = sorted(value / 1e6 for value in run.lateness[:count] if value)
+    if len(ordered) < count:
+        raise RunFailed(f"only {len(ordered)} of {count} tasks wrote down when they started")
     return {
         "p50_ms": statistics.median(ordered),
         "p99_ms": ordered[min(len(ordered) - 1, round(len(ordered) * 0.99))],

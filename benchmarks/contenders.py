@@ -1,54 +1,21 @@
 """Who takes part, and how each is started and asked."""
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CONTENDERS", "PEERS", "Contender", "Setup"]
+from benchmarks.contender import WORK, Contender, Setup
 
-PEERS: Final = Path(__file__).parent / "peers"
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """One way to start a worker.
-
-    Attributes:
-        argv: the command, after the folder of the environment's programs is known.
-        instances: how many times it is started.
-        fill: the producer's mode that sends what this setup is to drain.
-        env: further environment.
-    """
-
-    argv: Callable[[Path], list[str]]
-    instances: int = 1
-    fill: str = "bulk"
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One library.
-
-    Attributes:
-        requires: what is installed into its environment; empty: this checkout's own.
-        kinds: of queues that it can use.
-        modes: of enqueueing, by the name in the table: the producer's mode and its environment.
-        delays: whether it has delayed tasks without further parts.
-    """
-
-    name: str
-    script: str
-    requires: tuple[str, ...]
-    setups: Mapping[str, Setup]
-    modes: Mapping[str, tuple[str, Mapping[str, str]]]
-    kinds: tuple[str, ...] = ("classic", "quorum")
-    delays: bool = True
-
+__all__ = ["CONTENDERS"]
 
 _CONFIRM: Final = {"BENCH_CONFIRM": "1"}
+# The library's own settings, where the others have what suits the work.
+_DEFAULTS: Final = {"BENCH_DEFAULTS": "1"}
+# For each of a hundred threads, or the first worker would take all that there is.
+_FEW_EACH: Final = {"BENCH_PREFETCH_MULTIPLIER": "4"}
+_ALL: Final = frozenset(WORK)
+_FLOOR: Final = frozenset({"drain", "enqueue"})
 
 
 def _celery(*pool: str) -> Callable[[Path], list[str]]:
@@ -61,9 +28,17 @@ def _celery(*pool: str) -> Callable[[Path], list[str]]:
     ]
 
 
+def _celery_defaults(bin_: Path) -> list[str]:
+    return [str(bin_ / "celery"), "-A", "celery_peer", "worker", "--loglevel", "ERROR"]
+
+
 def _dramatiq(processes: int, threads: int) -> Callable[[Path], list[str]]:
     counts = ["--processes", str(processes), "--threads", str(threads)]
     return lambda bin_: [str(bin_ / "dramatiq"), "dramatiq_peer", *counts, "--skip-logging"]
+
+
+def _dramatiq_defaults(bin_: Path) -> list[str]:
+    return [str(bin_ / "dramatiq"), "dramatiq_peer", "--skip-logging"]
 
 
 def _taskiq(workers: int) -> Callable[[Path], list[str]]:
@@ -72,14 +47,36 @@ def _taskiq(workers: int) -> Callable[[Path], list[str]]:
     return lambda bin_: [str(bin_ / "taskiq"), "worker", "taskiq_peer:broker", *options, *quiet]
 
 
+def _taskiq_defaults(bin_: Path) -> list[str]:
+    return [str(bin_ / "taskiq"), "worker", "taskiq_peer:broker", "--no-configure-logging", "--log-level", "ERROR"]
+
+
 def _faststream(bin_: Path) -> list[str]:
     return [str(bin_ / "python"), "-c", "import asyncio, faststream_peer; asyncio.run(faststream_peer.app.run())"]
+
+
+def _consumer(script: str) -> Callable[[Path], list[str]]:
+    return lambda bin_: [str(bin_ / "python"), script, "consume"]
+
+
+def _arq(bin_: Path) -> list[str]:
+    return [str(bin_ / "arq"), "arq_peer.WorkerSettings", "--custom-log-dict", "arq_peer.QUIET"]
+
+
+def _streaq(bin_: Path) -> list[str]:
+    return [str(bin_ / "streaq"), "run", "streaq_peer:worker"]
 
 
 def _taskmq(processes: int, concurrency: int = 100) -> Callable[[Path], list[str]]:
     counts = ["--processes", str(processes), "--concurrency", str(concurrency)]
     return lambda bin_: [str(bin_ / "taskmq"), "-q", "worker", "taskmq_peer:app", *counts]
 
+
+def _taskmq_defaults(bin_: Path) -> list[str]:
+    return [str(bin_ / "taskmq"), "-q", "worker", "taskmq_peer:app"]
+
+
+_PREFETCH: Final = {"dramatiq_queue_prefetch": "250"}
 
 CONTENDERS: Final = (
     Contender(
@@ -89,41 +86,62 @@ CONTENDERS: Final = (
         {
             "1": Setup(_taskmq(1)),
             "1 threads": Setup(_taskmq(1, 8), fill="sync"),
-            "1 processes": Setup(_taskmq(1, 2), fill="process"),
+            "1 processes": Setup(_taskmq(1, 2), fill="process", env={"BENCH_POOL": "1"}),
             "2": Setup(_taskmq(2)),
+            "defaults": Setup(_taskmq_defaults),
         },
         {"one by one": ("one", {}), "100 concurrent": ("concurrent", {}), "bulk": ("bulk", {})},
+        sleeping={"1": Setup(_taskmq(1)), "2": Setup(_taskmq(2))},
+        share=8.0,
     ),
     Contender(
         "celery",
         "celery_peer.py",
-        ("celery==5.7.0",),
+        ("celery[redis]==5.7.0",),
         {
             "1": Setup(_celery("--pool", "solo")),
             "1 threads": Setup(_celery("--pool", "threads", "--concurrency", "8")),
             "1 processes": Setup(_celery("--pool", "prefork", "--concurrency", "2")),
             "2": Setup(_celery("--pool", "solo"), instances=2),
+            "defaults": Setup(_celery_defaults, env=_DEFAULTS),
         },
         {"one by one": ("one", _CONFIRM), "bulk, unconfirmed": ("bulk", {})},
+        sleeping={
+            "1": Setup(_celery("--pool", "threads", "--concurrency", "100"), env=_FEW_EACH),
+            "2": Setup(_celery("--pool", "threads", "--concurrency", "100"), instances=2, env=_FEW_EACH),
+        },
+        delaying="1 threads",
     ),
     Contender(
         "dramatiq",
         "dramatiq_peer.py",
-        ("dramatiq[rabbitmq]==2.2.1",),
+        ("dramatiq[rabbitmq,redis]==2.2.1",),
         {
-            "1": Setup(_dramatiq(1, 1), env={"dramatiq_queue_prefetch": "250"}),
-            "1 threads": Setup(_dramatiq(1, 8), env={"dramatiq_queue_prefetch": "250"}),
-            "2": Setup(_dramatiq(2, 1), env={"dramatiq_queue_prefetch": "250"}),
+            "1": Setup(_dramatiq(1, 1), env=_PREFETCH),
+            "1 threads": Setup(_dramatiq(1, 8), env=_PREFETCH),
+            "2": Setup(_dramatiq(2, 1), env=_PREFETCH),
+            "defaults": Setup(_dramatiq_defaults),
         },
         {"one by one": ("one", _CONFIRM), "bulk, unconfirmed": ("bulk", {})},
+        sleeping={
+            "1": Setup(_dramatiq(1, 100), env=_PREFETCH),
+            "2": Setup(_dramatiq(2, 100), env=_PREFETCH),
+        },
         kinds=("classic",),
     ),
     Contender(
         "taskiq",
         "taskiq_peer.py",
         ("taskiq==0.13.0", "taskiq-aio-pika==0.6.0", "uvloop"),
-        {"1": Setup(_taskiq(1)), "1 threads": Setup(_taskiq(1), fill="sync"), "2": Setup(_taskiq(2))},
+        {
+            "1": Setup(_taskiq(1)),
+            "1 threads": Setup(_taskiq(1), fill="sync"),
+            "2": Setup(_taskiq(2)),
+            "defaults": Setup(_taskiq_defaults, env=_DEFAULTS),
+        },
         {"one by one": ("one", {}), "100 concurrent": ("concurrent", {})},
+        sleeping={"1": Setup(_taskiq(1)), "2": Setup(_taskiq(2))},
+        work=_ALL - {"fan"},
     ),
     Contender(
         "faststream",
@@ -131,6 +149,44 @@ CONTENDERS: Final = (
         ("faststream[rabbit]==0.7.8", "uvloop"),
         {"1": Setup(_faststream), "2": Setup(_faststream, instances=2)},
         {"one by one": ("one", {}), "100 concurrent": ("concurrent", {})},
-        delays=False,
+        work=frozenset({"drain", "enqueue", "start", "memory"}),
+    ),
+    Contender(
+        "arq",
+        "arq_peer.py",
+        ("arq==0.28.0",),
+        {"1": Setup(_arq), "2": Setup(_arq, instances=2), "defaults": Setup(_arq, env=_DEFAULTS)},
+        {"one by one": ("one", {}), "100 concurrent": ("concurrent", {})},
+        kinds=("redis",),
+        work=frozenset({"drain", "enqueue", "latency", "start"}),
+        share=0.5,
+    ),
+    Contender(
+        "streaq",
+        "streaq_peer.py",
+        ("streaq==7.2.0",),
+        {"1": Setup(_streaq), "2": Setup(_streaq, instances=2), "defaults": Setup(_streaq, env=_DEFAULTS)},
+        {"one by one": ("one", {}), "100 concurrent": ("concurrent", {}), "bulk": ("bulk", {})},
+        kinds=("redis",),
+        work=frozenset({"drain", "enqueue", "latency", "start", "fan"}),
+        share=0.5,
+    ),
+    Contender(
+        "pika",
+        "pika_peer.py",
+        ("pika==1.4.4",),
+        {"1": Setup(_consumer("pika_peer.py"))},
+        {"one by one": ("one", {}), "bulk, 1,000 unconfirmed": ("bulk", {})},
+        work=_FLOOR,
+        share=2.0,
+    ),
+    Contender(
+        "aio-pika",
+        "aio_pika_peer.py",
+        ("aio-pika==10.2.1", "uvloop"),
+        {"1": Setup(_consumer("aio_pika_peer.py"))},
+        {"one by one": ("one", {}), "100 concurrent": ("concurrent", {})},
+        work=_FLOOR,
+        share=2.0,
     ),
 )

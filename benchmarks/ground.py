@@ -1,9 +1,11 @@
-"""The broker that all share, and what one run has to itself."""
+"""The servers that all share, and what one run has to itself."""
 
 import contextlib
 import json
 import os
 import re
+import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -12,24 +14,24 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import quote
 
-from benchmarks.contenders import PEERS, Contender, Setup
-from benchmarks.peers.tally import SLOTS, open_cells, total
-from benchmarks.processes import cpu_seconds, end, resident_mb, tree
+from benchmarks.contender import PEERS, Contender, Setup
+from benchmarks.counted import Counted
+from benchmarks.failures import RunFailed
+from benchmarks.peers.tally import SLOTS, open_cells
+from benchmarks.processes import cpu_seconds, end, largest_mb, peak_mb, proportional_mb, resident_mb, tree
 from benchmarks.provision import environment
+from tests.servers import Redis, ServerError
 from tests.servers.rabbitmq import RabbitMQ
 
-__all__ = ["Ground", "Run", "RunFailed", "Worker"]
+__all__ = ["Ground", "Run", "Worker"]
 
 _STALL = 30.0
+_SENDS_WITHIN = 300.0
 _LOOK = 0.002
 
 
-class RunFailed(Exception):
-    """A contender did not do its work; what it said stands in the message."""
-
-
 class Ground:
-    """One RabbitMQ node for the whole session."""
+    """One RabbitMQ node for the whole session, and one Redis once somebody needs it."""
 
     def __init__(self, version: str | None) -> None:
         self._node = RabbitMQ(version)
@@ -39,31 +41,75 @@ class Ground:
         pid = re.search(r"\d+", self._node.ctl("eval", "os:getpid()."))
         assert pid is not None
         self._pid = int(pid[0])
+        # Options of its own keep it a server of its own, whatever the environment offers. Nothing is written to the
+        # disk: that is Redis at its quickest.
+        self._redis = Redis(appendonly=False, options=("--maxmemory-policy", "noeviction"))
+        self._has_redis = False
 
-    def cpu(self) -> float:
-        """Processor seconds that the broker has used so far."""
-        return cpu_seconds([self._pid])
+    def redis(self) -> str:
+        """The URL of a Redis of its own.
 
-    def clear(self) -> None:
+        Raises:
+            RunFailed: there is none on this machine.
+        """
+        if not self._has_redis:
+            try:
+                self._redis.start()
+            except ServerError as error:
+                raise RunFailed(str(error)) from error
+            self._has_redis = True
+        return self._redis.url
+
+    def cpu(self, kind: str) -> float:
+        """Processor seconds that the broker of such queues has used so far."""
+        return cpu_seconds(self._pids(kind))
+
+    def resident_mb(self, kind: str) -> float:
+        """Memory that the broker of such queues holds."""
+        return resident_mb(self._pids(kind))
+
+    def clear(self, kind: str) -> None:
         """Delete every queue but those of the delay ladder, which are nobody's work."""
+        if self._has_redis:
+            self._redis.flush()
+        if kind == "redis":
+            return
         for queue in cast("list[dict[str, str]]", self._node.http("GET", "/api/queues/%2F")):
             if not queue["name"].startswith("taskmq."):
                 self._node.http("DELETE", f"/api/queues/%2F/{quote(queue['name'], safe='')}")
 
+    def waiting(self) -> dict[str, int]:
+        """The queues that have messages, and how many."""
+        said = self._node.ctl("--quiet", "list_queues", "--no-table-headers", "name", "messages")
+        rows = [line.rsplit(maxsplit=1) for line in said.splitlines() if line.strip()]
+        return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and int(row[1])}
+
     def close(self) -> None:
-        self._node.stop()
+        self._redis.close()
+        self._node.close()
+
+    def _pids(self, kind: str) -> list[int]:
+        return self._redis.pids() if kind == "redis" else [self._pid]
 
 
 class Run:
     """One run of one setup: its files, its environment, its worker."""
 
-    def __init__(self, ground: Ground, contender: Contender, setup: Setup, *, kind: str, lateness: int = 0) -> None:
-        self._ground = ground
+    def __init__(
+        self,
+        ground: Ground,
+        contender: Contender,
+        setup: Setup,
+        *,
+        kind: str,
+        lateness: int = 0,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self._contender = contender
         self._setup = setup
         self._bin = environment(contender)
         self._folder = Path(tempfile.mkdtemp(prefix="taskmq-bench-"))
-        self.counts = open_cells(str(self._folder / "counts"), SLOTS)
+        self._counted = Counted(open_cells(str(self._folder / "counts"), SLOTS), time.perf_counter)
         self.lateness = open_cells(str(self._folder / "lateness"), max(lateness, 1))
         self.log = self._folder / "log"
         self._env = {
@@ -75,18 +121,38 @@ class Run:
             "PYTHONPATH": os.pathsep.join([str(PEERS), str(PEERS.parents[1])])
             if not contender.requires
             else str(PEERS),
+            **({"BENCH_REDIS": ground.redis()} if kind == "redis" else {}),
             **setup.env,
+            **(env or {}),
         }
 
+    def close(self) -> None:
+        """Remove its files."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def produce(self, *words: str, env: Mapping[str, str] | None = None) -> dict[str, float]:
-        """What the contender's producer prints."""
+        """What the contender's producer prints.
+
+        Raises:
+            RunFailed: it ended with an error, or not within five minutes.
+        """
         with self.producing(*words, env=env) as process:
-            out, _ = process.communicate(timeout=600)
-        if process.returncode:
-            raise RunFailed(
-                f"{self._contender.name} {' '.join(words)}: {self.log.read_text(errors='replace')[-2000:]}"
-            )
-        return cast("dict[str, float]", json.loads(out.splitlines()[-1]))
+            return self.answer_of(process)
+
+    def answer_of(self, process: subprocess.Popen[bytes]) -> dict[str, float]:
+        """What a producer prints at its end.
+
+        Raises:
+            RunFailed: it ended with an error, or not within five minutes.
+        """
+        try:
+            out, _ = process.communicate(timeout=_SENDS_WITHIN)
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(f"{self._contender.name}: still sending after {_SENDS_WITHIN:.0f} s") from error
+        lines = out.splitlines()
+        if process.returncode or not lines:
+            raise RunFailed(f"{self._contender.name} ended with {process.returncode}: {self._said()}")
+        return cast("dict[str, float]", json.loads(lines[-1]))
 
     @contextlib.contextmanager
     def producing(self, *words: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
@@ -121,13 +187,19 @@ class Run:
         module = self._contender.script.removesuffix(".py")
         code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
         command = [str(self._bin / "python"), "-c", code]
-        outputs = [subprocess.run(command, check=True, capture_output=True, env=self._env).stdout for _ in range(2)]
-        # The first one has written the bytecode.
-        return float(outputs[-1])
+        # The first one writes the bytecode.
+        took = [self._measured(command) for _ in range(6)]
+        return statistics.median(took[1:])
+
+    def _measured(self, command: list[str]) -> float:
+        done = subprocess.run(command, check=False, capture_output=True, env=self._env)
+        if done.returncode:
+            raise RunFailed(f"{self._contender.name}: {done.stderr.decode(errors='replace')[-2000:]}")
+        return float(done.stdout)
 
     def done(self) -> int:
         """How many tasks have run."""
-        return total(self.counts)
+        return self._counted.total()
 
     def until(self, count: int, worker: "Worker") -> float:
         """The instant at which `count` tasks have run.
@@ -141,10 +213,13 @@ class Run:
             if now_done > seen:
                 seen, moved = now_done, now
             elif now - moved > _STALL or not worker.is_alive():
-                said = self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
-                raise RunFailed(f"{self._contender.name} stopped at {now_done} of {count}: {said}")
+                state = "stands" if worker.is_alive() else "has ended"
+                raise RunFailed(f"{self._contender.name} {state} at {now_done} of {count}: {self._said()}")
             time.sleep(_LOOK)
         return time.perf_counter()
+
+    def _said(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
 
 
 class Worker:
@@ -165,3 +240,12 @@ class Worker:
 
     def resident_mb(self) -> float:
         return resident_mb(self.pids())
+
+    def largest_mb(self) -> float:
+        return largest_mb(self.pids())
+
+    def proportional_mb(self) -> float:
+        return proportional_mb(self.pids())
+
+    def peak_mb(self) -> float:
+        return peak_mb(self.pids())

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "end", "resident_mb", "tree"]
+__all__ = ["cpu_seconds", "end", "largest_mb", "peak_mb", "proportional_mb", "resident_mb", "tree"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -45,6 +45,21 @@ def resident_mb(pids: Iterable[int]) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def largest_mb(pids: Iterable[int]) -> float:
+    """Memory that the largest of the processes holds."""
+    return max((resident_mb([pid]) for pid in pids), default=0.0)
+
+
+def proportional_mb(pids: Iterable[int]) -> float:
+    """Memory that the processes hold; a page that several share is split among them."""
+    return _kilobytes(pids, "smaps_rollup", "Pss:") * 1024 / 1e6
+
+
+def peak_mb(pids: Iterable[int]) -> float:
+    """The most memory that the processes have held, each at its own time."""
+    return _kilobytes(pids, "status", "VmHWM:") * 1024 / 1e6
+
+
 def end(process: subprocess.Popen[bytes], *, patience: float = 15.0) -> None:
     """Ask the process to stop; kill its tree when it does not."""
     if process.poll() is not None:
@@ -60,6 +75,18 @@ def end(process: subprocess.Popen[bytes], *, patience: float = 15.0) -> None:
             continue
     process.wait()
     time.sleep(0.1)
+
+
+def _kilobytes(pids: Iterable[int], file: str, name: str) -> int:
+    """The sum of one line of a file of each process; nothing for those that are gone."""
+    kilobytes = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith(name))
+    return kilobytes
 
 
 def _stat(pid: int) -> list[str]:

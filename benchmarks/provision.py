@@ -1,15 +1,20 @@
 """What the contenders need: a virtual environment each, and the floor's program."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
-from benchmarks.contenders import PEERS, Contender
+from benchmarks.contender import PEERS, Contender
+from benchmarks.failures import RunFailed
 
-__all__ = ["environment", "floor"]
+__all__ = ["environment", "floor", "folder_name"]
 
-_ROOT = Path(__file__).parents[1]
+_INSTALLS_WITHIN: Final = 600.0
+# What could not be installed is told once, and not tried again for each cell.
+_failed: dict[str, str] = {}
 
 
 def cache() -> Path:
@@ -18,35 +23,58 @@ def cache() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "taskmq-bench"
 
 
+def folder_name(contender: Contender) -> str:
+    """One folder for one set of requirements: other versions or extras are another environment."""
+    return "_".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in contender.requires)
+
+
 def environment(contender: Contender) -> Path:
-    """The folder of programs of the contender's environment, made if it is not there."""
+    """The folder of programs of the contender's environment, made if it is not there.
+
+    Raises:
+        RunFailed: it cannot be installed; with what the installer said.
+    """
     if not contender.requires:
         return Path(sys.executable).parent
-    folder = cache() / "-".join([contender.name, *(part.partition("==")[2] or part for part in contender.requires)])
+    if contender.name in _failed:
+        raise RunFailed(_failed[contender.name])
+    folder = cache() / folder_name(contender)
     ready = folder / "ready"
     if not ready.exists():
         print(f"installing {', '.join(contender.requires)}", file=sys.stderr, flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        done = subprocess.run([*pip, *contender.requires], check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{contender.name} cannot be installed: {done.stderr[-2000:]}")
+        try:
+            _install(folder, contender)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or b""
+            _failed[contender.name] = (
+                f"{contender.name} cannot be installed: {error}\n{said.decode(errors='replace')[-2000:]}"
+            )
+            raise RunFailed(_failed[contender.name]) from error
         ready.touch()
     return folder / "bin"
 
 
-def floor() -> Path | None:
-    """The C program, compiled; None where there is no compiler or no librabbitmq to compile it with."""
+def _install(folder: Path, contender: Contender) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, capture_output=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *contender.requires], check=True, capture_output=True, timeout=_INSTALLS_WITHIN)
+
+
+def floor() -> Path:
+    """The C program, compiled.
+
+    Raises:
+        RunFailed: there is no compiler, or no librabbitmq to compile it with.
+    """
     source, program = PEERS / "floor.c", cache() / "floor"
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
-    command = ["cc", "-O2", "-o", str(program), str(source), "-lrabbitmq"]
     try:
-        subprocess.run(command, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        print(
-            "no floor in C: needs a compiler and librabbitmq (apt-get install gcc librabbitmq-dev)", file=sys.stderr
-        )
-        return None
+        subprocess.run(["cc", "-O2", "-o", str(program), str(source), "-lrabbitmq"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-500:]
+        raise RunFailed(
+            f"no floor in C: needs a compiler and librabbitmq (apt-get install gcc librabbitmq-dev) {said}"
+        ) from error
     return program

@@ -9,73 +9,119 @@ import os
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-__all__ = ["Cell", "write"]
+from benchmarks.cell import OURS, Cell, number_text, spread_text
+from benchmarks.goals import Verdict, judge
 
-_OURS = "taskmq"
+__all__ = ["goals_table", "plot", "write"]
+
+# What is worth a picture; the tables have the rest.
+_PLOTTED = (
+    *("tasks_per_second", "worker_us", "producer_us", "p50_ms", "p99_ms", "until_gathered_s"),
+    *("import_ms", "first_task_s", "resident_mb", "peak_mb"),
+)
 _LOWER_IS_BETTER = ("_us", "_ms", "_s", "_mb")
 
 
-@dataclass(slots=True)
-class Cell:
-    """One cell of the table and what its runs brought; a run that failed is None."""
+def write(cells: Sequence[Cell], folder: Path, *, about: Mapping[str, Any]) -> None:
+    """Write results.json and results.md into `folder`.
 
-    work: str
-    kind: str
-    contender: str
-    setup: str
-    runs: list[Mapping[str, float] | None] = field(default_factory=list[Mapping[str, float] | None])
-    failures: list[str] = field(default_factory=list[str])
-
-    def values(self, figure: str) -> list[float]:
-        """The figure in each run that had it."""
-        return [run[figure] for run in self.runs if run is not None and figure in run]
-
-
-def write(cells: Sequence[Cell], folder: Path, *, broker: str) -> None:
-    """Write results.json, results.md and one SVG per piece of work into `folder`."""
+    Args:
+        about: how it was run; what the machine is stands in addition.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     about = {
-        "broker": f"RabbitMQ {broker}",
+        **about,
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "machine": platform.platform(),
     }
-    results = {"about": about, "cells": [asdict(cell) for cell in cells]}
+    verdicts = judge(cells)
+    goals = [
+        {
+            "work": verdict.goal.work,
+            "goal": verdict.goal.wanted,
+            "rounds": list(verdict.values),
+            "measured": verdict.measured,
+            "verdict": verdict.met,
+        }
+        for verdict in verdicts
+    ]
+    results = {"about": about, "goals": goals, "cells": [asdict(cell) for cell in cells]}
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (folder / "results.md").write_text(_tables(cells, about), encoding="utf-8")
-    for work, kind in _kinds(cells):
+    (folder / "results.md").write_text(_page(cells, verdicts, about), encoding="utf-8")
+
+
+def plot(cells: Sequence[Cell], folder: Path) -> None:
+    """Draw a picture per table and figure into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for work, kind in _tables_of(cells):
         rows = [cell for cell in cells if (cell.work, cell.kind) == (work, kind)]
-        figure = next(iter(_figures(rows)), None)
-        if figure is not None:
-            name = f"{work} {kind} {figure}".replace(" ", "-").replace(",", "")
-            (folder / f"{name}.svg").write_text(_bars(rows, figure, f"{work}, {kind}"), encoding="utf-8")
+        for figure in _figures(rows):
+            if figure in _PLOTTED:
+                name = f"{work} {kind} {figure}".replace(" ", "-").replace(",", "")
+                (folder / f"{name}.svg").write_text(_bars(rows, figure, f"{work}, {kind}"), encoding="utf-8")
 
 
-def _tables(cells: Sequence[Cell], about: Mapping[str, Any]) -> str:
+def goals_table(verdicts: Sequence[Verdict]) -> list[str]:
+    """The goals and what became of them, in Markdown."""
+    counts = {word: sum(verdict.met == word for verdict in verdicts) for word in ("met", "missed", "not measured")}
+    return [
+        "## Goals",
+        "",
+        ", ".join(f"{count} {word}" for word, count in counts.items()) + ". A ratio is taken within each round.",
+        "",
+        "| work | goal | measured | verdict |",
+        "|---|---|---|---|",
+        *(f"| {each.goal.work} | {each.goal.wanted} | {each.measured} | {each.met} |" for each in verdicts),
+        "",
+    ]
+
+
+def _page(cells: Sequence[Cell], verdicts: Sequence[Verdict], about: Mapping[str, Any]) -> str:
     lines = ["# Benchmark results", "", ", ".join(f"{name} {value}" for name, value in about.items()), ""]
-    for work, kind in _kinds(cells):
+    if about.get("scale", 1.0) != 1.0:
+        lines += [f"**At scale {about['scale']} this shows that it runs; the figures mean nothing.**", ""]
+    lines += goals_table(verdicts)
+    for work, kind in _tables_of(cells):
         rows = [cell for cell in cells if (cell.work, cell.kind) == (work, kind)]
         figures = _figures(rows)
-        if not figures:
+        if not figures and not any(row.failures for row in rows):
             continue
         lines += [
             f"## {work}, {kind}",
             "",
-            f"| who | {' | '.join(figures)} | taskmq : it |",
+            f"| who | {' | '.join([*figures, 'taskmq : it'])} |",
             "|---" * (len(figures) + 2) + "|",
         ]
         for row in rows:
-            ours = next((cell for cell in rows if cell.contender == _OURS and cell.setup == row.setup), None)
-            ours = ours or next((cell for cell in rows if cell.contender == _OURS), None)
-            cells_ = " | ".join(_spread(row.values(figure)) for figure in figures)
-            lines.append(f"| {row.contender} {row.setup} | {cells_} | {_ratio(ours, row, figures[0])} |")
-        lines += ["", *(f"- {row.contender} {row.setup}: {text}" for row in rows for text in row.failures), ""]
+            shown = [spread_text(row.values(figure)) for figure in figures]
+            if row.failures and not any(shown):
+                shown = ["failed", *shown[1:]] if shown else []
+            last = _ratio(_ours(cells, rows, row), row, figures[0]) if figures else "failed"
+            lines.append(f"| {_who(row)} | {' | '.join([*shown, last])} |")
+        lines += ["", *(f"- {_who(row)} failed: {_one_line(text)}" for row in rows for text in row.failures), ""]
     return "\n".join(lines)
+
+
+def _who(row: Cell) -> str:
+    return f"{row.contender} {row.setup}".strip()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[-600:]
+
+
+def _ours(cells: Sequence[Cell], rows: Sequence[Cell], row: Cell) -> Cell | None:
+    """What the row is compared with; those on Redis with ours on quorum queues, for context."""
+    if row.kind == "redis":
+        rows = [cell for cell in cells if (cell.work, cell.kind) == (row.work, "quorum")]
+    ours = [cell for cell in rows if cell.contender == OURS]
+    return next((cell for cell in ours if cell.setup == row.setup), ours[0] if ours else None)
 
 
 def _ratio(ours: Cell | None, row: Cell, figure: str) -> str:
@@ -86,22 +132,10 @@ def _ratio(ours: Cell | None, row: Cell, figure: str) -> str:
         for mine, theirs in zip(ours.runs, row.runs, strict=False)
         if mine is not None and theirs is not None and theirs.get(figure) and mine.get(figure)
     ]
-    return _spread([mine / theirs for mine, theirs in pairs])
+    return spread_text([mine / theirs for mine, theirs in pairs])
 
 
-def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return ""
-    if len(values) == 1:
-        return _number(values[0])
-    return f"{_number(statistics.median(values))} ({_number(min(values))}-{_number(max(values))})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _kinds(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+def _tables_of(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((cell.work, cell.kind) for cell in cells))
 
 
@@ -124,12 +158,12 @@ def _bars(rows: Sequence[Cell], figure: str, title: str) -> str:
     for index, (name, values) in enumerate(shown):
         y = 36 + index * height
         median = statistics.median(values)
-        colour = "#d9480f" if name.startswith(_OURS) else "#868e96"
+        colour = "#d9480f" if name.startswith(OURS) else "#868e96"
         low, high = (left + width * value / most for value in (min(values), max(values)))
         parts += [
             f'<text x="8" y="{y + 13}">{escape(name)}</text>',
             f'<rect x="{left}" y="{y}" width="{width * median / most:.1f}" height="{height - 8}" fill="{colour}"/>',
             f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y + 8}" y2="{y + 8}" stroke="black"/>',
-            f'<text x="{high + 6:.1f}" y="{y + 13}">{_number(median)}</text>',
+            f'<text x="{high + 6:.1f}" y="{y + 13}">{number_text(median)}</text>',
         ]
     return "\n".join([*parts, "</svg>", ""])

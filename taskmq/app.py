@@ -9,7 +9,7 @@ import functools
 import importlib
 import os
 import socket
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -37,6 +37,8 @@ from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
 if TYPE_CHECKING:
     from taskmq.flows import FlowDesk
     from taskmq.listening import EventStream
+    from taskmq.reacting import Reactions
+    from taskmq.reaction import Expression
     from taskmq.workflow.flow import Flow
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
@@ -169,6 +171,70 @@ class TaskMQ(Sends):
         of_trigger, policy = divided(options, CronOptions)
         return functools.partial(self._add_schedule, name, cron(expression, **of_trigger), policy)
 
+    def on_job(
+        self, *tasks: "Task[..., Any] | str", state: str | Collection[str] = "succeeded", name: str | None = None
+    ) -> Callable[[_AnyTask], _AnyTask]:
+        """Call the task below, with a `JobEnded`, when a job of one of these tasks has ended in this state.
+
+        Args:
+            tasks: of this app; a name may stand for one that is defined later.
+            state: `succeeded`, `dead` or `cancelled`, or several of them.
+            name: of the reaction; default the task's.
+
+        Raises:
+            InvalidOption: the task does not take one `JobEnded`, would start itself for ever, the name is taken, or
+                an option cannot be.
+        """
+        from taskmq.reaction import job
+
+        return functools.partial(self._add_reaction, job(*tasks, state=state), name=name)
+
+    def on_file(
+        self, pattern: str, *, done: str = "", stable: Duration | None = None, name: str | None = None
+    ) -> Callable[[_AnyTask], _AnyTask]:
+        """Call the task below, with a `FileArrived`, for each file that the pattern fits; needs a running beat.
+
+        Args:
+            pattern: as a shell has them; `**` stands for any number of folders.
+            done: it is complete once another file of its name and this is there, such as ".done", and not older.
+            stable: or once its size and time have been the same for so long; default 5 seconds without `done`.
+
+        Raises:
+            InvalidOption: as `on_job`.
+        """
+        from taskmq.reaction import file
+
+        return functools.partial(self._add_reaction, file(pattern, done=done, stable=stable), name=name)
+
+    def on_message(
+        self, *patterns: str, exchange: str = "amq.topic", name: str | None = None
+    ) -> Callable[[_AnyTask], _AnyTask]:
+        """Call the task below, with a `MessageArrived`, for each message of a topic exchange; needs a running beat.
+
+        Args:
+            patterns: of routing keys: words with dots between them, `*` for one word, `#` for any number.
+
+        Raises:
+            InvalidOption: as `on_job`.
+        """
+        from taskmq.reaction import message
+
+        return functools.partial(self._add_reaction, message(*patterns, exchange=exchange), name=name)
+
+    def on(
+        self, condition: "Expression", *, debounce: Duration = 0, name: str | None = None
+    ) -> Callable[[_AnyTask], _AnyTask]:
+        """Call the task below, with the list of what has happened, once that is enough; needs a running beat.
+
+        Args:
+            condition: `all_of`, `any_of`, or a single one, of `taskmq.reaction`.
+            debounce: wait until nothing more has happened for so long; the task gets the last of each.
+
+        Raises:
+            InvalidOption: as `on_job`.
+        """
+        return functools.partial(self._add_reaction, condition, name=name, debounce=debounce, takes_list=True)
+
     def include(self, *modules: str | ModuleType) -> None:
         """Bind the tasks that modules define with `taskmq.task`.
 
@@ -190,6 +256,18 @@ class TaskMQ(Sends):
         the last one counts. Tasks that run in processes of their own do not see it.
         """
         return self.dependencies.override(dependency, replacement)
+
+    @property
+    def reactions(self) -> "Reactions":
+        """What tasks of this app are called for besides their schedules, by name."""
+        _ = self.tasks
+        return self._reactions_of_code
+
+    @functools.cached_property
+    def _reactions_of_code(self) -> "Reactions":
+        from taskmq.reacting import Reactions
+
+        return Reactions(self)
 
     @property
     def tasks(self) -> dict[str, Task[..., Any]]:
@@ -244,6 +322,18 @@ class TaskMQ(Sends):
         label = name or task.name
         rule = for_schedule(trigger, label)
         self.schedules.define(ScheduleEntry(label, task, rule, policy=read_policy(options, schedule=label)))
+        return task
+
+    def _add_reaction(
+        self,
+        condition: "Expression",
+        task: _AnyTask,
+        *,
+        name: str | None,
+        debounce: Duration = 0,
+        takes_list: bool = False,
+    ) -> _AnyTask:
+        self._reactions_of_code.define(task, condition, name=name, debounce=debounce, takes_list=takes_list)
         return task
 
     def events(self, *topics: str, buffer: int = 10_000) -> "EventStream":

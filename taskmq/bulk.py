@@ -19,15 +19,26 @@ from collections.abc import (
     Iterable,
 )
 from contextlib import AbstractContextManager, aclosing
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Final, Self
 
 from taskmq.broker import Outgoing
 from taskmq.errors import PartlySent, SendError
-from taskmq.middleware import Sending
+from taskmq.middleware import Sending, open_nothing
 from taskmq.topology import WorkQueue
 
-__all__ = ["LINGER", "Batches", "Chunk", "Conveyor", "Outcomes", "RunSync", "stream_async", "stream_sync"]
+__all__ = [
+    "LINGER",
+    "Batches",
+    "Chunk",
+    "Conveyor",
+    "Outcomes",
+    "RunSync",
+    "chunks_async",
+    "stream_async",
+    "stream_sync",
+]
 
 Chunk = tuple[list[WorkQueue], list[Outgoing]]
 Outcomes = list[SendError | None]
@@ -62,11 +73,13 @@ class Batches:
         linger: float = math.inf,
     ) -> None:
         self.failures: dict[int, SendError] = {}
-        self._open_send = open_send
+        # None where there would be nothing in the contexts.
+        self._open_send = None if open_send is open_nothing else open_send
         self._message_of = message_of
         self._linger = linger
         self._contexts: list[AbstractContextManager[object]] = []
         self._queues: dict[WorkQueue, None] = {}
+        self._last_queue: WorkQueue | None = None
         self._messages: list[Outgoing] = []
         self._begun = 0.0
         self._taken: deque[tuple[list[str], list[AbstractContextManager[object]]]] = deque()
@@ -92,13 +105,17 @@ class Batches:
 
     def add(self, sending: Sending) -> bool:
         """Add a call to the chunk; whether that is to be taken now."""
-        if not self._messages and self._linger < math.inf:
+        messages = self._messages
+        if not messages and self._linger < math.inf:
             self._begun = time.monotonic()
-        self._contexts.append(self._open_send(sending))
+        if self._open_send is not None:
+            self._contexts.append(self._open_send(sending))
         queue, message = self._message_of(sending)
-        self._queues[queue] = None
-        self._messages.append(message)
-        if len(self._messages) >= _CHUNK:
+        if queue is not self._last_queue:
+            self._queues[queue] = None
+            self._last_queue = queue
+        messages.append(message)
+        if len(messages) >= _CHUNK:
             return True
         return self._linger < math.inf and time.monotonic() - self._begun > self._linger
 
@@ -109,6 +126,7 @@ class Batches:
         chunk = list(self._queues), self._messages
         self._taken.append(([message.job_id for message in self._messages], self._contexts))
         self._queues, self._messages, self._contexts = {}, [], []
+        self._last_queue = None
         return chunk
 
     def settle(self, outcomes: Outcomes | None) -> list[str]:
@@ -119,14 +137,18 @@ class Batches:
         if outcomes is None:
             return []
         ids, contexts = self._taken.popleft()
+        if not contexts and not any(outcomes):
+            self._settled += len(ids)
+            return ids
         sent: list[str] = []
-        for job_id, context, error in zip(ids, contexts, outcomes, strict=True):
+        for job_id, context, error in zip(ids, contexts or repeat(None, len(ids)), outcomes, strict=True):
             if error is None:
                 sent.append(job_id)
             else:
                 self.failures[self._settled] = error
             self._settled += 1
-            context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            if context is not None:
+                context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
         return sent
 
     def check(self) -> None:
@@ -207,24 +229,31 @@ async def stream_async(
     sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: Conveyor
 ) -> AsyncGenerator[str, None]:
     """`stream_sync` for coroutines."""
+    async with aclosing(chunks_async(sendings, batches, conveyor)) as chunks:
+        async for job_ids in chunks:
+            for job_id in job_ids:
+                yield job_id
+
+
+async def chunks_async(
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: Conveyor
+) -> AsyncGenerator[list[str], None]:
+    """`stream_async` with the ids of a chunk at a time, for who does not look at each."""
     with batches:
         try:
             async with aclosing(_full_chunks(sendings, batches)) as full_chunks:
                 async for _ in full_chunks:
-                    for job_id in batches.settle(await conveyor.put(batches.take)):
-                        yield job_id
+                    yield batches.settle(await conveyor.put(batches.take))
                     if batches.failures:
                         break
             if len(batches) and not batches.failures:
-                for job_id in batches.settle(await conveyor.put(batches.take)):
-                    yield job_id
+                yield batches.settle(await conveyor.put(batches.take))
         except asyncio.CancelledError:
             conveyor.drop()
             raise
         finally:
             last = batches.settle(await conveyor.clear())
-        for job_id in last:
-            yield job_id
+        yield last
         batches.check()
 
 

@@ -128,7 +128,6 @@ class _Compiled:
         "_decoders",
         "_is_simple",
         "_kwargs_type",
-        "_whole",
         "by_name",
         "context",
         "named",
@@ -139,6 +138,7 @@ class _Compiled:
         "rest_args",
         "rest_kwargs",
         "returns",
+        "whole",
     )
 
     def __init__(self, function: Callable[..., Any], owner: str, injected: type, is_provided: _IsProvided) -> None:
@@ -193,12 +193,12 @@ class _Compiled:
         self._decoders: dict[str, tuple[_Decoder, _Decoder]] = {}
         # Calls by position alone, which are most, need one decoder for all of it.
         self._is_simple = self.rest_args is None and 0 < self.required == len(parameters) == len(self.positional)
-        self._whole: dict[str, Callable[[Raw], tuple[Any, ...]]] = {}
+        self.whole: dict[str, Callable[[Raw | bytes], tuple[Any, ...]]] = {}
 
     def decode(self, args: Raw, kwargs: Raw, content_type: str) -> Arguments:
         if kwargs is NO_KWARGS and self._is_simple:
             try:
-                return (self._whole.get(content_type) or self._make_whole(content_type))(args), {}
+                return (self.whole.get(content_type) or self._make_whole(content_type))(args), {}
             except Exception:  # noqa: BLE001, S110 - what does not fit is said below
                 pass
         decoders = self._decoders.get(content_type)
@@ -231,9 +231,9 @@ class _Compiled:
         self._check_bound(len(values), named)
         return values, named
 
-    def _make_whole(self, content_type: str) -> Callable[[Raw], tuple[Any, ...]]:
+    def _make_whole(self, content_type: str) -> Callable[[Raw | bytes], tuple[Any, ...]]:
         kinds: Any = tuple(parameter.kind for parameter in self.positional)
-        whole = self._whole[content_type] = _decoder(tuple.__class_getitem__(kinds), content_type).decode
+        whole = self.whole[content_type] = _decoder(tuple.__class_getitem__(kinds), content_type).decode
         return whole
 
     def _open_args(self, args: Raw, rest: _Rest, content_type: str) -> tuple[Any, ...]:
@@ -348,7 +348,17 @@ class Signature:
             EncodeError: an argument has no form on the wire.
         """
         compiled = self._cache or self._compiled()
-        if kwargs and not compiled.provided.isdisjoint(kwargs):
+        if not kwargs:
+            whole = compiled.whole.get(content_type)
+            if whole is not None:
+                try:
+                    data = (_msgpack_encoder if content_type == MSGPACK else _json_encoder).encode(args)
+                    whole(data)
+                except Exception:  # noqa: BLE001, S110 - what does not fit is said below
+                    pass
+                else:
+                    return Raw(data), NO_KWARGS
+        elif not compiled.provided.isdisjoint(kwargs):
             raise compiled.refused(kwargs)
         try:
             raw_args = Raw(encode_value(args, content_type))

@@ -13,7 +13,7 @@ from taskmq.envelope import Envelope
 from taskmq.execution import Execution
 from taskmq.key_options import UniqueCall
 
-__all__ = ["Middleware", "Proceed", "Sending", "attached", "execute_chain", "is_bare", "send_chain"]
+__all__ = ["Middleware", "Proceed", "Sending", "attached", "execute_chain", "is_bare", "open_nothing", "send_chain"]
 
 Proceed = Callable[[Execution], Awaitable[object]]
 """The rest of the chain around a run: what `Middleware.execute` awaits to go on."""
@@ -67,10 +67,10 @@ class Middleware:
 
 
 def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], AbstractContextManager[object]]:
-    """The send side of all, as one call that opens one context."""
+    """The send side of all, as one call that opens one context; `open_nothing` itself when there is none."""
     active = [each for each in middleware if type(each).send is not Middleware.send]
     if not active:
-        return _open_nothing
+        return open_nothing
 
     def open_all(sending: Sending) -> AbstractContextManager[object]:
         stack = ExitStack()
@@ -116,7 +116,8 @@ def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) 
     return stack
 
 
-def _open_nothing(_: Sending) -> AbstractContextManager[object]:
+def open_nothing(_: Sending) -> AbstractContextManager[object]:
+    """A context without effect, for who has nothing around a send."""
     return _NOTHING
 
 

@@ -17,12 +17,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from taskmq.broker import Outgoing
-from taskmq.bulk import LINGER, Batches, Chunk, Conveyor, Outcomes, stream_async, stream_sync
+from taskmq.bulk import LINGER, Batches, Chunk, Conveyor, Outcomes, chunks_async, stream_async, stream_sync
 from taskmq.envelope import encode_envelope
 from taskmq.errors import UnsupportedFeature
 from taskmq.job_desk import JobDesk
 from taskmq.key_options import UniqueCall
-from taskmq.middleware import Middleware, Sending, send_chain
+from taskmq.middleware import Middleware, Sending, open_nothing, send_chain
 from taskmq.queues import Queues
 from taskmq.topology import WorkQueue
 from taskmq.unique_sending import send_all, send_unique, unique_stream_async, unique_stream_sync
@@ -31,7 +31,7 @@ __all__ = ["Sends"]
 
 
 class Sends(JobDesk):
-    """The sending half of a `taskmq.tasks.Sender`.
+    """The sending half of a `taskmq.sender.Sender`.
 
     Attributes:
         middleware: the outermost first.
@@ -70,6 +70,12 @@ class Sends(JobDesk):
                 await self._send_unique(sending, sending.unique)
                 return
             await self._start(*self._message(sending))
+
+    def start_send(self, sending: Sending) -> Awaitable[None]:
+        """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""
+        if sending.unique is None and self._open_send is open_nothing:
+            return self._start(*self._message(sending))
+        return self.send_async(sending)
 
     async def _send_unique(self, sending: Sending, call: UniqueCall) -> None:
         session = self.session()
@@ -127,7 +133,11 @@ class Sends(JobDesk):
 
     async def send_many_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> list[str]:
         """Send many; see `Call.asend_many`."""
-        return [job_id async for job_id in self.stream_async(sendings, linger=math.inf)]
+        return [job_id async for job_ids in self.chunks_async(sendings) for job_id in job_ids]
+
+    def chunks_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[list[str], None]:
+        """Send many, and give the ids of each chunk once it is confirmed; chunks are as large as may be."""
+        return chunks_async(sendings, self._batches(math.inf), Conveyor(self._publish_chunk))
 
     def _batches(self, linger: float) -> Batches:
         return Batches(open_send=self._open_send, message_of=self._message, linger=linger)
@@ -143,9 +153,10 @@ class Sends(JobDesk):
 
     def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
         envelope = sending.envelope
-        queue = self.queue(sending.queue)
+        queue = self._queues.named(sending.queue)
+        priority = envelope.priority
         message = Outgoing(
-            queue=queue.place(priority=envelope.priority, order_key=envelope.order_key),
+            queue=queue.place(priority=priority, order_key=envelope.order_key),
             body=encode_envelope(envelope, sending.content_type),
             content_type=sending.content_type,
             job_id=envelope.id,
@@ -154,6 +165,6 @@ class Sends(JobDesk):
             enqueued=envelope.enqueued,
             root=envelope.root,
             headers=sending.headers,
-            priority=queue.native_priority(envelope.priority),
+            priority=None if queue.priorities == "classes" else queue.native_priority(priority),
         )
         return queue, message

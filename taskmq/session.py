@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from taskmq.broker import Broker, Outgoing
-from taskmq.claim_check import ClaimCheck
+from taskmq.broker import Broker, Outgoing, PublishingMany
+from taskmq.claim_check import CheckedClaims, ClaimCheck, LargeValues
 from taskmq.clock import Clock, SystemClock
 from taskmq.errors import (
     BrokerUnavailable,
@@ -15,7 +15,7 @@ from taskmq.errors import (
     TooLarge,
     Unroutable,
 )
-from taskmq.stores import BlobStore, DelayStore, ResultStore, State
+from taskmq.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State
 from taskmq.topology import WorkQueue
 from taskmq.waiting import to_waiting
 
@@ -28,7 +28,7 @@ class Session:
     Attributes:
         send_timeout: seconds.
         delays: where messages wait for their time, instead of at the broker.
-        results: the state's, with the values of more than `inline` bytes in `blobs`; None without a state.
+        results, claims: the state's, with the values of more than `inline` bytes in `blobs`; None without a state.
     """
 
     def __init__(
@@ -47,15 +47,21 @@ class Session:
         self.send_timeout = send_timeout
         self.delays = delays
         self._blobs = blobs
-        self._inline = inline
         self._clock: Clock = clock or SystemClock()
+        self._large = None if blobs is None else LargeValues(blobs, self._clock, inline=inline)
         self._declared: set[str] = set()
 
     @property
     def results(self) -> ResultStore | None:
-        if self.state is None or self._blobs is None:
+        if self.state is None or self._large is None:
             return None if self.state is None else self.state.results
-        return ClaimCheck(self.state.results, self._blobs, inline=self._inline)
+        return ClaimCheck(self.state.results, self._large)
+
+    @property
+    def claims(self) -> ClaimStore | None:
+        if self.state is None or self._large is None:
+            return None if self.state is None else self.state.claims
+        return CheckedClaims(self.state.claims, self._large)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.
@@ -84,6 +90,8 @@ class Session:
 
     def publish(self, message: Outgoing) -> "asyncio.Future[None]":
         """Publish to a queue that was declared; the future ends as the broker's does."""
+        if message.due is None:
+            return self.broker.publish(message, timeout=self.send_timeout)
         return self._publish(message, timeout=self.send_timeout)
 
     async def declare_and_publish(self, queue: WorkQueue, message: Outgoing) -> None:
@@ -107,6 +115,8 @@ class Session:
         except SendError as error:
             return [error] * len(messages)
         left = max(end - loop.time(), 0)
+        if self.delays is None or all(message.due is None for message in messages):
+            return await self._publish_many(messages, timeout=left)
         return await _outcomes([self._publish(message, timeout=left) for message in messages])
 
     async def _declare_to_send(self, queues: Sequence[WorkQueue]) -> None:
@@ -118,7 +128,13 @@ class Session:
 
     async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
         """Publish many to the broker, whatever they were to wait for; what happened to each."""
-        return await _outcomes([self.broker.publish(message, timeout=self.send_timeout) for message in messages])
+        return await self._publish_many(messages, timeout=self.send_timeout)
+
+    async def _publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> list[SendError | None]:
+        broker = self.broker
+        if not isinstance(broker, PublishingMany):
+            return await _outcomes([broker.publish(message, timeout=timeout) for message in messages])
+        return [_send_error(failure) for failure in await broker.publish_many(messages, timeout=timeout)]
 
     def _publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
         # By its id a message is told from others in the state: one without goes to the broker.
@@ -159,10 +175,10 @@ class Session:
 async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:
     if futures:
         await asyncio.wait(futures)
-    outcomes: list[SendError | None] = []
-    for future in futures:
-        failure = future.exception()
-        if failure is not None and not isinstance(failure, SendError):
-            raise failure
-        outcomes.append(failure)
-    return outcomes
+    return [_send_error(future.exception()) for future in futures]
+
+
+def _send_error(failure: BaseException | None) -> SendError | None:
+    if failure is None or isinstance(failure, SendError):
+        return failure
+    raise failure

@@ -39,25 +39,25 @@ from typing import (
 )
 
 from taskmq.argument_key import ArgumentKey
-from taskmq.clock import Clock
 from taskmq.codec import ReturnType, Signature
 from taskmq.context import Context, current_context
 from taskmq.dependencies import is_dependency, plan_dependencies
 from taskmq.duration import Duration
 from taskmq.envelope import VERSION, Envelope, new_job_id
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
-from taskmq.job import Job, JobBackend
+from taskmq.job import Job
 from taskmq.key_options import UniqueCall
 from taskmq.limits import TaskLimit, bind_limits
 from taskmq.middleware import Sending
 from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
 from taskmq.order_key import OrderKey
 from taskmq.providing import Dependencies, provided_async, provided_sync
+from taskmq.sender import Sender
 
 if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step
 
-__all__ = ["AsyncTask", "Call", "Sender", "SyncTask", "Task", "TaskDecorator", "define", "task"]
+__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "TaskDecorator", "define", "task"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -71,35 +71,6 @@ Arguments = Sequence[Any] | Mapping[str, Any]
 
 
 _NO_APP: Final = Dependencies()
-
-
-class Sender(JobBackend, Protocol):
-    """What a task needs from its app."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def content_type(self) -> str: ...
-
-    @property
-    def dependencies(self) -> Dependencies: ...
-
-    def send_sync(self, sending: Sending) -> None: ...
-
-    async def send_async(self, sending: Sending) -> None: ...
-
-    def stream_sync(self, sendings: Iterable[Sending], *, linger: float = ...) -> Iterator[str]: ...
-
-    def unique_stream_sync(self, sendings: Iterable[Sending]) -> Iterator[str]: ...
-
-    def unique_stream_async(
-        self, sendings: Iterable[Sending] | AsyncIterable[Sending]
-    ) -> AsyncGenerator[str, None]: ...
-
-    def stream_async(
-        self, sendings: Iterable[Sending] | AsyncIterable[Sending], *, linger: float = ...
-    ) -> AsyncGenerator[str, None]: ...
 
 
 class _TakesFirst(Protocol[A_contra, Q, R_co]):
@@ -135,8 +106,13 @@ class Call(Generic[P, R_co]):
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """`send` for coroutines."""
         sending = self._sending(args, kwargs)
-        await self._task.sender.send_async(sending)
-        return self._job(sending.envelope.id)
+        task = self._task
+        sender = task.sender
+        await sender.start_send(sending)
+        keeps_result = task.plan.result is not False
+        return Job(
+            sending.envelope.id, task=task.name, backend=sender, returns=task.returns, keeps_result=keeps_result
+        )
 
     def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
         """Send many calls, pipelined; returns when all are confirmed.
@@ -151,7 +127,7 @@ class Call(Generic[P, R_co]):
         """
         jobs: list[Job[R_co]] = []
         try:
-            jobs.extend(map(self._job, self._stream(calls, linger=math.inf)))
+            jobs.extend(self._jobs_of(self._stream(calls, linger=math.inf)))
         except PartlySent as error:
             error.job_ids = [job.id for job in jobs]
             raise
@@ -161,8 +137,9 @@ class Call(Generic[P, R_co]):
         """`send_many` for coroutines; `calls` may be asynchronous."""
         jobs: list[Job[R_co]] = []
         try:
-            async for job in self._jobs(self._astream(calls, linger=math.inf)):
-                jobs.append(job)  # noqa: PERF401 - those before an error stay in the list
+            async with aclosing(self._achunks(calls)) as chunks:
+                async for job_ids in chunks:
+                    jobs += self._jobs_of(job_ids)
         except PartlySent as error:
             error.job_ids = [job.id for job in jobs]
             raise
@@ -279,6 +256,11 @@ class Call(Generic[P, R_co]):
             return sender.unique_stream_async(sendings)
         return sender.stream_async(sendings) if linger is None else sender.stream_async(sendings, linger=linger)
 
+    def _achunks(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[list[str], None]:
+        if self._task.plan.unique is not None:
+            return _one_by_one(self._astream(calls))
+        return self._task.sender.chunks_async(self._any_sendings(calls))
+
     def _sendings(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
         self._check_many()
         return map(self._sending_of, calls)
@@ -302,6 +284,8 @@ class Call(Generic[P, R_co]):
             raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for many")
 
     def _sending_of(self, call: Arguments) -> Sending:
+        if isinstance(call, tuple):
+            return self._sending(call, {})
         if isinstance(call, Mapping):
             return self._sending((), dict(call))
         if isinstance(call, str | bytes):
@@ -312,21 +296,22 @@ class Call(Generic[P, R_co]):
         return self._sending(tuple(call), {})
 
     def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
-        plan = self._plan
-        sender = self._task.sender
-        raw_args, raw_kwargs = self._task.signature.encode(args, kwargs, sender.content_type)
+        plan, task = self._plan, self._task
+        sender = task.sender
+        content_type = sender.content_type
+        raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
         order_key = plan.order_key
-        if order_key is None and self._task.order_key is not None:
-            order_key = self._task.order_key.of(args, kwargs)
+        if order_key is None and task.order_key is not None:
+            order_key = task.order_key.of(args, kwargs)
         key = plan.idempotency_key
-        if key is None and self._task.idempotency_key is not None:
-            key = self._task.idempotency_key.of(args, kwargs)
+        if key is None and task.idempotency_key is not None:
+            key = task.idempotency_key.of(args, kwargs)
         now = sender.clock.now_ms()
         parent = current_context.get()
         envelope = Envelope(
             v=VERSION,
             id=plan.job_id or new_job_id(now, os.urandom(10)),
-            task=self._task.name,
+            task=task.name,
             args=raw_args,
             kwargs=raw_kwargs,
             enqueued=now,
@@ -341,12 +326,25 @@ class Call(Generic[P, R_co]):
             meta=plan.meta,
         )
         headers = dict(plan.headers) if plan.headers else {}
-        return Sending(envelope, plan.queue, sender.content_type, headers, self._task.unique_call(args, kwargs))
+        unique = None if task.plan.unique is None else task.unique_call(args, kwargs)
+        return Sending(envelope, plan.queue, content_type, headers, unique)
+
+    def _jobs_of(self, job_ids: Iterable[str]) -> Iterator[Job[R_co]]:
+        task = self._task
+        name, sender, returns, keeps_result = task.name, task.sender, task.returns, task.plan.result is not False
+        for job_id in job_ids:
+            yield Job(job_id, task=name, backend=sender, returns=returns, keeps_result=keeps_result)
 
     def _job(self, job_id: str) -> Job[R_co]:
         task = self._task
         keeps_result = task.plan.result is not False
         return Job(job_id, task=task.name, backend=task.sender, returns=task.returns, keeps_result=keeps_result)
+
+
+async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list[str], None]:
+    async with aclosing(job_ids):
+        async for job_id in job_ids:
+            yield [job_id]
 
 
 class Task(Call[P, R_co]):

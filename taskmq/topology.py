@@ -19,6 +19,7 @@ __all__ = [
     "CLASSES",
     "DEFAULT_QUEUE",
     "PARKING",
+    "TOPIC_QUEUE",
     "UNROUTABLE",
     "PriorityClass",
     "PriorityMode",
@@ -38,6 +39,8 @@ __all__ = [
 DEFAULT_QUEUE: Final = "default"
 PARKING: Final = "taskmq.parking"
 UNROUTABLE: Final = "taskmq.unroutable"
+TOPIC_QUEUE: Final = "taskmq.on."
+"""How the names of queues begin that keep what comes over topic exchanges."""
 
 PriorityClass = Literal["high", "default", "low"]
 CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "default", "low")
@@ -135,6 +138,8 @@ class WorkQueue:
         Raises:
             InvalidOption: an ordered queue gets no `order_key`, or a priority; another one gets an `order_key`.
         """
+        if priority is None and order_key is None and self.ordered is None:
+            return self.name
         if self.ordered is not None:
             if order_key is None:
                 self._refuse("it is ordered, so each job needs an order_key")

@@ -17,6 +17,7 @@ import taskmq_otel
 import taskmq_prometheus
 import taskmq_rabbitmq
 import taskmq_redis
+import taskmq_s3
 
 _INIT = Path(inspect.getfile(taskmq))
 
@@ -32,7 +33,9 @@ def _modules(*packages: ModuleType) -> list[str]:
     ]
 
 
-_ALL_MODULES = _modules(taskmq, taskmq_local, taskmq_rabbitmq, taskmq_redis, taskmq_prometheus, taskmq_otel)
+_ALL_MODULES = _modules(
+    taskmq, taskmq_local, taskmq_rabbitmq, taskmq_redis, taskmq_prometheus, taskmq_otel, taskmq_s3
+)
 _CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
 
 

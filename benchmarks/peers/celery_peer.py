@@ -1,4 +1,4 @@
-"""Celery as a contender: acknowledgement after execution, JSON, no results."""
+"""Celery as a contender: acknowledgement after execution, JSON, no results but those that a chord needs."""
 
 import os
 import time
@@ -10,19 +10,25 @@ from tally import ARGUMENTS, count, record_lateness
 
 _KIND = os.environ.get("BENCH_KIND", "classic")
 _QUEUE = os.environ.get("BENCH_QUEUE", "bench")
+_PROMPT = f"{_QUEUE}-prompt" if os.environ.get("BENCH_PROMPT") else _QUEUE
 
 app = Celery("bench", broker=os.environ["BENCH_URL"])
 app.conf.update(
-    task_acks_late=True,
     task_ignore_result=True,
     task_default_queue=_QUEUE,
-    task_queues=[Queue(_QUEUE, routing_key=_QUEUE, queue_arguments={"x-queue-type": _KIND})],
-    worker_prefetch_multiplier=250,
-    worker_send_task_events=False,
+    task_queues=[
+        Queue(name, routing_key=name, queue_arguments={"x-queue-type": _KIND})
+        for name in dict.fromkeys((_QUEUE, _PROMPT))
+    ],
+    task_routes={"bench.stamp": {"queue": _PROMPT}},
+    result_backend=os.environ.get("BENCH_REDIS"),
     broker_connection_retry_on_startup=True,
     broker_transport_options={"confirm_publish": os.environ.get("BENCH_CONFIRM") == "1"},
     worker_hijack_root_logger=False,
 )
+if not os.environ.get("BENCH_DEFAULTS"):
+    multiplier = int(os.environ.get("BENCH_PREFETCH_MULTIPLIER", "250"))
+    app.conf.update(task_acks_late=True, worker_prefetch_multiplier=multiplier, worker_send_task_events=False)
 
 
 @app.task(name="bench.noop")
@@ -41,6 +47,18 @@ def pause(milliseconds):
     count()
 
 
+@app.task(name="bench.part", ignore_result=False)
+def part(number):
+    count()
+    return number
+
+
+@app.task(name="bench.gathered")
+def gathered(values, sent_ns):
+    assert len(values) > 0
+    record_lateness(0, sent_ns)
+
+
 class CeleryProducer(Producer):
     def __init__(self):
         super().__init__()
@@ -48,7 +66,8 @@ class CeleryProducer(Producer):
 
     def prepare(self):
         with app.connection_for_write() as connection:
-            app.amqp.queues[_QUEUE](connection.default_channel).declare()
+            for queue in app.amqp.queues.values():
+                queue(connection.default_channel).declare()
 
     def one(self, number):
         for each in range(number):
@@ -62,6 +81,11 @@ class CeleryProducer(Producer):
 
     def pause(self, milliseconds):
         pause.delay(milliseconds)
+
+    def fan(self, number, sent_ns):
+        from celery import chord
+
+        chord((part.s(each) for each in range(number)), gathered.s(sent_ns))()
 
 
 if __name__ == "__main__":

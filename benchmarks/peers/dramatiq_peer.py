@@ -9,8 +9,14 @@ from script import Producer, answer
 from tally import ARGUMENTS, count, record_lateness
 
 _QUEUE = os.environ.get("BENCH_QUEUE", "bench")
+_PROMPT = f"{_QUEUE}-prompt" if os.environ.get("BENCH_PROMPT") else _QUEUE
 
 broker = RabbitmqBroker(url=os.environ["BENCH_URL"], confirm_delivery=os.environ.get("BENCH_CONFIRM") == "1")
+if os.environ.get("BENCH_REDIS"):
+    from dramatiq.middleware import GroupCallbacks
+    from dramatiq.rate_limits.backends import RedisBackend
+
+    broker.add_middleware(GroupCallbacks(RedisBackend(url=os.environ["BENCH_REDIS"])))
 dramatiq.set_broker(broker)
 
 
@@ -19,7 +25,7 @@ def noop(number, text, data):
     count()
 
 
-@dramatiq.actor(queue_name=_QUEUE, actor_name="bench.stamp")
+@dramatiq.actor(queue_name=_PROMPT, actor_name="bench.stamp")
 def stamp(number, sent_ns):
     record_lateness(number, sent_ns)
 
@@ -30,6 +36,16 @@ def pause(milliseconds):
     count()
 
 
+@dramatiq.actor(queue_name=_QUEUE, actor_name="bench.part")
+def part(number):
+    count()
+
+
+@dramatiq.actor(queue_name=_QUEUE, actor_name="bench.gathered")
+def gathered(sent_ns):
+    record_lateness(0, sent_ns)
+
+
 class Dramatiq(Producer):
     def __init__(self):
         super().__init__()
@@ -37,6 +53,7 @@ class Dramatiq(Producer):
 
     def prepare(self):
         broker.declare_queue(_QUEUE, ensure=True)
+        broker.declare_queue(_PROMPT, ensure=True)
 
     def one(self, number):
         for each in range(number):
@@ -47,6 +64,12 @@ class Dramatiq(Producer):
 
     def pause(self, milliseconds):
         pause.send(milliseconds)
+
+    def fan(self, number, sent_ns):
+        """Its callback gets no values: it keeps no results here."""
+        parts = dramatiq.group(part.message(each) for each in range(number))
+        parts.add_completion_callback(gathered.message(sent_ns))
+        parts.run()
 
     def finish(self):
         broker.close()

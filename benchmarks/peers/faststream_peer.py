@@ -12,7 +12,7 @@ _QUEUE = RabbitQueue(os.environ.get("BENCH_QUEUE", "bench"), queue_type=_KIND, d
 
 broker = RabbitBroker(
     os.environ["BENCH_URL"],
-    default_channel=Channel(prefetch_count=int(os.environ.get("BENCH_PREFETCH", "250"))),
+    default_channel=Channel(prefetch_count=250),
     logger=None,
 )
 app = FastStream(broker)

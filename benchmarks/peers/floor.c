@@ -2,6 +2,7 @@
  *
  *     floor publish HOST PORT QUEUE KIND COUNT WINDOW     persistent messages, WINDOW unconfirmed at most
  *     floor consume HOST PORT QUEUE KIND COUNT PREFETCH   acknowledges each
+ *     floor copy    HOST PORT QUEUE KIND COUNT WINDOW     takes the one message of QUEUE and puts in COUNT like it
  *
  * Prints one JSON line: how many, how long, how much processor time.
  */
@@ -30,21 +31,14 @@ static void check(amqp_rpc_reply_t reply, const char *what) {
     }
 }
 
-static void publish(amqp_connection_state_t connection, const char *queue, int count, int window) {
-    amqp_basic_properties_t properties = {0};
-    properties._flags = AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG |
-                        AMQP_BASIC_TYPE_FLAG;
-    properties.content_type = amqp_cstring_bytes("application/json");
-    properties.delivery_mode = 2;
-    properties.message_id = amqp_cstring_bytes("01920000-0000-7000-8000-000000000000");
-    properties.type = amqp_cstring_bytes("bench.noop");
+static void put(amqp_connection_state_t connection, const char *queue, const amqp_basic_properties_t *properties,
+                amqp_bytes_t body, int count, int window) {
     uint64_t confirmed = 0;
     amqp_confirm_select(connection, 1);
     check(amqp_get_rpc_reply(connection), "confirm.select");
     for (int sent = 0; (int)confirmed < count;) {
         while (sent < count && sent - (int)confirmed < window) {
-            amqp_basic_publish(connection, 1, amqp_empty_bytes, amqp_cstring_bytes(queue), 1, 0, &properties,
-                               amqp_cstring_bytes(BODY));
+            amqp_basic_publish(connection, 1, amqp_empty_bytes, amqp_cstring_bytes(queue), 1, 0, properties, body);
             sent++;
         }
         amqp_frame_t frame;
@@ -58,6 +52,25 @@ static void publish(amqp_connection_state_t connection, const char *queue, int c
             confirmed = ack->multiple ? ack->delivery_tag : confirmed + 1;
         }
     }
+}
+
+static void publish(amqp_connection_state_t connection, const char *queue, int count, int window) {
+    amqp_basic_properties_t properties = {0};
+    properties._flags = AMQP_BASIC_CONTENT_TYPE_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG |
+                        AMQP_BASIC_TYPE_FLAG;
+    properties.content_type = amqp_cstring_bytes("application/json");
+    properties.delivery_mode = 2;
+    properties.message_id = amqp_cstring_bytes("01920000-0000-7000-8000-000000000000");
+    properties.type = amqp_cstring_bytes("bench.noop");
+    put(connection, queue, &properties, amqp_cstring_bytes(BODY), count, window);
+}
+
+static void copy(amqp_connection_state_t connection, const char *queue, int count, int window) {
+    check(amqp_basic_get(connection, 1, amqp_cstring_bytes(queue), 1), "basic.get");
+    amqp_message_t message;
+    check(amqp_read_message(connection, 1, &message, 0), "a message");
+    put(connection, queue, &message.properties, message.body, count, window);
+    amqp_destroy_message(&message);
 }
 
 static void consume(amqp_connection_state_t connection, const char *queue, int count, int prefetch) {
@@ -76,7 +89,7 @@ static void consume(amqp_connection_state_t connection, const char *queue, int c
 
 int main(int argc, char **argv) {
     if (argc != 8) {
-        fprintf(stderr, "floor publish|consume HOST PORT QUEUE KIND COUNT WINDOW\n");
+        fprintf(stderr, "floor publish|consume|copy HOST PORT QUEUE KIND COUNT WINDOW\n");
         return 2;
     }
     const char *what = argv[1], *queue = argv[4];
@@ -93,11 +106,15 @@ int main(int argc, char **argv) {
     amqp_table_entry_t entry = {amqp_cstring_bytes("x-queue-type"), {.kind = AMQP_FIELD_KIND_UTF8}};
     entry.value.value.bytes = amqp_cstring_bytes(argv[5]);
     amqp_table_t arguments = {1, &entry};
-    amqp_queue_declare(connection, 1, amqp_cstring_bytes(queue), 0, 1, 0, 0, arguments);
-    check(amqp_get_rpc_reply(connection), "queue.declare");
+    if (strcmp(what, "copy") != 0) {
+        amqp_queue_declare(connection, 1, amqp_cstring_bytes(queue), 0, 1, 0, 0, arguments);
+        check(amqp_get_rpc_reply(connection), "queue.declare");
+    }
     double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
     if (strcmp(what, "publish") == 0) {
         publish(connection, queue, count, window);
+    } else if (strcmp(what, "copy") == 0) {
+        copy(connection, queue, count, window);
     } else {
         consume(connection, queue, count, window);
     }

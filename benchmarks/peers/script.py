@@ -1,8 +1,9 @@
 """What every contender's producer script answers to. Standard library only.
 
     python PEER.py enqueue --mode one|concurrent|bulk --count N [--queue Q]
-    python PEER.py stamps --rate R --count N [--delay SECONDS]
+    python PEER.py stamps --rate R --count N [--delay SECONDS] [--after N]
     python PEER.py pauses --milliseconds M --count N
+    python PEER.py fan --count N
 
 Each prints one JSON line: how many, how long, how much processor time of this process.
 """
@@ -13,6 +14,8 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+
+from tally import counted
 
 __all__ = ["Producer", "answer", "in_groups", "paced"]
 
@@ -35,11 +38,18 @@ class Producer:
     def finish(self) -> Any:
         """Disconnect; not measured."""
 
+    async def around(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work; for those whose connection is a block."""
+        await work()
+
     def stamp(self, number: int, due_ns: int, delay: float) -> Any:
         """Send `stamp(number, due_ns)`, to run after `delay` seconds."""
 
     def pause(self, milliseconds: int) -> Any:
         """Send `pause(milliseconds)`."""
+
+    def fan(self, count: int, sent_ns: int) -> Any:
+        """Send `count` tasks, and one that waits for them all and calls `record_lateness(0, sent_ns)`."""
 
 
 async def _await(value: Any) -> Any:
@@ -80,16 +90,35 @@ def answer(producer: Producer) -> None:
     stamps.add_argument("--rate", type=float, default=0.0)
     stamps.add_argument("--count", type=int, required=True)
     stamps.add_argument("--delay", type=float, default=0.0)
+    stamps.add_argument("--after", type=int, default=0, help="wait until so many tasks have run")
     pauses = commands.add_parser("pauses")
     pauses.add_argument("--milliseconds", type=int, required=True)
     pauses.add_argument("--count", type=int, required=True)
+    fan = commands.add_parser("fan")
+    fan.add_argument("--count", type=int, required=True)
     arguments = parser.parse_args()
     asyncio.run(_run(producer, arguments))
 
 
 async def _run(producer: Producer, arguments: argparse.Namespace) -> None:
     await _await(producer.prepare())
-    wall, cpu = time.perf_counter(), time.process_time()
+    figures: dict[str, float] = {}
+
+    async def work() -> None:
+        while arguments.command == "stamps" and counted() < arguments.after:
+            await asyncio.sleep(0.001)
+        wall, cpu = time.perf_counter(), time.process_time()
+        await _work(producer, arguments)
+        figures["count"] = arguments.count
+        figures["seconds"] = time.perf_counter() - wall
+        figures["cpu"] = time.process_time() - cpu
+
+    await producer.around(work)
+    await _await(producer.finish())
+    print(json.dumps(figures))
+
+
+async def _work(producer: Producer, arguments: argparse.Namespace) -> None:
     match arguments.command:
         case "enqueue":
             await _await(producer.modes[arguments.mode](arguments.count))
@@ -102,16 +131,11 @@ async def _run(producer: Producer, arguments: argparse.Namespace) -> None:
                 await _await(producer.stamp(number, time.time_ns() + delay_ns, arguments.delay))
 
             await in_groups(arguments.count, send, size=100)
+        case "fan":
+            await _await(producer.fan(arguments.count, time.time_ns()))
         case _:
 
             async def pause(_: int) -> None:
                 await _await(producer.pause(arguments.milliseconds))
 
             await in_groups(arguments.count, pause, size=100)
-    figures = {
-        "count": arguments.count,
-        "seconds": time.perf_counter() - wall,
-        "cpu": time.process_time() - cpu,
-    }
-    await _await(producer.finish())
-    print(json.dumps(figures))

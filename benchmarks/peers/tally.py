@@ -15,7 +15,7 @@ import time
 from threading import get_native_id
 from typing import Final
 
-__all__ = ["ARGUMENTS", "SLOTS", "count", "open_cells", "record_lateness", "total"]
+__all__ = ["ARGUMENTS", "SLOTS", "count", "counted", "open_cells", "record_lateness", "total"]
 
 # A cell per thread, so that nobody needs a lock: native thread ids of one run do not lie this far apart.
 SLOTS: Final = 65_536
@@ -42,6 +42,11 @@ def total(cells: memoryview) -> int:
 
 _counts = open_cells(os.environ["BENCH_TALLY"], SLOTS) if "BENCH_TALLY" in os.environ else memoryview(bytearray(8))
 _lateness = open_cells(os.environ["BENCH_LATENESS"], 1) if "BENCH_LATENESS" in os.environ else None
+
+
+def counted() -> int:
+    """How many tasks have run, in all processes."""
+    return total(_counts)
 
 
 def count() -> None:

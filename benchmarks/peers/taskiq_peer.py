@@ -9,30 +9,32 @@ from taskiq_aio_pika import AioPikaBroker, Queue, QueueType
 
 _KIND = QueueType.QUORUM if os.environ.get("BENCH_KIND") == "quorum" else QueueType.CLASSIC
 _QUEUE = os.environ.get("BENCH_QUEUE", "bench")
+_PROMPT = f"{_QUEUE}-prompt" if os.environ.get("BENCH_PROMPT") else _QUEUE
 
 broker = AioPikaBroker(
     os.environ["BENCH_URL"],
-    qos=int(os.environ.get("BENCH_PREFETCH", "250")),
-    task_queues=[Queue(name=_QUEUE, type=_KIND)],
+    task_queues=[Queue(name=name, type=_KIND) for name in dict.fromkeys((_QUEUE, _PROMPT))],
+    delay_queue=Queue(name=f"{_QUEUE}.delay", type=_KIND),
+    **({} if os.environ.get("BENCH_DEFAULTS") else {"qos": 250}),
 )
 
 
-@broker.task(task_name="bench.noop")
+@broker.task(task_name="bench.noop", queue_name=_QUEUE)
 async def noop(number: int, text: str, data: dict) -> None:
     count()
 
 
-@broker.task(task_name="bench.noop_sync")
+@broker.task(task_name="bench.noop_sync", queue_name=_QUEUE)
 def noop_sync(number: int, text: str, data: dict) -> None:
     count()
 
 
-@broker.task(task_name="bench.stamp")
+@broker.task(task_name="bench.stamp", queue_name=_PROMPT)
 async def stamp(number: int, sent_ns: int) -> None:
     record_lateness(number, sent_ns)
 
 
-@broker.task(task_name="bench.pause")
+@broker.task(task_name="bench.pause", queue_name=_QUEUE)
 async def pause(milliseconds: int) -> None:
     await asyncio.sleep(milliseconds / 1000)
     count()

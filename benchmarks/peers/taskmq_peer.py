@@ -9,9 +9,15 @@ from tally import ARGUMENTS, count, record_lateness
 from taskmq import TaskMQ, WorkQueue
 
 _QUEUE = os.environ.get("BENCH_QUEUE", "bench")
+_PROMPT = f"{_QUEUE}-prompt" if os.environ.get("BENCH_PROMPT") else _QUEUE
 _KIND = "classic" if os.environ.get("BENCH_KIND") == "classic" else "quorum"
 
-app = TaskMQ(os.environ["BENCH_URL"], queues=[WorkQueue(_QUEUE, kind=_KIND)], default_queue=_QUEUE)
+app = TaskMQ(
+    os.environ["BENCH_URL"],
+    state=os.environ.get("BENCH_REDIS"),
+    queues=[WorkQueue(name, kind=_KIND) for name in dict.fromkeys((_QUEUE, _PROMPT))],
+    default_queue=_QUEUE,
+)
 
 
 @app.task(name="bench.noop")
@@ -24,12 +30,13 @@ def noop_sync(number: int, text: str, data: dict[str, int | str]) -> None:
     count()
 
 
-@app.task(name="bench.noop_process", executor="process")
+# A worker has a pool if any of its tasks wants one.
+@app.task(name="bench.noop_process", executor="process" if os.environ.get("BENCH_POOL") else "auto")
 def noop_process(number: int, text: str, data: dict[str, int | str]) -> None:
     count()
 
 
-@app.task(name="bench.stamp")
+@app.task(name="bench.stamp", queue=_PROMPT)
 async def stamp(number: int, sent_ns: int) -> None:
     record_lateness(number, sent_ns)
 
@@ -38,6 +45,18 @@ async def stamp(number: int, sent_ns: int) -> None:
 async def pause(milliseconds: int) -> None:
     await asyncio.sleep(milliseconds / 1000)
     count()
+
+
+@app.task(name="bench.part")
+async def part(number: int) -> int:
+    count()
+    return number
+
+
+@app.task(name="bench.gathered")
+async def gathered(values: list[int], sent_ns: int) -> None:
+    assert len(values) > 0
+    record_lateness(0, sent_ns)
 
 
 class Taskmq(Producer):
@@ -75,6 +94,11 @@ class Taskmq(Producer):
 
     async def pause(self, milliseconds: int) -> None:
         await pause.asend(milliseconds)
+
+    async def fan(self, number: int, sent_ns: int) -> None:
+        from taskmq import chord
+
+        await chord([part.s(each) for each in range(number)], gathered.s(sent_ns)).asend()
 
 
 __all__ = ["app"]

@@ -40,6 +40,22 @@ if TYPE_CHECKING:
         def abort(self) -> None: ...
         def get_write_buffer_size(self) -> int: ...
 
+    class Receiver(Protocol):
+        """Who gets what a socket brings."""
+
+        def data_received(self, data: bytes) -> None: ...
+
+    class PlainTransport(Transport):
+        """pika's socket without TLS."""
+
+        RxEndOfFile: type[OSError]
+        _STATE_ACTIVE: int
+        _state: int
+        _sock: object
+        _protocol: Receiver
+        _tx_buffers: Sequence[bytes]
+        _consume: Callable[[], None]
+
     class BasicProperties:
         """A message's properties."""
 
@@ -288,6 +304,7 @@ else:
     from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
     from pika.adapters.asyncio_connection import AsyncioConnection as PikaConnection
     from pika.adapters.asyncio_connection import _AsyncioIOServicesAdapter as IOServices
+    from pika.adapters.utils.io_services_utils import _AsyncPlaintextTransport as PlainTransport
     from pika.channel import Channel as PikaChannel
     from pika.credentials import ExternalCredentials
     from pika.data import decode_table
@@ -317,6 +334,7 @@ __all__ = [
     "PikaChannel",
     "PikaConnection",
     "PlainCredentials",
+    "PlainTransport",
     "ProbableAccessDeniedError",
     "ProbableAuthenticationError",
     "SSLOptions",

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -93,10 +93,23 @@ class RabbitMQBroker:
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         parts = self._parts or self._open()
-        limit = self.max_message_bytes
+        # What the smallest limit lets through does not ask for the server's.
+        limit = _SMALL if len(message.body) <= _SMALL else self.max_message_bytes
         if self._endpoint.archive is not None and message.queue == dead_letter_queue(message.queue):
             keep_copy(parts.publisher, message, timeout=timeout, limit=limit)
         return parts.publisher.publish(message, timeout=timeout, limit=limit)
+
+    def publish_many(
+        self, messages: Sequence[Outgoing], *, timeout: float
+    ) -> "asyncio.Future[list[Exception | None]]":
+        """See `taskmq.broker.PublishingMany`."""
+        parts = self._parts or self._open()
+        limit = self.max_message_bytes
+        if self._endpoint.archive is not None:
+            for message in messages:
+                if message.queue == dead_letter_queue(message.queue):
+                    keep_copy(parts.publisher, message, timeout=timeout, limit=limit)
+        return parts.publisher.publish_many(messages, timeout=timeout, limit=limit)
 
     async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
         """See `taskmq.broker.Archiving`."""
@@ -122,6 +135,10 @@ class RabbitMQBroker:
         self._consumers = [other for other in self._consumers if not other.stopped]
         self._consumers.append(consumer)
         return consumer
+
+    async def bind(self, queue: str, *, exchange: str, patterns: Collection[str]) -> None:
+        """See `taskmq.broker.Topical`."""
+        await self._open().declarations.bind(queue, exchange, patterns)
 
     def announce(self, topic: str, body: bytes) -> bool:
         """See `taskmq.broker.Broadcasting`."""

@@ -5,7 +5,7 @@ another node, or one that lost its data, so everything is looked at once more.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -27,6 +27,7 @@ from taskmq_rabbitmq.topology import (
     levels,
     levels_marker,
     shared,
+    topic_queue,
     work_queue,
 )
 
@@ -105,6 +106,11 @@ class Declarations:
                     self._complete.add(queue)
                     self._deliverable.update(queue.physical)
                 self._queues[queue.name] = queue
+
+    async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
+        """See `taskmq.broker.Topical.bind`."""
+        await self._connection().opened(_PATIENCE)
+        await self._declare(topic_queue(queue, exchange, patterns))
 
     async def restore(self, queue: str) -> None:
         """Declare the physical `queue` again, which was declared here and has gone since.

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import BrokerUnavailable
-from taskmq.topology import is_shard
+from taskmq.topology import TOPIC_QUEUE, is_shard
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.deaths import REASON, death_of, keeps_letters
 from taskmq_rabbitmq.lane import Properties, headers_of
@@ -110,8 +110,9 @@ class Feed:
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
         self._is_consumer = True
         self._enough = prefetch // 2
-        # Who looks at letters wants to know where they were sent to; for work that is known.
-        receive = raw.receive_addressed if keeps_letters(self.queue) else raw.receive
+        # Who looks at letters, or at topics, wants to know where they were sent to; for work that is known.
+        is_addressed = keeps_letters(self.queue) or self.queue.startswith(TOPIC_QUEUE)
+        receive = raw.receive_addressed if is_addressed else raw.receive
         receive(self.receive)
         await self.channel.request(
             lambda done: raw.basic_consume(
@@ -267,6 +268,11 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
     @property
     def task(self) -> str | None:
         return self._properties.type
+
+    @property
+    def routing_key(self) -> str | None:
+        """See `taskmq.broker.Routed`."""
+        return self._properties.routing_key
 
     @property
     def headers(self) -> Mapping[str, object]:

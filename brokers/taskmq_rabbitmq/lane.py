@@ -31,7 +31,9 @@ from taskmq_rabbitmq.amqp import (
     text_of,
 )
 from taskmq_rabbitmq.heartbeats import Heartbeats
+from taskmq_rabbitmq.letterhead import Letterhead
 from taskmq_rabbitmq.resolver import ResolvingServices
+from taskmq_rabbitmq.shortcut import Shortcut
 from taskmq_rabbitmq.url import Wire
 from taskmq_rabbitmq.wire import (
     NOT_MANDATORY,
@@ -46,7 +48,19 @@ from taskmq_rabbitmq.wire import (
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Done, HeaderFrame, MethodFrame
 
-__all__ = ["AmqpChannel", "AmqpConnection", "Incoming", "OnConfirm", "OnDelivery", "Properties", "headers_of"]
+__all__ = [
+    "AmqpChannel",
+    "AmqpConnection",
+    "Incoming",
+    "LetterheadKey",
+    "OnConfirm",
+    "OnDelivery",
+    "Properties",
+    "headers_of",
+]
+
+LetterheadKey = tuple[str, str, str, int | None]
+"""Queue, task, content type and priority."""
 
 _log = logging.getLogger(__name__)
 _RECEIVE_BYTES: Final = 2**16
@@ -54,7 +68,10 @@ _RECEIVE_BYTES: Final = 2**16
 _LINGER: Final = 0.001
 _JSON: Final = "application/json"
 _APP_ID: Final = "taskmq"
+# Queues may be named by calls, so there is no end to them.
+_MOST_LETTERHEADS: Final = 1000
 _FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
+_NO_LETTERHEADS: Final[dict[LetterheadKey, Letterhead]] = {}
 _HOOKS: Final = (
     "_output_marshaled_frames",
     "_on_data_available",
@@ -113,9 +130,11 @@ class AmqpChannel(PikaChannel):
 
     Attributes:
         is_live: whether it is open, as an attribute, because it is looked at for every delivery.
+        letterheads: those that were made; another dictionary from time to time.
     """
 
     lane: "AmqpConnection | None" = None
+    letterheads: dict[LetterheadKey, Letterhead] = _NO_LETTERHEADS
     is_live: bool = False
     _on_delivery: OnDelivery | None = None
     _acks: Acks | None = None
@@ -189,6 +208,35 @@ class AmqpChannel(PikaChannel):
     def _set_state(self, connection_state: int) -> None:
         super()._set_state(connection_state)
         self.is_live = connection_state == self.OPEN
+
+    def letterhead(self, key: LetterheadKey, lane: "AmqpConnection", *, sequence: str, kind: str) -> Letterhead:
+        """A new one, kept in `letterheads`.
+
+        Args:
+            key: queue, task, content type and priority.
+            lane: the channel's own.
+            sequence: the header that takes a message's number.
+            kind: the task, as short as it has to be.
+
+        Raises:
+            WireError: a value has no form on the wire.
+        """
+        queue, _, content_type, priority = key
+        head = Letterhead(
+            self.channel_number,
+            queue,
+            content_type=content_type,
+            content_encoding="utf-8" if content_type == _JSON else None,
+            sequence=sequence,
+            kind=kind,
+            app_id=_APP_ID,
+            priority=priority,
+            frame_max=lane.params.frame_max,
+        )
+        if not 0 < len(self.letterheads) < _MOST_LETTERHEADS:
+            self.letterheads = {}
+        self.letterheads[key] = head
+        return head
 
     def publish(
         self,
@@ -330,6 +378,7 @@ class AmqpConnection(PikaConnection):
         self._is_reading = False
         self._is_due = False
         self._lingering: asyncio.TimerHandle | None = None
+        self._shortcut: Shortcut | None = None
         self.reader = FrameReader(super()._on_data_available)
         super().__init__(
             parameters,
@@ -348,7 +397,8 @@ class AmqpConnection(PikaConnection):
     def send(self, frames: bytes) -> None:
         """Write ready frames, together with all others of this turn of the loop."""
         self._outbox.append(frames)
-        self.hurry()
+        if not self._is_due:
+            self.hurry()
 
     def hold_back(self, saying: "_Saying") -> None:
         """Write with what is written next, or in a moment."""
@@ -393,6 +443,7 @@ class AmqpConnection(PikaConnection):
             self._is_reading = True
             self.reader.frame_max = self.params.frame_max
             if self._transport is not None:
+                self._shortcut = Shortcut.to(self._transport)
                 # pika's own 4 KiB cost a call of the kernel for every few messages.
                 self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         received = self.bytes_received + len(data_in)
@@ -425,4 +476,7 @@ class AmqpConnection(PikaConnection):
         self._outbox.clear()
         if self._transport is not None:
             self.bytes_sent += len(data)
-            self._transport.write(data)
+            if self._shortcut is not None:
+                data = self._shortcut.send(data)
+            if data:
+                self._transport.write(data)

@@ -1,18 +1,31 @@
 """A message on its way out, and its form on the wire.
 
-`transmit` is the only place that writes a message to a channel.
+`transmit` and `transmit_at_once` are the only places that write a message to a channel.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from taskmq.broker import HeaderValue, Outgoing
 from taskmq.envelope import JSON
 from taskmq_rabbitmq.amqp import BasicProperties
 from taskmq_rabbitmq.lane import AmqpChannel
 
-__all__ = ["ETA", "REPUBLISHED", "SEQUENCE", "Pending", "Route", "destination", "sequence_of", "transmit"]
+__all__ = [
+    "ETA",
+    "REPUBLISHED",
+    "SEQUENCE",
+    "Batch",
+    "Pending",
+    "Route",
+    "destination",
+    "sequence_of",
+    "transmit",
+    "transmit_at_once",
+]
 
 SEQUENCE: Final = "x-taskmq-pub"
 REPUBLISHED: Final = "x-taskmq-republished"
@@ -21,11 +34,39 @@ Route = Callable[[int, str], tuple[str, str]]
 _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 
-class Pending:
-    """A message that was handed in and whose future has not ended, or whose confirm is still to come.
+class Batch:
+    """Messages of which only all together are waited for.
 
     Attributes:
+        future: ends with what happened to each, once all have ended.
+        outcomes: so far.
+        left: how many have not ended.
+    """
+
+    __slots__ = ("future", "left", "outcomes")
+
+    def __init__(self, count: int, future: asyncio.Future[list[Exception | None]]) -> None:
+        self.future = future
+        self.outcomes: list[Exception | None] = [None] * count
+        self.left = count
+
+    def end(self, place: int, error: Exception | None) -> None:
+        """The message at that place has ended."""
+        if error is not None:
+            self.outcomes[place] = error
+        self.left -= 1
+        if not self.left and not self.future.done():
+            self.future.set_result(self.outcomes)
+
+
+class Pending(msgspec.Struct, eq=False, gc=False):
+    """A message that was handed in and has not ended, or whose confirm is still to come.
+
+    Attributes:
+        future: its own; None for one of a batch.
         deadline: in the loop's time.
+        batch: that it is one of, at this place.
+        size: of its body.
         written: it has been on the wire at least once, so the broker may have it.
         returned: the broker had no queue for it; the confirm follows.
         restored: its queue was declared again for it.
@@ -33,47 +74,39 @@ class Pending:
         uncertain: it was on a channel that was lost, so it may be at the broker whatever comes later.
         suspect: it was on a channel that the broker closed over one of several messages: it goes out alone.
         refusals: how many channels the broker has closed over it.
-        over: its future has ended.
+        over: it has ended.
     """
 
-    __slots__ = (
-        "deadline",
-        "exchange",
-        "future",
-        "message",
-        "over",
-        "refusals",
-        "restored",
-        "returned",
-        "size",
-        "suspect",
-        "uncertain",
-        "written",
-    )
+    message: Outgoing
+    future: asyncio.Future[None] | None
+    deadline: float
+    batch: Batch | None = None
+    place: int = 0
+    size: int = 0
+    written: bool = False
+    returned: bool = False
+    restored: bool = False
+    exchange: str = ""
+    uncertain: bool = False
+    suspect: bool = False
+    refusals: int = 0
+    over: bool = False
 
-    def __init__(self, message: Outgoing, future: asyncio.Future[None], deadline: float) -> None:
-        self.message = message
-        self.future = future
-        self.deadline = deadline
-        self.size = len(message.body)
-        self.written = False
-        self.returned = False
-        self.restored = False
-        self.exchange = ""
-        self.uncertain = False
-        self.suspect = False
-        self.refusals = 0
-        self.over = False
+    def __post_init__(self) -> None:
+        self.size = len(self.message.body)
 
     def end(self, error: Exception | None) -> None:
-        """End the future, unless its owner has cancelled it."""
+        """End the future, unless its owner has cancelled it; or tell the batch."""
         self.over = True
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(None)
-        else:
-            self.future.set_exception(error)
+        future = self.future
+        if future is None:
+            if self.batch is not None:
+                self.batch.end(self.place, error)
+        elif not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
 
 
 def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int, route: Route) -> None:
@@ -116,6 +149,25 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         priority=message.priority if delay_ms <= 0 else None,
     )
     pending.written = True
+
+
+def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
+    """`transmit` for a message that does not wait, if it is like most; else False, and nothing was written."""
+    message = pending.message
+    enqueued, lane = message.enqueued, raw.lane
+    if lane is None or enqueued is None or pending.written or message.headers:
+        return False
+    key = (message.queue, message.task, message.content_type, message.priority)
+    head = raw.letterheads.get(key) or raw.letterhead(key, lane, sequence=SEQUENCE, kind=_short(message.task))
+    job_id = message.job_id.encode()
+    root = message.root.encode() if message.root else job_id
+    frames = head.frames(sequence, root, job_id, enqueued // 1000, message.body)
+    if frames is None:
+        return False
+    pending.exchange = ""
+    lane.send(frames)
+    pending.written = True
+    return True
 
 
 def destination(queue: str, delay_ms: int, route: Route) -> tuple[str, str]:

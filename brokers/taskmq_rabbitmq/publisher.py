@@ -15,7 +15,7 @@ alone each that was unconfirmed: the guilty one ends with its error, all others 
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -41,7 +41,7 @@ from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import Declarations
 from taskmq_rabbitmq.denial import refused_exchange
 from taskmq_rabbitmq.lane import AmqpChannel
-from taskmq_rabbitmq.outgoing import Pending, Route, destination, sequence_of, transmit
+from taskmq_rabbitmq.outgoing import Batch, Pending, Route, destination, sequence_of, transmit, transmit_at_once
 from taskmq_rabbitmq.refused import culprit, maybe_sent, sentence
 
 if TYPE_CHECKING:
@@ -110,20 +110,20 @@ class Publisher:
     def publish(self, message: Outgoing, *, timeout: float, limit: int) -> asyncio.Future[None]:
         """See `Broker.publish`; `limit` is the largest body."""
         future: asyncio.Future[None] = self._loop.create_future()
-        pending = Pending(message, future, self._loop.time() + timeout)
-        if self._closing:
-            future.set_exception(BrokerUnavailable("the broker object was closed; nothing was sent"))
-        elif pending.size > limit:
-            future.set_exception(TooLarge(pending.size, limit, f"the message of job {message.job_id}"))
-        elif self._line_bytes + pending.size > _LINE_BYTES:
-            future.set_exception(
-                BrokerBlocked(
-                    f"{len(self._line):,} messages wait here already because the broker takes them too slowly; "
-                    "nothing was sent"
-                )
-            )
-        else:
-            self._accept(pending)
+        self._accept(Pending(message, future, self._loop.time() + timeout), limit)
+        return future
+
+    def publish_many(
+        self, messages: Sequence[Outgoing], *, timeout: float, limit: int
+    ) -> "asyncio.Future[list[Exception | None]]":
+        """See `PublishingMany.publish_many`; `limit` is the largest body."""
+        future: asyncio.Future[list[Exception | None]] = self._loop.create_future()
+        deadline = self._loop.time() + timeout
+        batch = Batch(len(messages), future)
+        for place, message in enumerate(messages):
+            self._accept(Pending(message, None, deadline, batch, place), limit)
+        if not messages:
+            future.set_result([])
         return future
 
     async def close(self, timeout: float) -> None:
@@ -144,10 +144,15 @@ class Publisher:
 
     # In -------------------------------------------------------------------------------------------------------
 
-    def _accept(self, pending: Pending) -> None:
+    def _accept(self, pending: Pending, limit: int) -> None:
+        if self._closing or pending.size > limit or self._line_bytes + pending.size > _LINE_BYTES:
+            pending.end(self._why_not(pending, limit))
+            return
         self._open += 1
         if self._timer is None or pending.deadline < self._timer_at:
             self._watch(pending.deadline)
+        if self._is_sent_at_once(pending):
+            return
         if self._line or not self._may_write(pending):
             self._line.append(pending)
             self._line_bytes += pending.size + _OVERHEAD
@@ -156,6 +161,41 @@ class Publisher:
         else:
             self._write(pending)
 
+    def _is_sent_at_once(self, pending: Pending) -> bool:
+        """Send a new message that is like most if nothing is in its way: as from the line, with fewer questions."""
+        raw, tag = self._raw, self._next_tag
+        size = self._unconfirmed_bytes + pending.size
+        if (
+            raw is None
+            or pending.message.due is not None
+            or self._line
+            or self._denied
+            or self._alone is not None
+            or len(self._unconfirmed) >= _WINDOW
+            or size > _WINDOW_BYTES
+            or self._connection.blocked is not None
+        ):
+            return False
+        try:
+            if not transmit_at_once(raw, pending, tag):
+                return False
+        except Exception:  # noqa: BLE001 - met again in the long way, which says it
+            return False
+        self._unconfirmed[tag] = pending
+        self._unconfirmed_bytes = size
+        self._next_tag = tag + 1
+        return True
+
+    def _why_not(self, pending: Pending, limit: int) -> SendError:
+        if self._closing:
+            return BrokerUnavailable("the broker object was closed; nothing was sent")
+        if pending.size > limit:
+            return TooLarge(pending.size, limit, f"the message of job {pending.message.job_id}")
+        return BrokerBlocked(
+            f"{len(self._line):,} messages wait here already because the broker takes them too slowly; "
+            "nothing was sent"
+        )
+
     def _may_write(self, pending: Pending) -> bool:
         return (
             self._raw is not None
@@ -163,7 +203,7 @@ class Publisher:
             and len(self._unconfirmed) < _WINDOW
             and (not self._unconfirmed or self._unconfirmed_bytes + pending.size <= _WINDOW_BYTES)
             and (self._alone is None or self._alone.over)
-            and (not pending.suspect or all(other.over for other in self._unconfirmed.values()))
+            and not (pending.suspect and any(not other.over for other in self._unconfirmed.values()))
         )
 
     def _advance(self) -> None:
@@ -184,14 +224,16 @@ class Publisher:
         ):
             self._ask_for_queue(pending)
             return
-        exchange, _ = destination(message.queue, delay_ms, self._route) if self._denied else ("", "")
-        if self._denied and (why := self._denial_of(exchange)) is not None:
-            self._refuse(pending, AccessDenied(why))
-            return
+        if self._denied:
+            exchange, _ = destination(message.queue, delay_ms, self._route)
+            if (why := self._denial_of(exchange)) is not None:
+                self._refuse(pending, AccessDenied(why))
+                return
         raw, tag = self._raw, self._next_tag
         assert raw is not None
         try:
-            transmit(raw, pending, sequence=tag, delay_ms=delay_ms, route=self._route)
+            if delay_ms > 0 or not transmit_at_once(raw, pending, tag):
+                transmit(raw, pending, sequence=tag, delay_ms=delay_ms, route=self._route)
         except Exception as error:  # noqa: BLE001 - whatever pika's encoder meets in a header or a name
             if not raw.is_open:
                 self._raw = None
@@ -288,15 +330,33 @@ class Publisher:
     # What the broker says -----------------------------------------------------------------------------------------
 
     def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001
-        settle = self._rejected if is_nack else self._confirmed
+        first = tag
         if is_multiple:
-            for earlier in range(self._oldest_tag, tag + 1):
-                settle(earlier)
-            self._oldest_tag = tag + 1
+            first, self._oldest_tag = self._oldest_tag, tag + 1
+        if is_nack:
+            for each in range(first, tag + 1):
+                self._rejected(each)
         else:
-            settle(tag)
+            self._confirm(range(first, tag + 1))
         if self._line:
             self._advance()
+
+    def _confirm(self, tags: range) -> None:
+        unconfirmed = self._unconfirmed
+        ended = freed = 0
+        for tag in tags:
+            # Some of a range may have been confirmed alone, before.
+            if (pending := unconfirmed.get(tag)) is None:
+                continue
+            if pending.returned or pending.suspect or pending.over:
+                self._confirmed(tag)
+                continue
+            del unconfirmed[tag]
+            freed += pending.size
+            ended += 1
+            pending.end(None)
+        self._unconfirmed_bytes -= freed
+        self._count_ended(ended)
 
     def _confirmed(self, tag: int) -> None:
         if (pending := self._taken(tag)) is None:
@@ -419,7 +479,10 @@ class Publisher:
 
     def _end(self, pending: Pending, error: Exception | None) -> None:
         pending.end(error)
-        self._open -= 1
+        self._count_ended(1)
+
+    def _count_ended(self, count: int) -> None:
+        self._open -= count
         if not self._open and self._all_over is not None and not self._all_over.done():
             self._all_over.set_result(None)
 

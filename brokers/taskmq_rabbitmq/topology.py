@@ -8,7 +8,7 @@ a full queue would stop everybody's delays: RabbitMQ takes 32 messages at a time
 those that are refused. In the entrance they wait for room, which is looked for every three minutes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -36,6 +36,7 @@ __all__ = [
     "levels",
     "levels_marker",
     "shared",
+    "topic_queue",
     "work_queue",
 ]
 
@@ -53,6 +54,7 @@ _WORK_DELIVERIES: Final = 100
 _UNLIMITED_DELIVERIES: Final = 2**31 - 1
 # Five levels, 0 to 4: each is a queue of its own inside.
 _HIGHEST_OF_CLASSIC: Final = 4
+_BROKERS_OWN: Final = "amq."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,17 @@ def shared() -> tuple[Entity, ...]:
         Binding(UNROUTABLE, UNROUTABLE),
         Exchange(DEAD_LETTERS, "direct", {"alternate-exchange": UNROUTABLE}),
         Queue(PARKING, _keeping_arguments()),
+    )
+
+
+def topic_queue(name: str, exchange: str, patterns: Collection[str]) -> tuple[Entity, ...]:
+    """A queue of what comes over a topic exchange that belongs to others."""
+    # Those are always there, and nobody may declare another one of such a name.
+    declared = () if exchange.startswith(_BROKERS_OWN) else (Exchange(exchange, "topic"),)
+    return (
+        *declared,
+        Queue(name, _keeping_arguments()),
+        *(Binding(exchange, name, pattern) for pattern in patterns),
     )
 
 

@@ -404,7 +404,8 @@ return {'begun', token, call('HGET', G, 'c:' .. key) or ''}
 """
 )
 
-# ARGV: node, token, ms.
+# ARGV: node, token, ms. Here and below `keep` comes first: it adds nothing, so Redis takes the rest also where its
+# memory is full.
 RENEW_NODE: Final = Script(
     FLOW
     + IF_OPEN % "0"
@@ -413,8 +414,8 @@ local token, till, owner = claim_of(ARGV[1])
 if token ~= ARGV[2] or ENDED[call('HGET', S, ARGV[1])] then
     return 0
 end
-call('HSET', C, ARGV[1], token .. ' ' .. number(now + ARGV[3]) .. ' ' .. owner)
 keep()
+call('HSET', C, ARGV[1], token .. ' ' .. number(now + ARGV[3]) .. ' ' .. owner)
 return 1
 """
 )
@@ -424,6 +425,7 @@ RELEASE_NODE: Final = Script(
     + """
 local token, till, owner = claim_of(ARGV[1])
 if token == ARGV[2] then
+    keep()
     call('HSET', C, ARGV[1], token .. ' 0 ' .. owner)
 end
 return 1

@@ -117,25 +117,29 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', token, 'until', string.fo
     + "return {token}"
 )
 
+# Redis with a full memory takes the whole of a script whose first change adds nothing: what is held has to be kept
+# and given back also then. So the key's time to live comes first here, and in others of the kind.
 RENEW_LEASE: Final = Script(
     _LEASE
     + """
 if left <= 0 or kept[2] ~= ARGV[1] then
     return 0
 end
+"""
+    + _KEEP_LEASE
+    + """
 redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + ARGV[2]))
 if ARGV[3] then
     redis.call('HSET', KEYS[1], 'note', ARGV[3])
 end
+return 1
 """
-    + _KEEP_LEASE
-    + "return 1"
 )
 
 RELEASE_LEASE: Final = Script("""
 if redis.call('HGET', KEYS[1], 'token') == ARGV[1] then
-    redis.call('HSET', KEYS[1], 'until', '0')
     redis.call('PEXPIRE', KEYS[1], 3600000)
+    redis.call('HSET', KEYS[1], 'until', '0')
 end
 return 1
 """)

@@ -21,7 +21,7 @@ from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeat
 from taskmq.schedule import jitter_of
 from taskmq.scheduling import ScheduleEntry, job_id_of
 from taskmq.scheduling.record import Claim, Record
-from taskmq.stores import Timekeeper
+from taskmq.stores import State, Timekeeper
 
 __all__ = ["Beat", "occurrence_job_id"]
 
@@ -89,8 +89,10 @@ class Beat:
         # A beat that does not see changes any more is none: it ends, with the error.
         looking.add_done_callback(lambda _: self.stop())
         stop_listening = state.schedules.listen(self._app.name, self._has_changed.set)
+        reacting: asyncio.Future[None] | None = None
         try:
             await _first_of(self._first_look(), self._is_stopping)
+            reacting = self._start_reacting(state)
             while not self._is_stopping.is_set():
                 await _first_of(self._clock.sleep_until(self._due[0][0] if self._due else _FAR), self._is_nudged)
                 self._is_nudged.clear()
@@ -100,10 +102,25 @@ class Beat:
             stop_listening()
             looking.cancel()
             await asyncio.wait({looking})
+            if reacting is not None:
+                reacting.cancel()
+                await asyncio.wait({reacting})
             await self._finish()
             await self._app.aclose()
-        if not looking.cancelled():
-            looking.result()
+        for each in (looking, reacting):
+            if each is not None and not each.cancelled():
+                each.result()
+
+    def _start_reacting(self, state: State) -> "asyncio.Future[None] | None":
+        """Look for what the app's reactions wait for, where a beat is needed for that."""
+        if self._is_stopping.is_set() or not any(each.needs_beat for each in self._app.reactions.values()):
+            return None
+        from taskmq.beat.reactor import Reactor
+
+        reactor = Reactor(self._app, state, clock=self._clock, owner=self._replica.owner)
+        reacting = asyncio.ensure_future(reactor.run())
+        reacting.add_done_callback(lambda _: self.stop())
+        return reacting
 
     # What there is -------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from taskmq.schedule import Every, Trigger
+from taskmq.schedule.recent import most_recent
 from taskmq.scheduling.policy import SchedulePolicy
 
 __all__ = ["MOST_COUNTED", "Due", "instants_between", "most_recent", "plan_due", "take_from"]
@@ -72,17 +73,6 @@ def instants_between(trigger: Trigger, after: int, until: int, *, limit: int) ->
     while following is not None and following <= until and len(found) < limit:
         found.append(following)
         following = trigger.next_after(following)
-    return found
-
-
-def most_recent(trigger: Trigger, instant: int, now: int) -> int:
-    """The last nominal instant up to `now`; `instant` is one of them."""
-    # A step back that doubles, because a trigger knows the way forward only.
-    back = 1
-    while (found := trigger.next_after(max(now - back, instant - 1))) is None or found > now:
-        back *= 2
-    while (later := trigger.next_after(found)) is not None and later <= now:
-        found = later
     return found
 
 

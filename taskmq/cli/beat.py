@@ -40,7 +40,8 @@ def beat(
             loop.add_signal_handler(number, service.stop)
         if lifeline:
             _stop_at_the_end_of_input(service.stop)
-        announce(f"taskmq beat: {len(app.schedules)} schedules")
+        reactions = f", {len(app.reactions)} reactions" if app.reactions else ""
+        announce(f"taskmq beat: {len(app.schedules)} schedules{reactions}")
         await service.run()
 
     asyncio.run(run())

@@ -42,7 +42,10 @@ _DUE: Final = ("schedule", "due", "local")
 
 @app.command(name="list")
 def list_schedules() -> None:
-    """List the schedules of the app (--app), those that were made at run time among them, with what is due next."""
+    """List the schedules of the app (--app), those that were made at run time among them, with what is due next.
+
+    What tasks of the app react to stands behind them.
+    """
     now = SystemClock().now_ms()
     rows = [
         {
@@ -53,7 +56,12 @@ def list_schedules() -> None:
         }
         for entry in _entries().values()
     ]
-    print_rows(_COLUMNS, sorted(rows, key=lambda row: (row["next"] == "", row["next"], row["schedule"])))
+    rows.sort(key=lambda row: (row["next"] == "", row["next"], row["schedule"]))
+    rows += [
+        {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe()}
+        for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
+    ]
+    print_rows(_COLUMNS, rows)
 
 
 @app.command(name="next")
@@ -111,7 +119,7 @@ def explain(
     Parameters
     ----------
     rule
-        A cron expression, in quotes, or the name of a schedule of the app (--app).
+        A cron expression, in quotes, or the name of a schedule, or of a reaction, of the app (--app).
     tz
         The zone whose clocks the expression goes by.
     seconds
@@ -131,6 +139,11 @@ def explain(
             note("H is 0 here, as far as it can be; a schedule computes it from its name")
     else:
         entries = _entries()
+        if rule not in entries and rule in open_app().reactions:
+            from taskmq.cli.reactions import explain_reaction
+
+            explain_reaction(rule)
+            return OK
         if rule not in entries:
             note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
             return NOT_FOUND

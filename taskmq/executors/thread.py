@@ -16,7 +16,9 @@ import sys
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from taskmq.errors import WorkerLost
@@ -24,7 +26,7 @@ from taskmq.execution import Execution
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.interrupt import ThreadInterrupt
 
-__all__ = ["ThreadExecutor"]
+__all__ = ["ThreadExecutor", "ThreadRun"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -59,14 +61,16 @@ class ThreadExecutor:
 
     def __init__(self, *, idle: float = _IDLE_SECONDS) -> None:
         self._idle_seconds = idle
-        self._line: deque[_Run] = deque()
-        self._ended: deque[tuple[_Run, _Result]] = deque()
+        self._line: deque[ThreadRun] = deque()
+        self._ended: deque[tuple[ThreadRun, _Result]] = deque()
         self._is_told = False
+        self._told: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         # A bell for each idle thread would have to be kept apart; whoever hears this one goes.
         self._bell: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
+        self._coming = 0
         self._threads: set[threading.Thread] = set()
         self._mean = 1.0
         self._begun = 0
@@ -75,10 +79,10 @@ class ThreadExecutor:
         self.abandoned = 0
 
     async def run(self, execution: Execution) -> object:
-        loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result | None] = loop.create_future()
-        run = _Run(self, execution, contextvars.copy_context(), loop, done)
-        self._submit(run, loop)
+        run = _Run(execution, contextvars.copy_context(), loop, done)
+        self.submit(run, loop)
         soft = None if execution.soft_timeout is None else loop.call_later(execution.soft_timeout, run.interrupt)
         hard = None if execution.timeout is None else loop.call_later(execution.timeout, run.give_up)
         try:
@@ -91,10 +95,7 @@ class ThreadExecutor:
             if hard is not None:
                 hard.cancel()
             if not run.is_told:
-                execution.context.mark_cancelled()
-                self.abandoned += 1
-                run.is_abandoned = True
-                run.warn()
+                self.give_up(run)
         value, error = result
         if error is not None:
             raise error
@@ -112,11 +113,22 @@ class ThreadExecutor:
             for _ in self._threads:
                 self._bell.put(False)
 
+    def on_told(self, call: Callable[[], None]) -> None:
+        """Have `call` called on the loop whenever that was told of some runs: once for all of them."""
+        self._told.append(call)
+
     # On the loop -------------------------------------------------------------------------------------------
 
-    def _submit(self, run: "_Run", loop: asyncio.AbstractEventLoop) -> None:
+    def submit(self, run: "ThreadRun", loop: asyncio.AbstractEventLoop) -> None:
+        """Have a thread carry out the run, which is told on `loop` how it has ended.
+
+        Raises:
+            WorkerLost: after `aclose`.
+            RuntimeError: no thread can be started; nothing will come of the run.
+        """
         if self._is_closed:
             raise WorkerLost("the worker has stopped")
+        self._loop = loop
         self._line.append(run)
         try:
             if self._mean > _SHORT:
@@ -135,15 +147,24 @@ class ThreadExecutor:
         if self._looking is None:
             self._looking = loop.call_later(_STILL, self._look, loop, self._begun)
 
+    def give_up(self, run: "ThreadRun") -> None:
+        """Leave a run to itself that has not ended: it may see so, and what it comes to is dropped."""
+        run.execution.context.mark_cancelled()
+        self.abandoned += 1
+        run.is_abandoned = True
+        run.warn()
+
     def _wake(self, count: int) -> None:
         for _ in range(count):
             with self._lock:
                 if self._idle > 0:
                     self._idle -= 1
+                    self._coming += 1
                     self._bell.put(True)
                     continue
                 thread = threading.Thread(target=self._serve, name="taskmq-task", daemon=True)
                 thread.start()
+                self._coming += 1
                 self._threads.add(thread)
 
     def _look(self, loop: asyncio.AbstractEventLoop, begun: int) -> None:
@@ -152,51 +173,67 @@ class ThreadExecutor:
         if not self._line or self._is_closed:
             return
         if self._begun == begun:
-            self._wake(len(self._line))
+            # Where the machine is busy, those that were called have not come yet.
+            self._wake(len(self._line) - self._coming)
         self._looking = loop.call_later(_STILL, self._look, loop, self._begun)
 
     def _collect(self) -> None:
         # First: what ends from here on is told again.
         self._is_told = False
         while self._ended:
-            run, result = self._ended.popleft()
-            run.tell(result)
+            run, (value, error) = self._ended.popleft()
+            run.is_told = True
+            if run.is_abandoned:
+                self.abandoned -= 1
+            else:
+                run.tell(value, error)
+        for call in self._told:
+            call()
 
     # In the threads ----------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        ended: tuple[_Run, _Result] | None = None
+        ended: tuple[ThreadRun, _Result] | None = None
+        self._arrive()
         while True:
-            while self._line:
-                ended = self._serve_one(ended)
+            ended = self._serve_line(ended)
             with self._lock:
                 # What was put in line meanwhile has counted on this thread.
                 if self._line:
                     continue
                 self._idle += 1
             # After that, so that the next run finds this thread idle.
-            self._tell(ended)
+            if ended is not None:
+                self._tell(ended)
             # A thread that waits holds on to nothing.
             ended = None
             if not self._is_called():
                 return
+            self._arrive()
 
-    def _serve_one(self, before: "tuple[_Run, _Result] | None") -> "tuple[_Run, _Result] | None":
-        """Carry out the next run, and how it ended; what ended `before` is told first, for this may take long."""
-        try:
-            run = self._line.popleft()
-        except IndexError:
-            return before
-        self._begun += 1
-        self._tell(before)
-        began = time.monotonic()
-        result = _NOTHING if run.is_abandoned else run.call()
-        self._mean += (time.monotonic() - began - self._mean) * _WEIGHT
-        return run, result
+    def _arrive(self) -> None:
+        with self._lock:
+            self._coming -= 1
 
-    def _tell(self, ended: "tuple[_Run, _Result] | None") -> None:
-        if ended is None:
-            return
+    def _serve_line(self, ended: "tuple[ThreadRun, _Result] | None") -> "tuple[ThreadRun, _Result] | None":
+        """Carry out what stands in line, and how the last one ended; the one before is told before each begins."""
+        line, ident, clock = self._line, threading.get_ident(), time.monotonic
+        while line:
+            try:
+                run = line.popleft()
+            except IndexError:
+                break
+            self._begun += 1
+            # Before, since this one may take long.
+            if ended is not None:
+                self._tell(ended)
+            began = clock()
+            result = _NOTHING if run.is_abandoned else run.call(ident)
+            self._mean += (clock() - began - self._mean) * _WEIGHT
+            ended = run, result
+        return ended
+
+    def _tell(self, ended: "tuple[ThreadRun, _Result]") -> None:
         self._ended.append(ended)
         if not self._is_told and self._loop is not None:
             self._is_told = True
@@ -222,38 +259,40 @@ class ThreadExecutor:
         return is_work
 
 
-class _Run:
-    """One run on its way through a thread."""
+class ThreadRun(ABC):
+    """One run on its way through a thread.
 
-    __slots__ = ("_context", "_done", "_execution", "_ident", "_interrupt", "_loop", "_owner", "is_abandoned",
-                 "is_told")  # fmt: skip
+    Attributes:
+        is_abandoned: it was given up: whatever it comes to is dropped.
+        is_told: it has ended, and the loop knows.
+        variables: the context variables that the function sees and changes.
+    """
 
-    def __init__(
-        self,
-        owner: ThreadExecutor,
-        execution: Execution,
-        context: contextvars.Context,
-        loop: asyncio.AbstractEventLoop,
-        done: "asyncio.Future[_Result | None]",
-    ) -> None:
-        self._owner = owner
-        self._execution = execution
-        self._context = context
-        self._loop = loop
-        self._done = done
-        self._ident: int | None = None
+    __slots__ = ("_ident", "execution", "is_abandoned", "is_told", "variables")
+
+    def __init__(self, execution: Execution, variables: contextvars.Context) -> None:
+        self.execution = execution
+        self.variables = variables
         self.is_abandoned = False
         self.is_told = False
-        self._interrupt = None if execution.soft_timeout is None else ThreadInterrupt()
+        self._ident: int | None = None
 
-    def interrupt(self) -> None:
-        """Raise `SoftTimeout` inside, unless the function has returned."""
-        if self._interrupt is not None and self._interrupt.interrupt() == "later" and not self._done.done():
-            self._loop.call_later(_AGAIN, self.interrupt)
+    @abstractmethod
+    def tell(self, value: object, error: BaseException | None) -> None:
+        """What the function returned or raised; called on the loop, once, unless it was given up. Never raises."""
+
+    def call(self, ident: int) -> _Result:
+        """Carry it out, in this thread, which is `ident`."""
+        execution = self.execution
+        self._ident = ident
+        try:
+            return self.variables.run(execution.function, *execution.args, **execution.kwargs), None
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a task is the task's failure, not the worker's end
+            return None, error
 
     def warn(self) -> None:
         """Say that the thread is left to itself, and where it is."""
-        execution, ident = self._execution, self._ident
+        execution, ident = self.execution, self._ident
         # The interpreter's own way to see what another thread does.
         frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         _log.warning(
@@ -263,27 +302,43 @@ class _Run:
             "(it has not begun)\n" if frame is None else "".join(traceback.format_stack(frame)),
         )
 
-    def call(self) -> _Result:
-        execution = self._execution
-        self._ident = threading.get_ident()
-        if self._interrupt is not None:
-            return self._interrupt.call(
-                lambda: self._context.run(execution.function, *execution.args, **execution.kwargs)
-            )
-        try:
-            return self._context.run(execution.function, *execution.args, **execution.kwargs), None
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a task is the task's failure, not the worker's end
-            return None, error
+
+class _Run(ThreadRun):
+    """One that a coroutine waits for."""
+
+    __slots__ = ("_done", "_interrupt", "_loop")
+
+    def __init__(
+        self,
+        execution: Execution,
+        variables: contextvars.Context,
+        loop: asyncio.AbstractEventLoop,
+        done: "asyncio.Future[_Result | None]",
+    ) -> None:
+        super().__init__(execution, variables)
+        self._loop = loop
+        self._done = done
+        self._interrupt = None if execution.soft_timeout is None else ThreadInterrupt()
+
+    def interrupt(self) -> None:
+        """Raise `SoftTimeout` inside, unless the function has returned."""
+        if self._interrupt is not None and self._interrupt.interrupt() == "later" and not self._done.done():
+            self._loop.call_later(_AGAIN, self.interrupt)
+
+    def call(self, ident: int) -> _Result:
+        if self._interrupt is None:
+            return super().call(ident)
+        execution = self.execution
+        self._ident = ident
+        return self._interrupt.call(
+            lambda: self.variables.run(execution.function, *execution.args, **execution.kwargs)
+        )
 
     def give_up(self) -> None:
         """Wait for it no longer: its time is over. The thread's answer may still come, and is dropped."""
         if not self._done.done():
             self._done.set_result(None)
 
-    def tell(self, result: _Result) -> None:
-        """It has ended, called on the loop."""
-        self.is_told = True
-        if self.is_abandoned:
-            self._owner.abandoned -= 1
+    def tell(self, value: object, error: BaseException | None) -> None:
         if not self._done.done():
-            self._done.set_result(result)
+            self._done.set_result((value, error))

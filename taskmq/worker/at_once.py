@@ -6,9 +6,10 @@ One call does all of it, without an asyncio task, an `Attempt` or a coroutine of
 the long way (`dispatcher`), before anything has happened. What is plain and has to wait, fails, or has a result to
 store takes the long way from there on: the step is made, the rest follows as if it had been made there.
 
-A task is plain when its function is a coroutine function that runs on the loop, and when no middleware, resource,
-gate, soft timeout or early acknowledgement is concerned; its `timeout` counts from the first wait on, since before
-that nobody could interrupt it. A message is plain when it came for the first time, is due and does not expire.
+A task is plain when no middleware, resource, gate, soft timeout or early acknowledgement is concerned. The `timeout`
+of a coroutine counts from its first wait on, since before that nobody could interrupt it. What is plain and runs in a
+thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
+first time, is due and does not expire.
 """
 
 import enum
@@ -33,6 +34,7 @@ from taskmq.topology import is_shard, logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.crew import Piece
 from taskmq.worker.tally import Tally
+from taskmq.worker.thread_runs import ThreadRuns
 
 __all__ = ["AtOnce", "LongWay", "Step"]
 
@@ -42,6 +44,8 @@ class Step(enum.Enum):
 
     DONE = enum.auto()
     """It is settled."""
+    BEGUN = enum.auto()
+    """It goes on in a thread, and has a slot."""
     UNCLEAN = enum.auto()
     """It is settled, and the run has left context variables changed."""
     NOT_PLAIN = enum.auto()
@@ -49,6 +53,7 @@ class Step(enum.Enum):
 
 
 _DONE: Final = Step.DONE
+_BEGUN: Final = Step.BEGUN
 _UNCLEAN: Final = Step.UNCLEAN
 _NOT_PLAIN: Final = Step.NOT_PLAIN
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
@@ -77,6 +82,7 @@ class _Plain:
         "call",
         "count",
         "decode",
+        "is_threaded",
         "keeps_result",
         "max_attempts",
         "queue",
@@ -93,6 +99,7 @@ class _Plain:
         self.with_context = task.signature.with_context if task.signature.takes_context else None
         self.max_attempts = plan.retry.max_attempts if plan.retry else 1
         self.timeout = plan.timeout
+        self.is_threaded = plan.executor == "thread"
         self.keeps_result = keeps_result
         self.queue = logical_queue(queue)
         self.count = count
@@ -107,6 +114,7 @@ class AtOnce:
         cancelled: why a job was cancelled; None where nothing can be.
         desk: where the tasks' contexts write to.
         long_way: who goes on.
+        threads: what carries out plain functions; None where nothing does.
 
     Attributes:
         ended: when the last run ended, by the monotonic clock.
@@ -121,6 +129,7 @@ class AtOnce:
         cancelled: Callable[[str], str | None] | None,
         desk: Desk,
         long_way: LongWay,
+        threads: ThreadRuns | None = None,
     ) -> None:
         self._tasks = app.tasks
         self._now_ms = app.clock.now_ms
@@ -130,6 +139,7 @@ class AtOnce:
         self._cancelled = cancelled
         self._desk = desk
         self._long_way = long_way
+        self._threads = threads
         self._plain: dict[tuple[str, str], _Plain | None] = {}
         self.ended = 0.0
 
@@ -178,6 +188,9 @@ class AtOnce:
         if plain.with_context is not None:
             args, kwargs = plain.with_context((args, kwargs), context)
         current_context.set(context)
+        if plain.is_threaded:
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
+            return self._begin(attempt, plain, now)
         before = copy_context()
         tally.current = envelope
         try:
@@ -193,30 +206,48 @@ class AtOnce:
                 plain.count.succeeded(ended - now, None if due is None else (started - due) / 1000)
                 delivery.ack()
                 return _DONE if is_clean else _UNCLEAN
-            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs))
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = is_clean
             tally.running[attempt] = now
             return self._long_way.conclude(attempt, Succeeded(stop.value))
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             tally.current = None
-            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs))
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = copy_context() == before
             tally.running[attempt] = now
             return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
         tally.current = None
-        attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs))
+        attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
         tally.running[attempt] = now
         return self._long_way.go_on(attempt, run, waits_for)
 
+    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> Step | Piece:
+        assert self._threads is not None
+        assert attempt.execution is not None
+        count = None if plain.keeps_result else plain.count
+        try:
+            # Its own variables: what the function changes, nobody else sees.
+            self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
+        except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
+            return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
+        return _BEGUN
+
     def _attempt(
-        self, delivery: Delivery, envelope: Envelope, plain: _Plain, context: Context, arguments: Arguments
+        self,
+        delivery: Delivery,
+        envelope: Envelope,
+        plain: _Plain,
+        context: Context,
+        arguments: Arguments,
+        *,
+        content_type: str,
     ) -> Attempt:
         execution = Execution(
             context,
             plain.call,
             *arguments,
             envelope,
-            delivery.content_type or JSON,
+            content_type,
             plain.timeout,
         )
         return Attempt(delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)
@@ -231,7 +262,7 @@ class AtOnce:
         plain: _Plain | None = None
         if (
             self._is_bare
-            and plan.executor == "async"
+            and (plan.executor == "async" or (plan.executor == "thread" and self._threads is not None))
             and plan.ack == "late"
             and plan.needs is None
             and plan.soft_timeout is None

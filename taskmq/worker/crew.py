@@ -5,6 +5,8 @@ no callback and no turn of the loop. A piece that has to wait keeps its member t
 leaves with it. So whatever a piece has bound to its task while it waited (timers that cancel it, a cancellation that
 comes too late) never meets another piece.
 
+A piece of somebody who has had room so far without a member (`aside`) gets one of its own.
+
 A member also leaves when a piece says so, because it has changed context variables, and when the task was cancelled.
 """
 
@@ -12,7 +14,7 @@ import asyncio
 import contextvars
 import enum
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sized
 from typing import Any, Final, Generic, TypeVar
 
 __all__ = ["TURN", "Crew", "Pause", "Piece", "Rest"]
@@ -44,6 +46,7 @@ class Crew(Generic[T]):
             the member's task.
         is_more: whether there may be another one.
         done: called with whose a piece was, and how it failed, if it did.
+        aside: what has room here without being a piece; whoever makes it less says so by `call`.
 
     Attributes:
         busy: whose piece each member carries out; may be changed while it does.
@@ -56,21 +59,28 @@ class Crew(Generic[T]):
         take: Callable[[], tuple[T, Piece] | Pause | None],
         is_more: Callable[[], bool],
         done: Callable[[T, BaseException | None], None],
+        aside: Sized = (),
     ) -> None:
         self.size = size
         self.busy: dict[asyncio.Task[None], T] = {}
         self._take = take
         self._is_more = is_more
         self._done = done
+        self._aside = aside
         self._context = contextvars.copy_context()
         self._idle: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
         self._members: set[asyncio.Task[None]] = set()
         self._called: asyncio.Task[None] | None = None
         self._is_closed = False
 
+    @property
+    def room(self) -> int:
+        """How many more may be under way."""
+        return self.size - len(self.busy) - len(self._aside)
+
     def call(self) -> None:
         """There may be work: have one member look. It calls the next one if there is more."""
-        if self._called is not None or self._is_closed or len(self.busy) >= self.size:
+        if self._called is not None or self._is_closed or len(self.busy) + len(self._aside) >= self.size:
             return
         while self._idle:
             member, waiter = self._idle.pop()
@@ -82,6 +92,13 @@ class Crew(Generic[T]):
         self._called = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
         self._members.add(self._called)
         self._called.add_done_callback(self._left)
+
+    def carry_out(self, owner: T, piece: Piece, variables: contextvars.Context) -> None:
+        """Have a member of its own carry out a piece, also where there is no room, among these context variables."""
+        member = asyncio.get_running_loop().create_task(self._serve_one(owner, piece), context=variables)
+        self.busy[member] = owner
+        self._members.add(member)
+        member.add_done_callback(self._left)
 
     def close(self) -> None:
         """Let go of those that have nothing to do; the others leave when their piece has ended."""
@@ -96,6 +113,16 @@ class Crew(Generic[T]):
         if leaving := self._members - self.busy.keys():
             await asyncio.wait(leaving)
 
+    async def _serve_one(self, owner: T, piece: Piece) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        error: BaseException | None = None
+        try:
+            await piece
+        except BaseException as failure:  # noqa: BLE001 - told to who gave the piece
+            error = failure
+        self._done(self.busy.pop(me, owner), error)
+
     async def _serve(self) -> None:
         me = asyncio.current_task()
         assert me is not None
@@ -103,7 +130,7 @@ class Crew(Generic[T]):
         # Not the loop's clock, which may stand still within a turn.
         began = time.monotonic()
         while not self._is_closed:
-            taken = self._take() if len(self.busy) < self.size else None
+            taken = self._take() if self.room > 0 else None
             if taken is None:
                 waiter = asyncio.get_running_loop().create_future()
                 self._idle.append((me, waiter))
@@ -148,6 +175,9 @@ class Crew(Generic[T]):
             # Cancelled before its first step.
             self._called = None
         self._idle = [entry for entry in self._idle if entry[0] is not member]
+        if member in self.busy:
+            # The same, of one with a piece of its own.
+            self._done(self.busy.pop(member), asyncio.CancelledError())
         if not member.cancelled():
             member.exception()
         if self._is_more():

@@ -8,6 +8,7 @@ after a grace.
 """
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections import deque
@@ -16,12 +17,14 @@ from typing import Any
 
 from taskmq.app import TaskMQ
 from taskmq.broker import Delivery
+from taskmq.context import current_context
 from taskmq.duration import to_ms
 from taskmq.envelope import decode_envelope
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.executor import Executor
+from taskmq.executors import ThreadExecutor
 from taskmq.options import ExecutorKind
-from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried
+from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Succeeded
 from taskmq.topology import CLASSES, WorkQueue, is_shard
 from taskmq.worker.at_once import AtOnce, Step
 from taskmq.worker.attempt import Attempt
@@ -38,6 +41,7 @@ from taskmq.worker.shards import Shards
 from taskmq.worker.slots import Slots
 from taskmq.worker.starts import Starts
 from taskmq.worker.tally import Tally
+from taskmq.worker.thread_runs import ThreadRuns
 
 __all__ = ["Dispatcher"]
 
@@ -83,9 +87,21 @@ class Dispatcher:
         self._cancelled = cancelled or _never
         self._handover = handover
         self._gates = gates or Gates(())
+        in_threads = executors.get("thread")
+        self._threads: ThreadRuns | None = None
+        if isinstance(in_threads, ThreadExecutor):
+            self._threads = ThreadRuns(in_threads, tally, self)
         self._crew: Crew[Delivery] = Crew(
-            config.concurrency, take=self._take, is_more=self._is_more, done=self._freed
+            config.concurrency,
+            take=self._take,
+            is_more=self._is_more,
+            done=self._freed,
+            aside=() if self._threads is None else self._threads.going,
         )
+        if isinstance(in_threads, ThreadExecutor):
+            in_threads.on_told(self._crew.call)
+        # What settles a run that has ended in a thread does not inherit what that has set.
+        self._variables = contextvars.copy_context()
         self._first: deque[tuple[Delivery, Piece]] = deque()
         self._over: set[Delivery] = set()
         self._is_open = True
@@ -115,6 +131,7 @@ class Dispatcher:
             cancelled=cancelled,
             desk=self._recorder,
             long_way=self,
+            threads=self._threads,
         )
         self._quarantine: Quarantine | None = None
         if config.max_starts:
@@ -123,13 +140,14 @@ class Dispatcher:
                 Starts(app),
                 most=config.max_starts,
                 running=self._crew.busy,
+                threads=self._threads,
                 resume=self._crew.call,
             )
 
     @property
     def running(self) -> int:
         """How many slots are taken."""
-        return len(self._crew.busy)
+        return len(self._crew.busy) + (0 if self._threads is None else len(self._threads.going))
 
     @property
     def waiting(self) -> int:
@@ -139,7 +157,7 @@ class Dispatcher:
     @property
     def is_busy(self) -> bool:
         """Whether anything runs, or waits here for something else than a slot."""
-        return bool(self._crew.busy) or bool(self._slots) or bool(self._first) or self._shards.is_holding
+        return bool(self.running) or bool(self._slots) or bool(self._first) or self._shards.is_holding
 
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
@@ -198,13 +216,14 @@ class Dispatcher:
 
     async def finished(self) -> None:
         """Return once nothing runs."""
-        while self._crew.busy:
-            await asyncio.wait(tuple(self._crew.busy))
+        while self.running:
+            ends = () if self._threads is None else self._threads.ends()
+            await asyncio.wait((*self._crew.busy, *ends))
 
     async def interrupt(self) -> None:
         """Interrupt what runs and give it back; what is being settled is settled."""
         running = self._crew.busy
-        _log.warning("interrupting %d running tasks; they go back to their queues", len(running))
+        _log.warning("interrupting %d running tasks; they go back to their queues", self.running)
         self._processor.is_interrupting = True
         if self._quarantine is not None:
             self._quarantine.is_stopping = True
@@ -212,6 +231,9 @@ class Dispatcher:
         for task, delivery in tuple(running.items()):
             if delivery not in self._over:
                 task.cancel()
+        if self._threads is not None:
+            for attempt in tuple(self._threads.going):
+                self._threads.give_up(attempt)
         if running:
             await asyncio.wait(tuple(running), timeout=_INTERRUPT_TIMEOUT)
         for delivery in running.values():
@@ -220,6 +242,8 @@ class Dispatcher:
 
     async def aclose(self) -> None:
         """Nothing runs any more: let go."""
+        if self._threads is not None:
+            self._threads.close()
         self._crew.close()
         await self._crew.closed()
         await self._recorder.aclose()
@@ -241,15 +265,10 @@ class Dispatcher:
         if not self._is_open or (self._quarantine is not None and self._quarantine.is_closed):
             return None
         began = now = time.monotonic()
-        while self._slots and (fits := self._slots.next(now=now)) is not None:
-            attempt, grant = fits
-            attempt.grant = grant
-            if not _is_void(attempt.delivery):
-                self._backlog.enter(attempt.delivery.queue)
-                return attempt.delivery, self._run(attempt)
-            self._slots.give_back(grant)
-            self._backlog.release(attempt.delivery.queue, now=now)
-        while (delivery := self._backlog.take(now=now)) is not None:
+        room = self._crew.room
+        if self._slots and (taken := self._take_granted(now)) is not None:
+            return taken
+        while room and (delivery := self._backlog.take(now=now)) is not None:
             if _is_void(delivery):
                 self._backlog.leave(delivery.queue, now=now)
                 self._backlog.release(delivery.queue, now=now)
@@ -264,12 +283,27 @@ class Dispatcher:
                 return delivery, self._process(delivery, self._processor.identify(delivery, envelope))
             if not isinstance(step, Step):
                 return delivery, step
+            if step is Step.BEGUN:
+                room -= 1
+                now = time.monotonic()
+                continue
             self._backlog.leave(delivery.queue, now=now)
             if step is Step.UNCLEAN:
                 return Pause.LEAVE
             now = self._at_once.ended
             if now - began > TURN:
                 return Pause.TURN
+        return None
+
+    def _take_granted(self, now: float) -> tuple[Delivery, Piece] | None:
+        while (fits := self._slots.next(now=now)) is not None:
+            attempt, grant = fits
+            attempt.grant = grant
+            if not _is_void(attempt.delivery):
+                self._backlog.enter(attempt.delivery.queue)
+                return attempt.delivery, self._run(attempt)
+            self._slots.give_back(grant)
+            self._backlog.release(attempt.delivery.queue, now=now)
         return None
 
     def _freed(self, delivery: Delivery, error: BaseException | None) -> None:
@@ -352,13 +386,48 @@ class Dispatcher:
         outcome = await self._processor.go_on(attempt, attempt.execution, rest)
         return await self._conclude(attempt, self._unless_cancelled(attempt, outcome))
 
+    def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
+        """See `taskmq.worker.thread_runs.Slots`."""
+        if error is None:
+            self._backlog.leave(delivery.queue, now=now)
+        else:
+            self._freed(delivery, error)
+
+    def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
+        """See `taskmq.worker.thread_runs.Slots`."""
+        delivery, execution = attempt.delivery, attempt.execution
+        assert execution is not None
+        failure: BaseException | None = None
+        try:
+            outcome = Succeeded(value) if error is None else self._processor.raised(attempt, execution, error)
+            outcome = self._unless_cancelled(attempt, outcome)
+            if not self._is_concluded(attempt, outcome):
+                variables = self._variables.copy()
+                variables.run(current_context.set, execution.context)
+                self._crew.carry_out(delivery, self._settle(attempt, outcome), variables)
+                return
+        except BaseException as unexpected:  # noqa: BLE001 - as in a member of the crew
+            failure = unexpected
+        self._freed(delivery, failure)
+        self._crew.call()
+
     async def _conclude(self, attempt: Attempt, outcome: Outcome) -> bool:
+        return attempt.is_clean if self._is_concluded(attempt, outcome) else await self._settle(attempt, outcome)
+
+    def _is_concluded(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """The run is over. Whether it is also settled, since that needed nothing to be waited for."""
         self._tally.end(attempt, outcome, now=time.monotonic())
-        journal = None if attempt.execution is None else attempt.execution.context.journal
-        if journal is None and self._settler.settle_at_once(attempt, outcome):
-            return attempt.is_clean
-        # From here on the run is over: a stopping worker lets it be settled instead of interrupting it.
+        execution = attempt.execution
+        if (execution is None or execution.context.journal is None) and self._settler.settle_at_once(
+            attempt, outcome
+        ):
+            return True
+        # From here on a stopping worker lets it be settled instead of interrupting it.
         self._over.add(attempt.delivery)
+        return False
+
+    async def _settle(self, attempt: Attempt, outcome: Outcome) -> bool:
+        journal = None if attempt.execution is None else attempt.execution.context.journal
         if journal is not None:
             await self._recorder.finish(journal)
         is_done = await self._end(attempt, outcome)
@@ -452,6 +521,8 @@ class Dispatcher:
             asyncio.get_running_loop().call_later(self._config.cancel_grace, self._cancel_task, attempt)
 
     def _cancel_task(self, attempt: Attempt) -> None:
+        if self._threads is not None:
+            self._threads.give_up(attempt)
         for task, delivery in self._crew.busy.items():
             if delivery is attempt.delivery and delivery not in self._over:
                 task.cancel()

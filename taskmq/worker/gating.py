@@ -1,8 +1,11 @@
 """Which gates a worker has."""
 
+from dataclasses import replace
+
 from taskmq.app import TaskMQ
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.flows import FlowGate, FlowsRefused
+from taskmq.worker.followers import FollowerGate
 from taskmq.worker.gates import Gate, Gates
 from taskmq.worker.idempotency import IdempotencyGate, KeysRefused
 from taskmq.worker.limits import LimitsGate, has_limits
@@ -23,7 +26,12 @@ def gates_for(
     """
     gates: list[Gate] = []
     state = app.session().state
-    # The first one: what the others answer is an end that the workflow has to know.
+    if awaited := app.reactions.awaited:
+        # The first one, and so the last that is left: what others refuse has not ended.
+        gates.append(FollowerGate(app, awaited))
+        for task in (app.tasks[name] for name in awaited & app.tasks.keys()):
+            task.plan = replace(task.plan, is_gated=True)
+    # Early: what the others answer is an end that the workflow has to know.
     gates.append(FlowsRefused() if state is None else FlowGate(app, worker=worker))
     if state is not None:
         # The first one: a duplicate that is answered below has ended for it, too.

@@ -27,9 +27,17 @@ from datetime import timedelta
 from typing import Final
 
 from taskmq.app import TaskMQ
+from taskmq.claim_check import REFERENCE
 from taskmq.context import SCHEDULE_NAME
 from taskmq.envelope import JSON
-from taskmq.errors import InvalidArguments, StateUnavailable, TaskMQError, UnsupportedFeature
+from taskmq.errors import (
+    InvalidArguments,
+    ResultDamaged,
+    ResultExpired,
+    StateUnavailable,
+    TaskMQError,
+    UnsupportedFeature,
+)
 from taskmq.outcome import Answered, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.stores import Done, Granted, Held, Lease, ResultRecord, State
 from taskmq.worker.attempt import Attempt
@@ -61,7 +69,8 @@ class IdempotencyGate:
 
     def __init__(self, app: TaskMQ, state: State, *, worker: str, lease: float) -> None:
         self._clock = app.clock
-        self._claims = state.claims
+        # Large values may stand elsewhere.
+        self._claims = app.session().claims or state.claims
         self._leases = state.leases
         self._owner = f"{worker} {secrets.token_hex(6)}"
         self._lease = lease
@@ -88,6 +97,9 @@ class IdempotencyGate:
         self._held[name] = None
         try:
             answer = await self._claim(attempt, name)
+        except (ResultExpired, ResultDamaged) as error:
+            # The work was done, and is not done again.
+            return Dead("result", error)
         finally:
             if self._held[name] is None:
                 del self._held[name]
@@ -319,6 +331,12 @@ def _answer(attempt: Attempt, done: Done) -> Outcome:
     if done.content_type == _UNSTORABLE and attempt.task.plan.result is not False:
         error = TaskMQError(f"the work was done by job {done.job_id}, whose result could not be stored")
         return Dead("result", error)
+    if done.content_type == REFERENCE:
+        text = (
+            f"the work was done by job {done.job_id}, whose result is kept beside the state: this worker needs the "
+            "results_at= of the one that has done it"
+        )
+        return Dead("result", UnsupportedFeature(text))
     if not done.content_type:
         # It was done when the task kept no results.
         return Answered(JSON, b"null")

@@ -215,6 +215,9 @@ class _Holder:
                 await self._limits.leave(hold, [demand.key for demand in places], held=None)
                 self._unwanted.pop(hold, None)
             await self._renew()
+            if self._unwanted:
+                # Let go of meanwhile.
+                pause = 0.0
         except StateUnavailable as error:
             _log.warning("the places of running jobs are not renewed for now: %s", error)
             pause = _SOON

@@ -111,19 +111,22 @@ class Processor:
         policy = attempt.task.plan.retry
         return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
 
-    async def _ended(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
-        try:
-            return Succeeded(await run)
-        except asyncio.CancelledError as error:
+    def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
+        """What an attempt comes to whose run has raised `error`, which may be that it was given up."""
+        if isinstance(error, asyncio.CancelledError):
             execution.context.mark_cancelled()
             if attempt.cancelled is not None:
                 return Cancelled(attempt.cancelled)
             if self.is_interrupting:
                 return Interrupted()
             # Not ours: the task cancelled itself, which is its failure.
-            return self.failed(attempt, error)
+        return self.failed(attempt, error)
+
+    async def _ended(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
+        try:
+            return Succeeded(await run)
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
-            return self.failed(attempt, error)
+            return self.raised(attempt, execution, error)
 
     def _execution(self, attempt: Attempt) -> Execution:
         envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan

@@ -28,6 +28,7 @@ from taskmq.errors import WorkerLost
 from taskmq.outcome import Dead, Interrupted, Outcome, Retried
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.starts import Starts
+from taskmq.worker.thread_runs import ThreadRuns
 
 __all__ = ["Quarantine"]
 
@@ -45,6 +46,7 @@ class Quarantine:
         starts: where they are counted.
         most: starts of a job; at least 2.
         running: every delivery that has a slot, by its task.
+        threads: those that have a slot without a task.
         resume: called when other deliveries may start again.
 
     Attributes:
@@ -60,11 +62,13 @@ class Quarantine:
         most: int,
         running: Mapping["asyncio.Task[None]", Delivery],
         resume: Callable[[], None],
+        threads: ThreadRuns | None = None,
     ) -> None:
         self._run = run
         self._starts = starts
         self._most = most
         self._running = running
+        self._threads = threads
         self._resume = resume
         self._door = asyncio.Lock()
         self._at_door: set[asyncio.Task[Any]] = set()
@@ -139,7 +143,8 @@ class Quarantine:
         """Whether the message's earlier delivery still runs here: its connection was lost, its worker was not."""
         message_id = delivery.message_id
         return message_id is not None and any(
-            other is not delivery and other.message_id == message_id for other in self._running.values()
+            other is not delivery and other.message_id == message_id
+            for other in (*self._running.values(), *(() if self._threads is None else self._threads.deliveries()))
         )
 
     # Counting ----------------------------------------------------------------------------------------------
@@ -178,7 +183,9 @@ class Quarantine:
         self.is_closed = True
         # Those who were to start in this turn reach the door.
         await asyncio.sleep(0)
-        others = self._running.keys() - self._at_door - {_current_task()}
+        others: list[asyncio.Future[None]] = [*(self._running.keys() - self._at_door - {_current_task()})]
+        if self._threads is not None:
+            others += self._threads.ends()
         if others:
             _log.warning("one job runs alone, because its worker ended while it ran; %d are waited for", len(others))
             await asyncio.wait(others, timeout=_PATIENCE)

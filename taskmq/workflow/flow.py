@@ -1,12 +1,13 @@
 """The handle of a workflow that was sent."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from taskmq.duration import Duration, parse_duration
-from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout
+from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.stores import ErrorRecord, ResultRecord
 from taskmq.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.workflow.calls import FlowHead, Source, decode_head
@@ -24,6 +25,8 @@ T = TypeVar("T")
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 _MANY: Final = 1000
+# Seconds after which those who wait for an end make sure that there is something to wait for.
+_LOOK_AGAIN: Final = 15.0
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
 
 
@@ -253,8 +256,7 @@ class Flow(Generic[R_co]):
         record = await self._look()
         if record.unfinished:
             seconds = None if limit is None else limit.total_seconds()
-            ended = await self._backend.wait_for_result(end_id(self.id, record.run), seconds)
-            if ended is None:
+            if not await self._until_ended(record.run, seconds):
                 raise ResultTimeout(f"workflow {self.id} has not ended within {limit}; it goes on")
         # By itself, not by what was awaited: that is kept for a shorter time.
         head, state = decode_head(record.head), await self.astate()
@@ -264,6 +266,26 @@ class Flow(Generic[R_co]):
             raise FlowFailed(self.id, await self._failures(head))
         # It may have been driven anew in the very moment.
         return head if state.state == "succeeded" else await self._finished(timeout)
+
+    async def _until_ended(self, run: int, seconds: float | None) -> bool:
+        """Wait for the end of one run of it; False where that did not come in time.
+
+        Raises:
+            FlowNotFound: the state has lost it, or forgotten it, so no end will come.
+        """
+        waits = asyncio.ensure_future(self._backend.wait_for_result(end_id(self.id, run), seconds))
+        try:
+            while True:
+                await asyncio.wait((waits,), timeout=_LOOK_AGAIN)
+                if waits.done():
+                    return waits.result() is not None
+                # While it cannot be asked, who waits goes on waiting.
+                with contextlib.suppress(StateUnavailable):
+                    if not (await self._look()).unfinished:
+                        return True
+        finally:
+            if waits.cancel():
+                await asyncio.wait((waits,))
 
     async def _failures(self, head: FlowHead) -> dict[str, str]:
         states = await self._store.states(self.id)

@@ -84,8 +84,46 @@ def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> 
         assert printed.code == 0, f"{line}: {printed.err}"
 
 
+def test_what_a_task_reacts_to_is_explained_as_the_page_shows(folder: Path) -> None:
+    block = block_after(_PAGE, "inbox.py")
+    (line,) = block.commands
+
+    printed = run_process(folder, *shlex.split(line)[1:])
+
+    assert printed.code == 0, printed.err
+    assert printed.out == block.output
+
+
+def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
+    listed = run_process(folder, "--app", "inbox:app", "-o", "json", "schedule", "list")
+
+    assert listed.code == 0, listed.err
+    rules = {row["schedule"]: row["rule"] for row in listed.data}
+    assert rules == {
+        "load": "when a file /srv/in/*.csv is there, with its .done beside it",
+        "tidy": "when a job of load has ended succeeded or dead",
+        "order": "when a message orders.*.new or orders.#.changed has come over sales",
+        "publish": (
+            "when a file /srv/in/prices.csv is there, unchanged for 30 s and (a job of load has succeeded or a "
+            "message go has come over amq.topic) and it is due at 06:00 every day, UTC"
+        ),
+        "reindex": (
+            "when a message stock.# has come over amq.topic or a message price.# has come over amq.topic, and "
+            "nothing more for 10 s"
+        ),
+    }
+
+
+def test_how_what_has_to_wait_stands_is_explained(folder: Path) -> None:
+    explained = run_process(folder, "--app", "inbox:app", "-o", "json", "schedule", "explain", "publish")
+
+    assert explained.code == 0, explained.err
+    assert explained.data["queues"] == "taskmq.on.shop.publish.2"
+    assert (explained.data["has come"], explained.data["fired"], explained.data["waiting"]) == ([], 0, 0)
+
+
 def test_every_block_of_the_page_is_run() -> None:
     named = {block.file_name for block in blocks_of(_PAGE) if block.language == "python"}
 
-    assert {"shop.py", "migrated.py", "nightly.py", "making.py"} == named
+    assert {"shop.py", "migrated.py", "nightly.py", "making.py", "inbox.py"} == named
     assert None not in named

@@ -8,7 +8,8 @@ from typing import Any
 from taskmq.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
 from taskmq.states import JobState
-from taskmq.stores import KeptRecord, RecordChange, ResultRecord, WaitingMessage
+from taskmq.stores import KeptRecord, PlaceDemand, RateDemand, RecordChange, ResultRecord, State, WaitingMessage
+from taskmq.stores.flows import FlowNode, NodeState
 from taskmq.testing.state_suite.progress import reported
 from taskmq_redis import RedisState, open_state
 
@@ -57,6 +58,16 @@ def waiting(job_id: str = "job", *, due: int = DUE, body: bytes = b"{}") -> Wait
     return WaitingMessage(job_id=job_id, task="t", queue="q", due=due, body=body, content_type="application/json")
 
 
+_RATE = RateDemand(key="rate:a", interval=60.0)
+_PLACES = PlaceDemand(key="places:a", places=1)
+_NODES = [
+    FlowNode(key="a"),
+    FlowNode(key="b", after=("a",)),
+    FlowNode(key="m", kind="map", after=("a",), limit=1),
+    FlowNode(key="z", after=("b", "m")),
+]
+
+
 def change_of(name: str) -> RecordChange:
     return RecordChange(name, "", KeptRecord("0123456789abcdef", b"{}"))
 
@@ -81,6 +92,35 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
             "key", token=1, job_id="job", content_type="", value=b"", ttl=60
         ),
         "release key": lambda: state.claims.release("key", token=1),
+        "lock": lambda: state.leases.take("lock", owner="w", seconds=60),
+        "keep lock": lambda: state.leases.renew("lock", token=1, seconds=60),
+        "look at lock": lambda: state.leases.look("lock"),
+        "unlock": lambda: state.leases.release("lock", token=1),
+        "enter limits": lambda: state.limits.enter("job", [_RATE, _PLACES], hold="h", seconds=60, patience=0),
+        "wait for limits": lambda: state.limits.enter("late", [_RATE, _PLACES], hold="i", seconds=60, patience=0),
+        "keep places": lambda: state.limits.renew([("h", _PLACES)], seconds=60),
+        "look at limit": lambda: state.limits.look(_PLACES.key),
+        "withdraw": lambda: state.limits.withdraw("other", [_RATE.key, _PLACES.key]),
+        "leave limits": lambda: state.limits.leave("other", [_PLACES.key], held=1.0),
+        "create flow": lambda: state.flows.create("flow", b"", _NODES, ttl=60),
+        "take steps": lambda: state.flows.take("flow", taker="w", lease=60),
+        "start step": lambda: state.flows.start("flow", "a", owner="w", seconds=60, takes_over=False),
+        "keep step": lambda: state.flows.renew("flow", "a", token=1, seconds=60),
+        "end step": lambda: state.flows.end(
+            "flow", "a", token=1, state=NodeState.SUCCEEDED, value=b"1", taker="a", lease=60
+        ),
+        "told of steps": lambda: state.flows.done("flow", ["a"], taker="w", lease=60),
+        "expand step": lambda: state.flows.expand("flow", "m", [b"x", b"y"], first=0, total=2),
+        "release step": lambda: state.flows.release("flow", "m.0", token=1),
+        "look at flow": lambda: state.flows.look("flow"),
+        "states of steps": lambda: state.flows.states("flow"),
+        "outcomes of steps": lambda: state.flows.outcomes("flow", ["a"]),
+        "calls of steps": lambda: state.flows.calls("flow", ["a"]),
+        "ended steps": lambda: state.flows.ended("flow", place=0, limit=9),
+        "cancel flow": lambda: state.flows.cancel("flow", reason="no"),
+        "redrive flow": lambda: state.flows.redrive("flow"),
+        "revoke": lambda: state.revocations.revoke("job", reason="no", ttl=60),
+        "revoked": lambda: state.revocations.since(0, limit=9),
         "read records": lambda: state.schedules.read(["tick"]),
         "swap records": lambda: state.schedules.swap([change_of("tick")], ttl=60),
         "define": lambda: state.schedules.define("shop", "tick", before=None, after=b"{}"),
@@ -98,7 +138,7 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
     }
 
 
-async def answers(state: RedisState, *, within: float = PATIENCE) -> None:
+async def answers(state: State, *, within: float = PATIENCE) -> None:
     """Return once the state answers again."""
     async with asyncio.timeout(within):
         while True:

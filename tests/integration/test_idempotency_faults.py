@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,7 +162,9 @@ def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Pas
             redis.flush()
 
             async def keys() -> int:
-                return len(redis.command("KEYS", "*:claim"))
+                found = redis.command("KEYS", "*:claim")
+                assert isinstance(found, list)
+                return len(found)
 
             # The next renewal.
             await eventually(keys, 1, within=PATIENCE)
@@ -196,6 +199,31 @@ def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result
         assert other.runs[0][1] > till.runs[0][1]
         assert answers == {f"paid by {second.id}"}
         assert len(till.runs) == len(other.runs) == 1
+
+    play(redis, test)
+
+
+def test_large_results_of_keyed_jobs_are_not_in_redis(redis: Redis, tmp_path: Path) -> None:
+    async def test(till: Till) -> None:
+        app = TaskMQ(new_url(), state=redis.url, results_at=f"file://{tmp_path}", result_inline="1K")
+        till.app = app
+        runs: list[str] = []
+
+        @app.task(idempotency_key="order")
+        async def bill(order: str) -> str:
+            runs.append(order)
+            return order * 500_000
+
+        async with app, working(till):
+            jobs = [await bill.asend("x") for _ in range(3)]
+            for job in jobs:
+                assert await result(job) == "x" * 500_000
+            assert runs == ["x"]
+            names = redis.command("KEYS", "*")
+            assert isinstance(names, list)
+            assert any("{once:" in str(name) for name in names)
+            for name in names:
+                assert int(str(redis.command("MEMORY", "USAGE", str(name)))) < 4096, name
 
     play(redis, test)
 

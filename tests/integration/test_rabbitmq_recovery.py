@@ -312,7 +312,7 @@ class TestKilled(OwnNodeCase):
         async def missing() -> set[str]:
             return (confirmed | {"delayed"}) - set(acking.seen)
 
-        await eventually(missing, set(), within=40)
+        await eventually(missing, set[str](), within=40)
         assert time.time() * 1000 >= due
         assert consumer.healthy
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 
 from taskmq.errors import StateUnavailable
-from taskmq.stores import Granted, TakenMessage
+from taskmq.stores import Granted, Held, PlaceDemand, RateDemand, TakenMessage
+from taskmq.stores.flows import BegunNode, BusyNode, FlowNode
 from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, opened, record, run, waiting
 from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
@@ -367,6 +368,58 @@ def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis)
     run(main)
 
 
+def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis: Redis) -> None:
+    places = PlaceDemand(key="places:a", places=1)
+    nodes = [FlowNode(key="a"), FlowNode(key="b", after=("a",))]
+
+    async def main() -> None:
+        async with opened(redis.url) as state:
+            lease = await state.leases.take("lease", owner="w", seconds=1)
+            assert isinstance(lease, int)
+            claim = await state.claims.claim("key", job_id="job", owner="w", lease=1, ttl=60)
+            assert isinstance(claim, Granted)
+            assert (await state.limits.enter("job", [places], hold="h", seconds=1, patience=0)).granted
+            await state.flows.create("flow", b"", nodes, ttl=60)
+            begun = await state.flows.start("flow", "a", owner="w", seconds=1, takes_over=False)
+            assert isinstance(begun, BegunNode)
+            redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            redis.command("CONFIG", "SET", "maxmemory", "1")
+
+            assert await state.leases.renew("lease", token=lease, seconds=60)
+            assert await state.claims.renew({"key": claim.token}, lease=60) == frozenset()
+            assert await state.limits.renew([("h", places)], seconds=60) == [True]
+            assert await state.flows.renew("flow", "a", token=begun.token, seconds=60)
+
+            held = await state.leases.look("lease")
+            assert held is not None
+            assert held.left > 30
+            found = await state.claims.find("key")
+            assert isinstance(found, Held)
+            assert found.left > 30
+            other = await state.flows.start("flow", "a", owner="other", seconds=60, takes_over=False)
+            assert isinstance(other, BusyNode)
+            assert other.left > 30
+
+            await state.leases.release("lease", token=lease)
+            assert await state.leases.look("lease") is None
+            await state.limits.leave("h", [places.key], held=1.0)
+            assert (await state.limits.look(places.key)).held == 0
+            await state.flows.release("flow", "a", token=begun.token)
+            # What adds is refused, and is done once there is room.
+            with pytest.raises(StateUnavailable, match=r"(?i)memory"):
+                await state.leases.take("other", owner="w", seconds=60)
+            with pytest.raises(StateUnavailable, match=r"(?i)memory"):
+                await state.limits.enter("job", [rate], hold="h", seconds=1, patience=0)
+            redis.command("CONFIG", "SET", "maxmemory", "0")
+            assert isinstance(
+                await state.flows.start("flow", "a", owner="other", seconds=60, takes_over=False), BegunNode
+            )
+            assert (await state.limits.enter("job", [rate], hold="h", seconds=1, patience=0)).granted
+
+    rate = RateDemand(key="rate:a", interval=60.0)
+    run(main)
+
+
 def test_a_server_that_was_emptied_goes_on_as_one_that_is_new(redis: Redis) -> None:
     async def main() -> None:
         async with opened(redis.url) as state:
@@ -425,13 +478,22 @@ def test_every_key_has_the_prefix_and_a_time_to_live_but_those_of_delayed_jobs_a
 
         keys = redis.command("KEYS", "*")
         assert isinstance(keys, list)
-        lives = {str(key): redis.command("PTTL", str(key)) for key in keys}
+        lives = {str(key): int(str(redis.command("PTTL", str(key)))) for key in keys}
         assert all(key.startswith("shop:dev:{") for key in lives)
+        assert all(0 < life < 400 * 86_400_000 + 1 for life in lives.values() if life != -1), lives
         lasting = {key for key, life in lives.items() if life == -1}
         assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
             f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")
         }
-        assert {key.rpartition(":")[2] for key in lives} == {
+        assert any(key.startswith("shop:dev:{flow}:flow:graph") for key in lives)
+        assert {key.rpartition(":")[2] for key in lives if "{flow}:flow" not in key} == {
+            "lease",
+            "facts",
+            "line",
+            "order",
+            "holds",
+            "ends",
+            "reasons",
             "result",
             "ended",
             "starts",

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from taskmq import (
     UnsupportedFeature,
 )
 from taskmq.broker import BrokerOptions
-from taskmq.claim_check import ClaimCheck
+from taskmq.claim_check import ClaimCheck, LargeValues
+from taskmq.clock import SystemClock
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite.records import dead, succeeded
 from taskmq.worker import Worker, WorkerConfig
@@ -74,6 +76,87 @@ def test_a_large_result_goes_through_a_file_and_a_small_one_does_not(tmp_path: P
         assert (record.value, record.blob is not None) == (b"", True)
         assert await big.astate() is JobState.SUCCEEDED
         await app.aclose()
+
+    run(main())
+
+
+class Till:
+    """A task with a key and a large result."""
+
+    def __init__(self, url: str, results_at: str | None, **options: Any) -> None:
+        self.app = TaskMQ(url, results_at=results_at, result_inline="1K", **options)
+        self.runs = 0
+
+        @self.app.task(name="bill", idempotency_key="order", result_ttl="1h")
+        async def bill(order: str) -> str:
+            self.runs += 1
+            return f"{order}: {BIG}"
+
+        self.bill = bill
+
+
+def test_a_key_and_its_result_refer_to_one_file_that_answers_every_duplicate(tmp_path: Path) -> None:
+    till = Till(new_url(), f"file://{tmp_path}")
+
+    async def main() -> None:
+        first = await till.bill.asend("7")
+        await work(till.app)
+        assert await first.aresult(5) == f"7: {BIG}"
+        (file,) = files(tmp_path)
+        second = await till.bill.asend("7")
+        await work(till.app)
+        assert await second.aresult(5) == f"7: {BIG}"
+        assert till.runs == 1
+        # As long as the key, which is a day, and the result's is an hour.
+        in_a_day = datetime.now(UTC) + timedelta(days=1)
+        assert file.parent.name >= in_a_day.strftime("%Y%m%d%H")
+        assert len(files(tmp_path)) == 2
+        await till.app.aclose()
+
+    run(main())
+
+
+def test_a_duplicate_whose_answer_is_gone_or_out_of_reach_is_dead_and_not_run(tmp_path: Path) -> None:
+    url = new_url()
+    till, other = Till(url, f"file://{tmp_path}"), Till(url, None)
+
+    async def main() -> None:
+        await till.bill.asend("7")
+        await work(till.app)
+        without = await other.bill.asend("7")
+        await work(other.app)
+        outcome = await without.aoutcome(5)
+        assert outcome.state is JobState.DEAD
+        assert "this worker needs the results_at= of the one" in str(outcome.error)
+        for file in files(tmp_path):
+            file.unlink()
+        late = await till.bill.asend("7")
+        await work(till.app)
+        outcome = await late.aoutcome(5)
+        assert outcome.state is JobState.DEAD
+        assert "its result is not kept any more" in str(outcome.error)
+        assert (till.runs, other.runs) == (1, 0)
+        await till.app.aclose()
+        await other.app.aclose()
+
+    run(main())
+
+
+def test_a_value_is_put_again_for_who_keeps_it_longer_and_for_others(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    async def main() -> None:
+        blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
+        values = LargeValues(blobs, clock, inline=1)
+        first = await values.keep("job", b"abc", ttl=3600)
+        assert await values.keep("job", b"abc", ttl=1800) == first
+        longer = await values.keep("job", b"abc", ttl=7200)
+        assert longer.name != first.name
+        assert (await values.keep("other", b"abc", ttl=60)).name != longer.name
+        for number in range(1200):
+            await values.keep(f"{number}", b"abc", ttl=0)
+        assert await values.fetch("job", longer) == b"abc"
+        await blobs.aclose()
 
     run(main())
 
@@ -137,7 +220,9 @@ def test_a_place_that_is_no_absolute_path_is_refused(place: str) -> None:
 
 def test_a_place_of_an_unknown_kind_and_a_size_that_is_none_are_refused() -> None:
     async def main() -> None:
-        with pytest.raises(InvalidSetting, match=r"no installed place for results serves ftp://; known: file://"):
+        with pytest.raises(
+            InvalidSetting, match=r"no installed place for results serves ftp://; known: file://, s3://"
+        ):
             TaskMQ(new_url(), results_at="ftp://x/").session()
 
     run(main())
@@ -161,7 +246,7 @@ def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) -> None:
         (tmp_path / "results").touch()
         blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
         state = open_memory_state(new_url(), BrokerOptions())
-        results = ClaimCheck(state.results, blobs, inline=1)
+        results = ClaimCheck(state.results, LargeValues(blobs, SystemClock(), inline=1))
         with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be kept at file://"):
             await results.put(succeeded("job"), ttl=60)
         # No reference without its value.

@@ -4,8 +4,11 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
+from taskmq.claim_check import CheckedClaims, LargeValues
+from taskmq.clock import SystemClock
+from taskmq.errors import ResultDamaged, ResultExpired
 from taskmq.stores import Claimed, ClaimStore, Done, Granted, Held
-from taskmq.testing.runner import CancelPoint, cancelled_at, case
+from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
 __all__ = ["Claims"]
@@ -45,6 +48,38 @@ class Claims(StateCase):
             answers = await asyncio.gather(*(_claim(states[number % 5].claims, key) for number in range(_MANY)))
             (granted,) = [answer for answer in answers if isinstance(answer, Granted)]
             assert {answer.token for answer in answers if isinstance(answer, Held)} == {granted.token}
+
+    @case
+    async def test_a_large_value_stands_elsewhere_as_long_as_its_claim(self) -> None:
+        claims, blobs, key, value = self.state().claims, _Blobs(), new("claim"), bytes(range(256)) * 100
+        checked = CheckedClaims(claims, LargeValues(blobs, SystemClock(), inline=1024))
+        token = await _granted(checked, key, job_id="first")
+
+        assert await _complete(checked, key, token, job_id="first", value=value)
+
+        (kept,) = blobs.kept.values()
+        assert (kept, blobs.ttls[0] >= LONG) == (value, True)
+        done = await claims.find(key)
+        assert isinstance(done, Done)
+        assert len(done.value) < 256
+        assert await checked.find(key) == Done(job_id="first", content_type="application/json", value=value)
+        assert await _claim(checked, key, job_id="second") == await checked.find(key)
+        assert await checked.renew({key: token}, lease=LONG) == {key}
+        (name,) = blobs.kept
+        blobs.kept[name] = value[1:]
+        with raises(ResultDamaged):
+            await checked.find(key)
+        del blobs.kept[name]
+        with raises(ResultExpired):
+            await _claim(checked, key, job_id="third")
+        # A small one stays where it is.
+        small = new("small")
+        token = await _granted(checked, small)
+        assert await _complete(checked, small, token, value=b"1")
+        assert await claims.find(small) == await checked.find(small)
+        assert blobs.kept == {}
+        other = new("other")
+        assert await checked.release(other, token=await _granted(checked, other))
 
     @case
     async def test_what_is_done_answers_every_later_claim(self) -> None:
@@ -305,6 +340,26 @@ async def _claim(
     over: int | None = None,
 ) -> Claimed:
     return await claims.claim(key, job_id=job_id, owner=owner, lease=lease, ttl=LONG, over=over)
+
+
+class _Blobs:
+    """A `BlobStore` of this object alone."""
+
+    address = "here"
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.ttls: list[float] = []
+
+    async def put(self, label: str, data: bytes, *, ttl: float) -> str:
+        self.ttls.append(ttl)
+        self.kept[label] = data
+        return label
+
+    async def get(self, name: str) -> bytes | None:
+        return self.kept.get(name)
+
+    async def aclose(self) -> None: ...
 
 
 async def _granted(

@@ -97,6 +97,59 @@ def test_a_piece_that_waits_has_its_task_to_itself_from_then_on() -> None:
     play(test)
 
 
+def test_what_has_room_without_being_a_piece_is_counted_and_what_it_leaves_is_carried_out_all_the_same() -> None:
+    async def main() -> None:
+        aside = {"x", "y"}
+        waiting: deque[tuple[str, Piece]] = deque([("a", at_once("a"))])
+        ended: list[tuple[str, BaseException | None]] = []
+        crew: Crew[str] = Crew(
+            2,
+            take=lambda: waiting.popleft() if waiting else None,
+            is_more=lambda: bool(waiting),
+            done=lambda *end: ended.append(end),
+            aside=aside,
+        )
+        seen: list[str] = []
+
+        async def left_by_x() -> bool:
+            seen.append(VARIABLE.get())
+            await asyncio.sleep(0)
+            return True
+
+        async def never() -> bool:
+            raise AssertionError
+
+        crew.call()
+        await settle_loop()
+        assert ended == []
+        assert crew.room == 0
+
+        variables = contextvars.copy_context()
+        variables.run(VARIABLE.set, "its own")
+        crew.carry_out("x", left_by_x(), variables)
+        assert list(crew.busy.values()) == ["x"]
+        await settle_loop()
+        assert ended == [("x", None)]
+        assert seen == ["its own"]
+
+        aside.clear()
+        crew.call()
+        await settle_loop()
+        assert [owner for owner, _ in ended] == ["x", "a"]
+
+        piece = never()
+        crew.carry_out("cancelled", piece, variables)
+        next(iter(crew.busy)).cancel()
+        await settle_loop()
+        assert isinstance(ended[-1][1], asyncio.CancelledError)
+        assert not crew.busy
+        piece.close()
+        crew.close()
+        await crew.closed()
+
+    asyncio.run(main())
+
+
 def test_no_more_are_under_way_than_there_is_room_for() -> None:
     async def test(yard: Yard) -> None:
         gate = asyncio.Event()

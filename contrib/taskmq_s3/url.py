@@ -1,0 +1,51 @@
+"""`s3://BUCKET/PREFIX?endpoint=URL&region=NAME&timeout=SECONDS`."""
+
+from datetime import timedelta
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from taskmq.broker import BrokerOptions
+from taskmq.errors import InvalidSetting
+from taskmq_s3.blobs import S3Blobs
+
+__all__ = ["open_blobs"]
+
+_TIMEOUT: Final = 30.0
+_LONGEST_TIMEOUT: Final = 3600.0
+_OPTIONS: Final = frozenset({"endpoint", "region", "timeout"})
+
+
+def open_blobs(url: str, options: BrokerOptions) -> S3Blobs:
+    """The bucket that the URL names; nothing connects before something is put or fetched.
+
+    Raises:
+        InvalidSetting: the URL cannot be read, or the package that talks to the server is not installed.
+    """
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if "@" in parts.netloc:
+        raise InvalidSetting(
+            "the URL of a bucket holds no credentials: they are $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or "
+            "the machine's own"
+        )
+    if not parts.netloc or parts.fragment:
+        raise InvalidSetting(f"{url!r} names no bucket: it looks like s3://bucket/results")
+    if unknown := sorted(given.keys() - _OPTIONS):
+        raise InvalidSetting(f"{url!r}: unknown option {unknown[0]!r}; known: {', '.join(sorted(_OPTIONS))}")
+    endpoint = given.get("endpoint", "")
+    if endpoint and urlsplit(endpoint).scheme not in {"http", "https"}:
+        raise InvalidSetting(f"{url!r}: endpoint={endpoint!r} is no http:// or https:// URL")
+    try:
+        seconds = float(given.get("timeout", _TIMEOUT))
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_TIMEOUT:
+        raise InvalidSetting(f"{url!r}: timeout={given['timeout']!r} is not a number of seconds up to 3600")
+    return S3Blobs(
+        parts.netloc,
+        parts.path.strip("/"),
+        options.clock,
+        endpoint=endpoint,
+        region=given.get("region", ""),
+        timeout=timedelta(seconds=seconds),
+    )

@@ -1,0 +1,152 @@
+"""Files that arrive: looked for once a second, and each one told once by all replicas together.
+
+    look --> complete --> claim, by what the file is --> deliver --> complete the claim, which is remembered
+                            +- held, done: by another replica   died before: its lease ends, another takes over
+
+Every replica looks at its own file system. What is told are path, inode, size and time of a file: replicas that share
+one see the same, and a file that is written anew is another one.
+"""
+
+import asyncio
+import glob
+import logging
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from taskmq.beat.reference import passed_ms
+from taskmq.errors import SendError, StateUnavailable
+from taskmq.reacting import Desk, Reaction, job_id_of, standing_name
+from taskmq.reaction import Arrivals, FileArrives, Sighting
+from taskmq.reaction.standing import Noted
+from taskmq.stores import ClaimStore, Done, Granted
+
+__all__ = ["Folder", "scan"]
+
+_log = logging.getLogger("taskmq.beat")
+
+_LEASE: Final = 10.0
+_SILENT: Final = 60.0
+REMEMBERED: Final = 30 * 86_400.0
+"""A file that lies there for longer than so many seconds is taken for a new one."""
+
+
+class Folder:
+    """What one condition of a reaction looks for.
+
+    Args:
+        owner: this replica.
+        passed: ms on a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        reaction: Reaction,
+        number: int,
+        condition: FileArrives,
+        *,
+        app: str,
+        desk: Desk,
+        claims: ClaimStore,
+        owner: str,
+        passed: Callable[[], float] = passed_ms,
+    ) -> None:
+        self._reaction = reaction
+        self._number = number
+        self._condition = condition
+        self._app = app
+        self._desk = desk
+        self._claims = claims
+        self._owner = owner
+        self._passed = passed
+        self._arrivals = Arrivals(condition)
+        self._complaint = ""
+
+    async def look(self) -> None:
+        """Tell what is complete; what cannot be told now is found again by the next look."""
+        found = await _in_a_thread(lambda: scan(self._condition))
+        for file, noted in self._arrivals.look(found, now=self._passed()):
+            try:
+                if await self._tell(noted):
+                    self._arrivals.told(file)
+                self._complaint = ""
+            except (SendError, StateUnavailable) as error:
+                self._complain(str(error))
+                return
+
+    async def _tell(self, noted: Noted) -> bool:
+        """Whether the file is told, by this replica or another one."""
+        key = f"arrived:{standing_name(self._app, self._reaction.name)}:{self._number}:{noted.id}"
+        job_id = job_id_of(self._app, self._reaction.name, noted.id)
+        answer = await self._claims.claim(key, job_id=job_id, owner=self._owner, lease=_LEASE, ttl=_SILENT)
+        if not isinstance(answer, Granted):
+            return isinstance(answer, Done)
+        try:
+            await self._desk.deliver(self._reaction, self._number, noted)
+        except SendError:
+            # At once, so that the next look may try.
+            await self._claims.release(key, token=answer.token)
+            raise
+        return await self._claims.complete(
+            key, token=answer.token, job_id=job_id, content_type="", value=b"", ttl=REMEMBERED
+        )
+
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            self._complaint = complaint
+            _log.warning("reaction %s: files wait: %s", self._reaction.name, complaint)
+
+
+def scan(condition: FileArrives) -> list[Sighting]:
+    """The files that are there, in the order of their paths; what cannot be looked at is left out."""
+    found: list[Sighting] = []
+    for path in glob.iglob(condition.pattern, recursive=True):  # noqa: PTH207 - takes absolute patterns, too
+        if condition.done and path.endswith(condition.done):
+            continue
+        try:
+            # A name that is no text cannot be told to anybody.
+            path.encode()
+            facts = Path(path).stat()
+            is_flagged = bool(condition.done) and _is_flagged(path + condition.done, facts.st_mtime_ns)
+        except (OSError, UnicodeEncodeError):
+            continue
+        if stat.S_ISREG(facts.st_mode):
+            found.append(Sighting(path, facts.st_ino, facts.st_size, facts.st_mtime_ns, is_flagged))
+    return sorted(found)
+
+
+def _is_flagged(flag: str, modified: int) -> bool:
+    try:
+        # One that is older belongs to what was there before.
+        return Path(flag).stat().st_mtime_ns >= modified
+    except FileNotFoundError:
+        return False
+
+
+async def _in_a_thread(look: Callable[[], list[Sighting]]) -> list[Sighting]:
+    """A file system that does not answer holds up nothing else, not even the end of the process."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[Sighting]] = loop.create_future()
+
+    def tell(found: list[Sighting] | None, error: Exception | None) -> None:
+        if answer.cancelled():
+            return
+        if found is None:
+            answer.set_exception(error or OSError("nothing found"))
+        else:
+            answer.set_result(found)
+
+    def run() -> None:
+        found: list[Sighting] | None = None
+        failure: Exception | None = None
+        try:
+            found = look()
+        except Exception as error:  # noqa: BLE001 - told where it is awaited
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, found, failure)
+
+    threading.Thread(target=run, name="taskmq beat looks for files", daemon=True).start()
+    return await answer

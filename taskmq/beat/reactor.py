@@ -1,0 +1,143 @@
+"""What a replica of beat does for reactions: it looks for files and messages, and fires what is due."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.beat.folders import Folder
+from taskmq.beat.topics import Topic
+from taskmq.clock import Clock
+from taskmq.errors import SendError, StateUnavailable, TooLarge
+from taskmq.reacting import Desk, Reaction, change_standing, look_at_standings, standing_name
+from taskmq.reaction import FileArrives, MessageComes
+from taskmq.reaction.conditions import rule_of
+from taskmq.reaction.standing import Firing, Standing, confirm, tick, wake_of
+from taskmq.stores import State
+
+__all__ = ["Reactor"]
+
+_log = logging.getLogger("taskmq.beat")
+
+_LOOK_MS: Final = 1_000
+
+
+class Reactor:
+    """Of one replica.
+
+    Args:
+        clock: the time that all replicas agree on.
+        owner: tells this replica from others.
+    """
+
+    def __init__(self, app: TaskMQ, state: State, *, clock: Clock, owner: str) -> None:
+        self._app = app
+        self._store = state.schedules
+        self._clock = clock
+        self._owner = owner
+        self._desk = Desk(app)
+        self._remembering = [each for each in app.reactions.values() if not each.is_direct]
+        self._folders: list[Folder] = []
+        self._topics: list[Topic] = []
+        broker = app.session().broker
+        for reaction in app.reactions.values():
+            for number, condition in enumerate(reaction.plan.conditions):
+                if isinstance(condition, FileArrives):
+                    self._folders.append(
+                        Folder(
+                            reaction,
+                            number,
+                            condition,
+                            app=app.name,
+                            desk=self._desk,
+                            claims=state.claims,
+                            owner=owner,
+                        )
+                    )
+                elif isinstance(condition, MessageComes):
+                    self._topics.append(
+                        Topic(
+                            reaction, number, condition, app=app.name, desk=self._desk, broker=broker, clock=app.clock
+                        )
+                    )
+
+    async def run(self) -> None:
+        """Look until cancelled; then what is in hand is given back.
+
+        Raises:
+            UnsupportedFeature: the broker has no topic exchanges, and a reaction waits for messages.
+        """
+        looks: list[Callable[[], Awaitable[int | None]]] = [partial(_look, each) for each in self._folders]
+        looks += [partial(_look, each) for each in self._topics]
+        if self._remembering:
+            looks.append(self._tick)
+        tasks = [asyncio.ensure_future(self._keep(look)) for look in looks]
+        try:
+            if tasks:
+                # The first error of any ends all.
+                await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            await asyncio.gather(*(topic.stop() for topic in self._topics))
+
+    async def _keep(self, look: Callable[[], Awaitable[int | None]]) -> None:
+        while True:
+            wake = await look()
+            later = self._clock.now_ms() + _LOOK_MS
+            await self._clock.sleep_until(later if wake is None else min(wake, later))
+
+    async def _tick(self) -> int | None:
+        """Fire what is due; when to look again, if that is known."""
+        names = [standing_name(self._app.name, each.name) for each in self._remembering]
+        try:
+            standings = await look_at_standings(self._store, names)
+            wakes = [
+                wake
+                for reaction, standing in zip(self._remembering, standings, strict=True)
+                if (wake := await self._tick_one(reaction, standing)) is not None
+            ]
+        except StateUnavailable as error:
+            _log.warning("reactions wait: %s", error)
+            return None
+        return min(wakes, default=None)
+
+    async def _tick_one(self, reaction: Reaction, standing: Standing) -> int | None:
+        plan, now = reaction.plan, self._clock.now_ms()
+        wake = wake_of(standing, plan, now=now)
+        if standing.rule == rule_of(plan.expression, plan.debounce) and (wake is None or wake > now):
+            return wake
+        name = standing_name(self._app.name, reaction.name)
+        taken, after = await change_standing(
+            self._store, name, lambda standing: tick(standing, plan, now=now, owner=self._owner)
+        )
+        sent: set[str] = set()
+        failed: set[str] = set()
+        for firing in taken:
+            await self._publish(reaction, firing, sent, failed)
+        for ids, is_sent in ((sent, True), (failed, False)):
+            if ids:
+                at = self._clock.now_ms()
+                _, after = await change_standing(
+                    self._store, name, partial(confirm, ids=ids, now=at, is_sent=is_sent)
+                )
+        return wake_of(after, plan, now=now)
+
+    async def _publish(self, reaction: Reaction, firing: Firing, sent: set[str], failed: set[str]) -> None:
+        try:
+            await self._desk.publish(reaction, firing.id, firing.happenings)
+            sent.add(firing.id)
+        except TooLarge as error:
+            _log.error("reaction %s: a call is not sent: %s", reaction.name, error)
+            failed.add(firing.id)
+        except SendError as error:
+            # Left to the end of its lease.
+            _log.warning("reaction %s: a call waits: %s", reaction.name, error)
+
+
+async def _look(at: Folder | Topic) -> None:
+    await at.look()

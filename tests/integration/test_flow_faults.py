@@ -1,0 +1,255 @@
+"""Workflows while Redis is paused, killed, full and failed over: they end as they should; emptied, they are lost."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+
+import pytest
+
+from taskmq import FlowNotFound, StateUnavailable, TaskMQ, dag
+from taskmq.outcome import Dead, Outcome
+from taskmq.testing.runner import eventually
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.flows import FlowGate
+from taskmq.worker.gates import Pass
+from tests.integration.redis_case import answers
+from tests.servers import Redis
+from tests.unit.app_kit import new_url
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A server of the test's own."""
+    with Redis() as server:
+        yield server
+
+
+class Passages(list[tuple[str, object]]):
+    """Of which step the gate of workflows was asked or told, and what came of it."""
+
+    async def seen(self, asked: str, answer: object, *, times: int = 1) -> None:
+        async def count() -> bool:
+            return self.count((asked, answer)) >= times
+
+        await eventually(count, True, within=PATIENCE)
+
+
+@pytest.fixture
+def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
+    passages = Passages()
+    enter, leave = FlowGate.enter, FlowGate.leave
+
+    async def watched_enter(gate: FlowGate, attempt: Attempt) -> Pass | Outcome:
+        try:
+            answer = await enter(gate, attempt)
+        except StateUnavailable:
+            passages.append(("enter", StateUnavailable))
+            raise
+        passages.append(("enter", Dead if isinstance(answer, Dead) else type(answer)))
+        return answer
+
+    async def watched_leave(gate: FlowGate, run: object, record: object) -> bool:
+        try:
+            counts = await leave(gate, run, record)  # type: ignore[arg-type]
+        except StateUnavailable:
+            passages.append(("leave", StateUnavailable))
+            raise
+        passages.append(("leave", counts))
+        return counts
+
+    monkeypatch.setattr(FlowGate, "enter", watched_enter)
+    monkeypatch.setattr(FlowGate, "leave", watched_leave)
+    return passages
+
+
+class Mill:
+    """Four steps: one that waits to be let go, then three beside each other, then their sum."""
+
+    def __init__(self, url: str) -> None:
+        options = "&timeout=0.5" if "?" in url else "?timeout=0.5"
+        self.app = TaskMQ(new_url(), state=url + options)
+        self.runs: Counter[str] = Counter()
+        self.open = asyncio.Event()
+
+        @self.app.task(name="first")
+        async def first() -> int:
+            self.runs["first"] += 1
+            await self.open.wait()
+            return 1
+
+        @self.app.task(name="more")
+        async def more(number: int, *, by: int) -> int:
+            self.runs[f"more {by}"] += 1
+            return number + by
+
+        @self.app.task(name="last")
+        async def last(*numbers: int) -> int:
+            self.runs["last"] += 1
+            return sum(numbers)
+
+        self.graph = dag()
+        one = self.graph.add(first.s())
+        beside = [self.graph.add(more.s(by=by), after=[one], name=f"more {by}") for by in (1, 2, 3)]
+        self.graph.add(last.s(), after=beside)
+
+    async def begun(self) -> None:
+        async def look() -> int:
+            return self.runs["first"]
+
+        await eventually(look, 1, within=PATIENCE)
+
+    def was_run_once(self) -> bool:
+        return self.runs == Counter(("first", "more 1", "more 2", "more 3", "last"))
+
+
+@contextlib.asynccontextmanager
+async def working(mill: Mill) -> AsyncGenerator[None, None]:
+    worker = Worker(mill.app, WorkerConfig(concurrency=8))
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    try:
+        yield
+    finally:
+        worker.requeue_now()
+        await asyncio.wait((running,))
+
+
+def play(url: str, test: Callable[[Mill], Awaitable[None]]) -> None:
+    async def main() -> None:
+        mill = Mill(url)
+        async with asyncio.timeout(PATIENCE + 10), mill.app:
+            await test(mill)
+
+    asyncio.run(main())
+
+
+async def answering(mill: Mill) -> None:
+    state = mill.app.session().state
+    assert state is not None
+    await answers(state)
+
+
+def channels(redis: Redis) -> list[object]:
+    found = redis.command("PUBSUB", "CHANNELS")
+    assert isinstance(found, list)
+    return [*found]
+
+
+def pause(redis: Redis) -> Callable[[], None]:
+    redis.pause()
+    return redis.resume
+
+
+def kill(redis: Redis) -> Callable[[], None]:
+    redis.kill()
+    return redis.restart
+
+
+def fill(redis: Redis) -> Callable[[], None]:
+    redis.command("CONFIG", "SET", "maxmemory", "1")
+
+    def make_room() -> None:
+        redis.command("CONFIG", "SET", "maxmemory", "0")
+
+    return make_room
+
+
+@pytest.mark.parametrize("take_away", [pause, kill, fill], ids=["paused", "killed", "full"])
+def test_a_step_that_ends_while_redis_is_away_is_told_later_and_its_workflow_goes_on(
+    redis: Redis, passages: Passages, take_away: Callable[[Redis], Callable[[], None]]
+) -> None:
+    async def test(mill: Mill) -> None:
+        async with working(mill):
+            flow = await mill.graph.asend()
+            await mill.begun()
+            give_back = take_away(redis)
+            try:
+                mill.open.set()
+                await passages.seen("leave", StateUnavailable)
+                assert mill.runs.total() == 1
+            finally:
+                give_back()
+            await answering(mill)
+            assert await flow.aresult(PATIENCE) == {"last": 9}
+            assert (await flow.astate()).state == "succeeded"
+        assert mill.was_run_once()
+
+    play(redis.url, test)
+
+
+@pytest.mark.parametrize("take_away", [pause, kill, fill], ids=["paused", "killed", "full"])
+def test_a_step_whose_turn_comes_while_redis_is_away_waits(
+    redis: Redis, passages: Passages, take_away: Callable[[Redis], Callable[[], None]]
+) -> None:
+    async def test(mill: Mill) -> None:
+        flow = await mill.graph.asend()
+        mill.open.set()
+        give_back = take_away(redis)
+        async with working(mill):
+            try:
+                await passages.seen("enter", StateUnavailable, times=2)
+                assert mill.runs.total() == 0
+            finally:
+                give_back()
+            await answering(mill)
+            assert await flow.aresult(PATIENCE) == {"last": 9}
+        assert mill.was_run_once()
+
+    play(redis.url, test)
+
+
+def test_a_workflow_goes_on_with_the_replica_after_a_failover(redis: Redis, passages: Passages) -> None:
+    async def test(mill: Mill, other: Redis) -> None:
+        async with working(mill):
+            flow = await mill.graph.asend()
+            await mill.begun()
+            other.command("REPLICAOF", "127.0.0.1", str(redis.port))
+
+            async def copied() -> bool:
+                return other.command("DBSIZE") == redis.command("DBSIZE")
+
+            await eventually(copied, True, within=PATIENCE)
+            redis.kill()
+            mill.open.set()
+            await passages.seen("leave", StateUnavailable)
+            other.command("REPLICAOF", "NO", "ONE")
+            await answering(mill)
+            assert await flow.aresult(PATIENCE) == {"last": 9}
+        assert mill.was_run_once()
+
+    with Redis() as other:
+        play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda mill: test(mill, other))
+
+
+def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_and_nobody_waits_for_ever(
+    redis: Redis, passages: Passages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskmq.workflow.flow._LOOK_AGAIN", 0.5)
+
+    async def test(mill: Mill) -> None:
+        async with working(mill):
+            flow = await mill.graph.asend()
+            await mill.begun()
+            waits = asyncio.create_task(flow.aresult())
+
+            async def awaited() -> bool:
+                return any(".end~" in str(channel) for channel in channels(redis))
+
+            await eventually(awaited, True, within=PATIENCE)
+            redis.flush()
+            mill.open.set()
+            # Its end does not count; its message comes again, and nothing knows of it.
+            await passages.seen("leave", False)
+            await passages.seen("enter", Dead)
+            with pytest.raises(FlowNotFound):
+                await flow.astate()
+            with pytest.raises(FlowNotFound):
+                async with asyncio.timeout(20):
+                    await waits
+        assert mill.runs == Counter(("first",))
+
+    play(redis.url, test)

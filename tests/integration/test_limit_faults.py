@@ -1,0 +1,565 @@
+"""Limits and locks while Redis is paused, killed, emptied, evicting, full and failed over: the page is right."""
+
+import asyncio
+import contextlib
+import contextvars
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+
+import pytest
+
+from taskmq import Concurrency, Job, LockLost, LockTimeout, RateLimit, StateUnavailable, TaskMQ
+from taskmq.outcome import Outcome, Snoozed
+from taskmq.stores import PlaceDemand
+from taskmq.testing.runner import eventually
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.gates import Pass
+from taskmq.worker.limits import LimitsGate
+from taskmq.worker.process_identity import process_identity
+from tests.integration.redis_case import answers
+from tests.servers import Redis
+from tests.unit.app_kit import new_url
+
+LEASE = 1.5
+PATIENCE = 40.0
+HOLDS = "taskmq:{limits}:places:pack:holds"
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A server of the test's own."""
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def forgetful() -> Iterator[Redis]:
+    """One that keeps nothing on disk."""
+    with Redis(appendonly=False) as server:
+        yield server
+
+
+class Passages(list[tuple[str, object]]):
+    """Which job asked the gate of the limits, and what came of it."""
+
+    async def seen(self, job: Job[None], answer: object, *, times: int = 1) -> None:
+        async def count() -> bool:
+            return self.count((job.id, answer)) >= times
+
+        await eventually(count, True, within=PATIENCE)
+
+    async def asked(self, job: Job[None]) -> None:
+        async def look() -> bool:
+            return any(job_id == job.id for job_id, _ in self)
+
+        await eventually(look, True, within=PATIENCE)
+
+
+@pytest.fixture
+def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
+    passages = Passages()
+    enter = LimitsGate.enter
+
+    async def watched(gate: LimitsGate, attempt: Attempt) -> Pass | Outcome:
+        try:
+            answer = await enter(gate, attempt)
+        except StateUnavailable:
+            passages.append((attempt.job_id, StateUnavailable))
+            raise
+        passages.append((attempt.job_id, Snoozed if isinstance(answer, Snoozed) else Pass))
+        return answer
+
+    monkeypatch.setattr(LimitsGate, "enter", watched)
+    return passages
+
+
+class Shop:
+    """Tasks with limits; those with places wait until they are let go."""
+
+    def __init__(self, url: str) -> None:
+        options = "&timeout=0.5" if "?" in url else "?timeout=0.5"
+        self.app = TaskMQ(new_url(), state=url + options)
+        self.began: list[str] = []
+        self.starts: list[float] = []
+        self.inside = 0
+        self.most = 0
+        self.open = asyncio.Event()
+
+        async def stay(name: str) -> None:
+            self.began.append(name)
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            await self.open.wait()
+            self.inside -= 1
+
+        @self.app.task(name="pack", concurrency=2)
+        async def pack(name: str) -> None:
+            await stay(name)
+
+        @self.app.task(name="wrap", concurrency=Concurrency(1, on_failure="open"))
+        async def wrap(name: str) -> None:
+            await stay(name)
+
+        @self.app.task(name="call", rate_limit="20/s")
+        async def call() -> None:
+            self.starts.append(time.monotonic())
+
+        @self.app.task(name="ring", rate_limit=RateLimit("1/h", on_failure="open"))
+        async def ring() -> None:
+            self.starts.append(time.monotonic())
+
+        self.pack = pack
+        self.wrap = wrap
+        self.call = call
+        self.ring = ring
+
+    async def begun(self, *names: str) -> None:
+        async def look() -> bool:
+            return set(names) <= set(self.began)
+
+        await eventually(look, True, within=PATIENCE)
+
+
+@contextlib.asynccontextmanager
+async def working(shop: Shop, *, lease: float = LEASE) -> AsyncGenerator[Worker, None]:
+    worker = Worker(shop.app, WorkerConfig(lease=lease, concurrency=16))
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    try:
+        yield worker
+    finally:
+        shop.open.set()
+        worker.requeue_now()
+        await asyncio.wait((running,))
+
+
+async def back(redis: Redis, shop: Shop) -> None:
+    """Start a server again that was killed, and return once it is reached."""
+    redis.restart()
+    state = shop.app.session().state
+    assert state is not None
+    await answers(state)
+
+
+def play(url: str, test: Callable[[Shop], Awaitable[None]]) -> None:
+    async def main() -> None:
+        shop = Shop(url)
+        async with asyncio.timeout(PATIENCE + 10), shop.app:
+            await test(shop)
+
+    asyncio.run(main())
+
+
+async def done(*jobs: Job[None]) -> None:
+    await asyncio.gather(*(job.aresult(timeout=PATIENCE) for job in jobs))
+
+
+async def holds(redis: Redis, expected: int, *, key: str = HOLDS) -> None:
+    async def count() -> bool:
+        return redis.command("ZCARD", key) == expected
+
+    await eventually(count, True, within=PATIENCE)
+
+
+def empty(redis: Redis) -> None:
+    redis.command("FLUSHALL")
+
+
+def evict(redis: Redis) -> None:
+    redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+    redis.command("CONFIG", "SET", "maxmemory", "1")
+    redis.command("CONFIG", "SET", "maxmemory", "0")
+    assert redis.command("DBSIZE") == 0
+
+
+def forget(redis: Redis) -> None:
+    redis.kill()
+    redis.restart()
+
+
+# Places ------------------------------------------------------------------------------------------------
+
+
+def test_while_redis_is_paused_nothing_takes_a_place_and_then_it_does(redis: Redis, passages: Passages) -> None:
+    async def test(shop: Shop) -> None:
+        async with working(shop):
+            first = await shop.pack.asend("first")
+            await shop.begun("first")
+            redis.pause()
+            try:
+                second = await shop.pack.asend("second")
+                await passages.seen(second, StateUnavailable, times=2)
+                assert shop.began == ["first"]
+            finally:
+                redis.resume()
+            # The places that calls without an answer may have taken come free.
+            await shop.begun("second")
+            third = await shop.pack.asend("third")
+            await passages.seen(third, Snoozed)
+            shop.open.set()
+            await done(first, second, third)
+        assert shop.most == 2
+        await holds(redis, 0)
+
+    play(redis.url, test)
+
+
+def test_places_stay_with_their_runs_over_a_restart_of_redis(redis: Redis, passages: Passages) -> None:
+    async def test(shop: Shop) -> None:
+        async with working(shop, lease=60):
+            jobs = [await shop.pack.asend(name) for name in ("a", "b")]
+            await shop.begun("a", "b")
+            redis.kill()
+            third = await shop.pack.asend("c")
+            await passages.seen(third, StateUnavailable)
+            await back(redis, shop)
+            await passages.seen(third, Snoozed)
+            shop.open.set()
+            await done(*jobs, third)
+        assert shop.most == 2
+        await holds(redis, 0)
+
+    play(redis.url, test)
+
+
+def test_a_place_that_could_not_be_given_back_is_given_back_later(redis: Redis, passages: Passages) -> None:
+    async def test(shop: Shop) -> None:
+        async with working(shop, lease=600):
+            jobs = [await shop.pack.asend(name) for name in ("a", "b")]
+            await shop.begun("a", "b")
+            redis.kill()
+            third = await shop.pack.asend("c")
+            await passages.seen(third, StateUnavailable)
+            # Ends while nobody can be told.
+            shop.open.set()
+
+            async def inside() -> int:
+                return shop.inside
+
+            await eventually(inside, 0, within=PATIENCE)
+            await back(redis, shop)
+            # Long before the lease is over.
+            await done(*jobs, third)
+        await holds(redis, 0)
+
+    play(redis.url, test)
+
+
+@pytest.mark.parametrize("lose", [empty, evict, forget], ids=["emptied", "evicted", "killed"])
+def test_runs_take_their_places_again_where_redis_has_lost_them(
+    forgetful: Redis, passages: Passages, lose: Callable[[Redis], None]
+) -> None:
+    async def test(shop: Shop) -> None:
+        async with working(shop):
+            jobs = [await shop.pack.asend(name) for name in ("a", "b")]
+            await shop.begun("a", "b")
+            lose(forgetful)
+            # Within a third of the lease.
+            await holds(forgetful, 2)
+            third = await shop.pack.asend("c")
+            await passages.seen(third, Snoozed)
+            shop.open.set()
+            await done(*jobs, third)
+        assert shop.most == 2
+        await holds(forgetful, 0)
+
+    play(forgetful.url, test)
+
+
+def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, passages: Passages) -> None:
+    program = "from taskmq.worker.process_identity import process_identity; print(process_identity())"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() != process_identity()
+
+    async def test(shop: Shop) -> None:
+        state = shop.app.session().state
+        assert state is not None
+        places = PlaceDemand(key="places:pack", places=2)
+        for number in range(2):
+            hold = f"{ended.stdout.strip()}/{number}"
+            assert (
+                await state.limits.enter(f"theirs {number}", [places], hold=hold, seconds=3600, patience=0)
+            ).granted
+        redis.kill()
+        async with working(shop):
+            job = await shop.pack.asend("a")
+            await passages.seen(job, StateUnavailable)
+            await back(redis, shop)
+            shop.open.set()
+            await done(job)
+
+    play(redis.url, test)
+
+
+def test_places_of_a_worker_that_nobody_sees_come_free_with_their_lease(redis: Redis, passages: Passages) -> None:
+    async def test(shop: Shop) -> None:
+        state = shop.app.session().state
+        assert state is not None
+        places = PlaceDemand(key="places:pack", places=2)
+        for number in range(2):
+            await state.limits.enter(
+                f"theirs {number}", [places], hold=f"elsewhere/{number}", seconds=LEASE, patience=0
+            )
+        async with working(shop):
+            job = await shop.pack.asend("a")
+            await passages.seen(job, Snoozed)
+            redis.kill()
+            await back(redis, shop)
+            shop.open.set()
+            await done(job)
+
+    play(redis.url, test)
+
+
+def test_on_a_full_redis_places_are_kept_and_given_back(redis: Redis, passages: Passages) -> None:
+    async def test(shop: Shop) -> None:
+        async with working(shop):
+            jobs = [await shop.pack.asend(name) for name in ("a", "b")]
+            await shop.begun("a", "b")
+            third = await shop.pack.asend("c")
+            await passages.seen(third, Snoozed)
+            redis.command("CONFIG", "SET", "maxmemory", "1")
+            call = await shop.call.asend()
+            await passages.seen(call, StateUnavailable)
+            assert shop.starts == []
+            # Longer than the lease, and the places are held.
+            before = float(str(redis.command("ZSCORE", HOLDS, _hold(redis))))
+
+            async def renewals() -> bool:
+                return float(str(redis.command("ZSCORE", HOLDS, _hold(redis)))) > before + 2e6 * LEASE
+
+            await eventually(renewals, True, within=PATIENCE)
+            assert shop.began == ["a", "b"]
+            shop.open.set()
+            await holds(redis, 0)
+            redis.command("CONFIG", "SET", "maxmemory", "0")
+            await done(*jobs, third, call)
+        assert shop.most == 2
+
+    play(redis.url, test)
+
+
+def _hold(redis: Redis) -> str:
+    names = redis.command("ZRANGE", HOLDS, "0", "0")
+    assert isinstance(names, list)
+    return str(names[0])
+
+
+def test_places_outlive_a_failover_to_a_replica(redis: Redis, passages: Passages) -> None:
+    async def test(shop: Shop, other: Redis) -> None:
+        async with working(shop, lease=60):
+            jobs = [await shop.pack.asend(name) for name in ("a", "b")]
+            await shop.begun("a", "b")
+            other.command("REPLICAOF", "127.0.0.1", str(redis.port))
+            await holds(other, 2)
+            redis.kill()
+            other.command("REPLICAOF", "NO", "ONE")
+            third = await shop.pack.asend("c")
+            await passages.seen(third, Snoozed)
+            shop.open.set()
+            await done(*jobs, third)
+        assert shop.most == 2
+        await holds(other, 0)
+
+    with Redis() as other:
+        play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda shop: test(shop, other))
+
+
+def test_open_limits_hold_nothing_up_while_redis_is_away_and_hold_again_when_it_is_back(
+    redis: Redis, passages: Passages
+) -> None:
+    async def test(shop: Shop) -> None:
+        async with working(shop):
+            first = await shop.wrap.asend("a")
+            await shop.begun("a")
+            redis.kill()
+            away = [await shop.wrap.asend(name) for name in ("b", "c")]
+            rings = [await shop.ring.asend() for _ in range(5)]
+            await shop.begun("b", "c")
+
+            async def rung() -> int:
+                return len(shop.starts)
+
+            await eventually(rung, 5, within=PATIENCE)
+            await back(redis, shop)
+            # It is asked again once a second.
+            asked = await shop.ring.asend()
+            while (asked.id, Snoozed) not in passages:
+                asked = await shop.ring.asend()
+                await passages.asked(asked)
+            # Its place is renewed, or taken again.
+            await holds(redis, 1, key="taskmq:{limits}:places:wrap:holds")
+            last = await shop.wrap.asend("d")
+            await passages.seen(last, Snoozed)
+            assert shop.inside == 3
+            shop.open.set()
+            await done(first, *away, *rings, last)
+
+    play(redis.url, test)
+
+
+# Rates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["paused", "killed", "emptied"])
+def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
+    redis: Redis, passages: Passages, fault: str
+) -> None:
+    rate, burst_time = 20.0, 0.25
+
+    async def test(shop: Shop) -> None:
+        async with working(shop):
+            for _ in range(30):
+                await shop.call.asend()
+
+            async def some() -> bool:
+                return len(shop.starts) >= 8
+
+            await eventually(some, True, within=PATIENCE)
+            match fault:
+                case "paused":
+                    redis.pause()
+                    late = await shop.call.asend()
+                    await passages.seen(late, StateUnavailable)
+                    redis.resume()
+                case "killed":
+                    redis.kill()
+                    late = await shop.call.asend()
+                    await passages.seen(late, StateUnavailable)
+                    await back(redis, shop)
+                case _:
+                    empty(redis)
+                    late = await shop.call.asend()
+
+            async def all_of_them() -> int:
+                return len(shop.starts)
+
+            await eventually(all_of_them, 31, within=PATIENCE)
+            # Of the others, the results were in what was lost.
+            await done(late)
+        # Emptied it starts anew, once. A start that was granted waits in its slot for a moment, so some come closer.
+        spare = 2 + (rate * burst_time + 1) * (fault == "emptied")
+        starts = sorted(shop.starts)
+        for first in range(len(starts)):
+            for last in range(first, len(starts)):
+                allowed = (starts[last] - starts[first] + burst_time) * rate * 1.25 + 1 + spare
+                assert last - first + 1 <= allowed, (first, last, starts)
+
+    play(redis.url, test)
+
+
+# Locks -------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_outlives_a_restart_of_redis(redis: Redis) -> None:
+    async def test(shop: Shop) -> None:
+        async with shop.app.lock("account:7", lease=30) as lock:
+            redis.kill()
+            await back(redis, shop)
+            with pytest.raises(LockTimeout):
+                await _with_another_task(shop, timeout=0)
+            lock.check()
+            token = lock.token
+        assert await _with_another_task(shop, timeout=0) > token
+
+    play(redis.url, test)
+
+
+def test_a_lock_outlives_a_failover_to_a_replica(redis: Redis) -> None:
+    async def test(shop: Shop, other: Redis) -> None:
+        async with shop.app.lock("account:7", lease=LEASE) as lock:
+            token = lock.token
+            other.command("REPLICAOF", "127.0.0.1", str(redis.port))
+
+            async def copied() -> bool:
+                return other.command("DBSIZE") == 1
+
+            await eventually(copied, True, within=PATIENCE)
+            redis.kill()
+            other.command("REPLICAOF", "NO", "ONE")
+            with pytest.raises(LockTimeout):
+                await _with_another_task(shop, timeout=0)
+            lock.check()
+            waits = asyncio.create_task(_with_another_task(shop, timeout=PATIENCE))
+        assert await waits > token
+
+    with Redis() as other:
+        play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda shop: test(shop, other))
+
+
+async def _with_another_task(shop: Shop, *, timeout: float, lease: float = 30) -> int:
+    async def hold() -> int:
+        async with shop.app.lock("account:7", timeout=timeout, lease=lease) as lock:
+            return lock.token
+
+    return await asyncio.create_task(hold(), context=contextvars.Context())
+
+
+@pytest.mark.parametrize("lose", [empty, evict, forget], ids=["emptied", "evicted", "killed"])
+def test_a_lock_that_redis_has_lost_is_lost_and_its_block_ends_so(
+    forgetful: Redis, lose: Callable[[Redis], None]
+) -> None:
+    async def test(shop: Shop) -> None:
+        async def hold() -> None:
+            async with shop.app.lock("account:7", lease=LEASE) as lock:
+                token = lock.token
+                lose(forgetful)
+                later = await _with_another_task(shop, timeout=PATIENCE)
+                assert later > token
+                assert await lock.lost()
+
+        with pytest.raises(LockLost):
+            await hold()
+
+    play(forgetful.url, test)
+
+
+def test_a_lock_is_lost_once_redis_was_away_for_its_lease_and_who_waits_is_told(redis: Redis) -> None:
+    async def test(shop: Shop) -> None:
+        async def hold() -> None:
+            async with shop.app.lock("account:7", lease=LEASE) as lock:
+                waits = asyncio.create_task(_with_another_task(shop, timeout=PATIENCE, lease=LEASE))
+                redis.pause()
+                try:
+                    with pytest.raises(StateUnavailable):
+                        await waits
+                    assert await lock.lost()
+                finally:
+                    redis.resume()
+
+        began = time.monotonic()
+        with pytest.raises(LockLost):
+            await hold()
+        assert time.monotonic() - began > LEASE
+        # What was asked for while nobody answered may have been granted: that is over with its lease.
+        assert await _with_another_task(shop, timeout=PATIENCE)
+
+    play(redis.url, test)
+
+
+def test_a_lock_is_kept_and_given_back_while_redis_is_full(redis: Redis) -> None:
+    async def test(shop: Shop) -> None:
+        async with shop.app.lock("account:7", lease=LEASE) as lock:
+            token = lock.token
+            redis.command("CONFIG", "SET", "maxmemory", "1")
+            until = float(str(redis.command("HGET", "taskmq:{lock:account:7}:lease", "until")))
+
+            async def renewals() -> bool:
+                left = redis.command("HGET", "taskmq:{lock:account:7}:lease", "until")
+                return float(str(left)) > until + 1500 * LEASE
+
+            await eventually(renewals, True, within=PATIENCE)
+            lock.check()
+            # It is refused to no more than those who would add to it.
+            with pytest.raises(LockTimeout):
+                await _with_another_task(shop, timeout=0)
+        assert redis.command("HGET", "taskmq:{lock:account:7}:lease", "until") == "0"
+        with pytest.raises(StateUnavailable, match=r"(?i)memory"):
+            await _with_another_task(shop, timeout=0)
+        redis.command("CONFIG", "SET", "maxmemory", "0")
+        assert await _with_another_task(shop, timeout=0) > token
+
+    play(redis.url, test)

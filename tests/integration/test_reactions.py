@@ -1,0 +1,195 @@
+"""What tasks react to: a real RabbitMQ, a real Redis, files that appear, and replicas of beat that are killed."""
+
+import contextlib
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pika  # type: ignore[import-untyped]
+import pytest
+from pika.exceptions import UnroutableError  # type: ignore[import-untyped]
+
+from tests.cli.kit import Started
+from tests.integration.raw_rabbitmq import Raw
+from tests.servers import eventually
+
+pytestmark = pytest.mark.rabbitmq
+
+APP = """\
+import os
+from taskmq import TaskMQ
+from taskmq.reaction import FileArrived, Happening, JobEnded, MessageArrived, all_of, any_of, file, message
+from taskmq.schedule import every
+
+app = TaskMQ(name="shop")
+RUNS = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def ran(*words: object) -> None:
+    os.write(RUNS, (" ".join(map(str, words)) + "\\n").encode())
+
+
+@app.on_file("in/*.csv", stable="500ms")
+@app.on_file("flagged/*", done=".done", name="flagged")
+@app.task(name="load")
+async def load(arrived: FileArrived) -> None:
+    ran("load", os.path.basename(arrived.path), arrived.size)
+
+
+@app.on_job(load)
+@app.task(name="index")
+async def index(ended: JobEnded) -> None:
+    ran("index", ended.job_id, ended.state)
+
+
+@app.on_message("orders.#")
+@app.task(name="order")
+async def order(came: MessageArrived) -> None:
+    ran("order", came.routing_key, came.body.decode(), came.message_id)
+
+
+@app.on(all_of(file("both/*", stable="100ms"), message("go", exchange="signals")))
+@app.task(name="both")
+async def both(happened: list[Happening]) -> None:
+    ran("both", *[type(each).__name__ for each in happened])
+
+
+@app.on(any_of(message("tick.*"), message("tock.*")), debounce="2s")
+@app.task(name="quiet")
+async def quiet(happened: list[Happening]) -> None:
+    ran("quiet", *[each.routing_key for each in happened])
+"""
+
+
+class _Place:
+    """A folder with an app, and what its tasks have written down."""
+
+    def __init__(self, folder: Path, broker: str, state: str, stack: ExitStack) -> None:
+        self.folder = folder
+        self.broker = broker
+        self._environment = {"TASKMQ_URL": broker, "TASKMQ_STATE": state}
+        self._stack = stack
+        self.publisher = stack.enter_context(Raw(broker))
+        (folder / "shop.py").write_text(APP)
+        for name in ("in", "flagged", "both"):
+            (folder / name).mkdir()
+
+    def start(self, *tokens: str) -> Started:
+        return self._stack.enter_context(Started(self.folder, *tokens, env=self._environment))
+
+    def beat(self) -> Started:
+        beat = self.start("beat", "shop:app")
+        beat.says("taskmq beat:")
+        return beat
+
+    def publish(self, exchange: str, key: str, body: bytes, message_id: str) -> None:
+        """Publish, as soon as somebody has bound a queue."""
+        properties = pika.BasicProperties(message_id=message_id, delivery_mode=2)
+
+        def is_kept() -> bool:
+            with contextlib.suppress(UnroutableError):
+                self.publisher.channel.basic_publish(exchange, key, body, properties, mandatory=True)
+                return True
+            return False
+
+        self.until(is_kept, f"a queue is bound to {exchange}")
+
+    def runs(self, kind: str) -> list[list[str]]:
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.folder / "runs").read_text().splitlines()
+            return [line.split()[1:] for line in lines if line.split()[0] == kind]
+        return []
+
+    def until(self, check: Callable[[], bool], what: str) -> None:
+        eventually(check, what, within=timedelta(seconds=30))
+
+
+@pytest.fixture
+def place(tmp_path: Path, amqp_url: str, redis_url: str) -> Iterator[_Place]:
+    with ExitStack() as stack:
+        yield _Place(tmp_path, amqp_url, redis_url, stack)
+
+
+def test_files_messages_and_jobs_are_reacted_to_once_though_a_replica_is_killed(place: _Place) -> None:
+    place.start("worker", "shop:app")
+    beats = [place.beat(), place.beat()]
+
+    sent = 200
+    for number in range(sent):
+        place.publish("amq.topic", f"orders.eu.{number % 3}", b"%d" % number, f"m{number}")
+        (place.folder / "in" / f"{number}.csv").write_bytes(b"x" * number) if number < 30 else None
+        if number == 100:
+            beats[0].process.send_signal(signal.SIGKILL)
+    (place.folder / "flagged" / "big").write_text("half")
+    time.sleep(1.5)
+    assert ["big", "4"] not in place.runs("load")
+    (place.folder / "flagged" / "big").write_text("whole")
+    (place.folder / "flagged" / "big.done").touch()
+
+    place.until(lambda: len({run[1] for run in place.runs("order")}) == sent, "every message is reacted to")
+    place.until(lambda: len({run[0] for run in place.runs("load")}) == 31, "every file is reacted to")
+    place.until(lambda: len(place.runs("index")) == 31, "every job is reacted to")
+    beats.append(place.beat())
+    # What came a second time would come by now: each replica has looked again.
+    time.sleep(2.5)
+
+    assert Counter(run[1] for run in place.runs("order")) == Counter(str(number) for number in range(sent))
+    assert {tuple(run) for run in place.runs("order")} == {
+        (f"orders.eu.{number % 3}", str(number), f"m{number}") for number in range(sent)
+    }
+    assert sorted(place.runs("load")) == sorted(
+        [*([f"{number}.csv", str(number)] for number in range(30)), ["big", "5"]]
+    )
+    assert len({run[0] for run in place.runs("index")}) == len(place.runs("index")) == 31
+    assert {run[1] for run in place.runs("index")} == {"succeeded"}
+
+
+def test_a_message_that_comes_while_no_beat_runs_waits_for_one(place: _Place) -> None:
+    first = place.beat()
+    place.publish("amq.topic", "orders.early", b"0", "first")
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait()
+
+    place.publish("amq.topic", "orders.late", b"1", "m")
+    # As an earlier version of the code has left it.
+    place.publisher.channel.queue_bind("taskmq.on.shop.order", "amq.topic", "bills.#")
+    place.publish("amq.topic", "bills.new", b"2", "bill")
+    place.beat()
+    place.start("worker", "shop:app")
+
+    both = [["orders.early", "0", "first"], ["orders.late", "1", "m"]]
+    place.until(lambda: sorted(place.runs("order")) == both, "it is reacted to")
+    place.until(lambda: place.publisher.ready("taskmq.on.shop.order") == 0, "what nobody waits for is dropped")
+    # What is larger than can be remembered is put aside, and nothing is in its way.
+    place.publish("signals", "go", b"x" * 70_000, "large")
+    place.until(lambda: place.publisher.ready("taskmq.parking") == 1, "it is parked")
+    letter = place.publisher.take("taskmq.parking")
+    assert (letter.properties.message_id, len(letter.body)) == ("large", 70_000)
+    assert letter.properties.headers["x-taskmq-origin"] == "taskmq.on.shop.both.1"
+    assert place.runs("both") == []
+
+
+def test_a_file_and_a_message_together_are_one_call_and_what_keeps_coming_is_waited_for(place: _Place) -> None:
+    place.start("worker", "shop:app")
+    beats = [place.beat(), place.beat()]
+    # Before it the exchange is declared.
+    place.until(lambda: place.publisher.refusal("taskmq.on.shop.both.1", {}, passive=True) == 0, "the beats listen")
+
+    (place.folder / "both" / "a").write_text("a")
+    for number in range(10):
+        key = f"{'tick' if number % 2 else 'tock'}.{number}"
+        place.publish("amq.topic", key, b"", key)
+        time.sleep(0.2)
+    assert place.runs("both") == []
+    beats[0].process.send_signal(signal.SIGKILL)
+    place.publish("signals", "go", b"", "go")
+
+    place.until(lambda: place.runs("both") == [["FileArrived", "MessageArrived"]], "both have come")
+    place.until(lambda: place.runs("quiet") == [["tick.9", "tock.8"]], "nothing more has come")
+    place.publish("signals", "go", b"", "again")
+    time.sleep(2)
+    assert len(place.runs("both")) == 1

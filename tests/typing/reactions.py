@@ -1,0 +1,53 @@
+"""What stands above a task that reacts to something."""
+
+from datetime import UTC, datetime
+from typing import assert_type
+
+from taskmq import TaskMQ
+from taskmq.reacting import Reactions
+from taskmq.reaction import (
+    AllOf,
+    FileArrived,
+    Happening,
+    JobEnded,
+    MessageArrived,
+    all_of,
+    any_of,
+    file,
+    job,
+    message,
+)
+from taskmq.schedule import cron
+
+app = TaskMQ("memory://")
+
+
+@app.on_file("/in/*", done=".done", stable="5s", name="by file")
+@app.task
+def load(arrived: FileArrived) -> str:
+    return arrived.path
+
+
+@app.on_job(load, "other", state=["succeeded", "dead"])
+@app.task(name="index")
+async def index(ended: JobEnded) -> None: ...
+
+
+@app.on_message("orders.#", exchange="sales")
+@app.task(name="order")
+def order(came: MessageArrived) -> None: ...
+
+
+@app.on(all_of(any_of(job(load), file("/in/*")), message("go"), cron("0 6 * * *")), debounce="30s")
+@app.task(name="both")
+def both(happened: list[Happening]) -> None: ...
+
+
+# A reaction leaves the task as it is.
+assert_type(load(FileArrived(path="a", size=1, modified=datetime(2027, 1, 1, tzinfo=UTC))), str)
+assert_type(app.reactions, Reactions)
+assert_type(all_of(job("a"), job("b")), AllOf)
+
+app.on_file(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.on("orders.#")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+all_of(job("a"), "b")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

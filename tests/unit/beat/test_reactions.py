@@ -1,0 +1,287 @@
+"""Replicas of beat that look for files, and fire what has to wait for something."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.beat import Beat
+from taskmq.beat.folders import Folder, scan
+from taskmq.broker import BrokerOptions
+from taskmq.clock import SystemClock
+from taskmq.envelope import Envelope, decode_envelope
+from taskmq.errors import StateUnavailable, TooLarge, UnsupportedFeature
+from taskmq.middleware import Middleware, Sending
+from taskmq.reacting import Cause, Desk, Reaction
+from taskmq.reaction import FileArrived, FileArrives, Happening, JobEnded, MessageArrived, all_of, any_of, file, job
+from taskmq.reaction.standing import MOST_FIRINGS, Noted
+from taskmq.schedule import every
+from taskmq_local import forget_memory, open_memory_state
+from tests.unit.beat.stage import Stage, play
+from tests.unit.worker.staged import Fault, Points, StagedApp
+
+
+def _ended(name: str) -> Noted:
+    return Noted(
+        name, JobEnded(job_id=name, task="load", state="succeeded", finished=datetime(2027, 1, 1, tzinfo=UTC))
+    )
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="load", queue="other")
+    async def load() -> None: ...
+
+    @app.on(all_of(job(load), every("1m")))
+    @app.task(name="publish", queue="work")
+    async def publish(happened: list[Happening]) -> None: ...
+
+
+async def _tell(app: StagedApp, name: str) -> None:
+    await Desk(app).deliver(app.reactions["publish"], 0, _ended(name), cause=Cause(name, name))
+
+
+async def _sent(app: StagedApp) -> list[Envelope]:
+    return [decode_envelope(each.body) for each in await app.messages("work")]
+
+
+def test_a_job_and_a_time_are_one_call_from_any_number_of_replicas() -> None:
+    async def test(stage: Stage) -> None:
+        for _ in range(3):
+            await stage.start()
+        await stage.advance(5)
+        for _ in range(3):
+            await _tell(stage.apps[0], "j1")
+        await stage.advance(5)
+        assert await _sent(stage.app) == []
+
+        for _ in range(5):
+            await stage.advance(30)
+        (first,) = await _sent(stage.app)
+        await _tell(stage.apps[1], "j2")
+        for _ in range(5):
+            await stage.advance(1)
+
+        assert [each.task for each in await _sent(stage.app)] == ["publish", "publish"]
+        (second,) = [each for each in await _sent(stage.app) if each.id != first.id]
+        assert first.key == first.id != second.id
+        assert (await stage.apps[0].reactions.astatus("publish")).fired == 2
+
+    play(test, _define)
+
+
+def test_a_replica_that_does_not_learn_of_its_confirm_is_followed_by_the_same_call() -> None:
+    async def test(stage: Stage) -> None:
+        points = Points()
+        await stage.start(points=points)
+        await _tell(stage.apps[0], "j1")
+        points.rest = Fault.UNKNOWN
+        for _ in range(4):
+            await stage.advance(30)
+        await stage.start()
+        for _ in range(20):
+            await stage.advance(1)
+
+        assert len({each.id for each in await _sent(stage.app)}) == 1
+        assert (await stage.apps[1].reactions.astatus("publish")).fired == 1
+
+    play(test, _define)
+
+
+def test_while_the_state_does_not_answer_nothing_fires_and_then_it_does() -> None:
+    async def test(stage: Stage) -> None:
+        points = Points()
+        await stage.start(points=points)
+        await _tell(stage.apps[0], "j1")
+        points.rest = Fault.REFUSED
+        for _ in range(4):
+            await stage.advance(30)
+        assert await _sent(stage.app) == []
+        with pytest.raises(StateUnavailable):
+            await _tell(stage.apps[0], "j2")
+
+        points.rest = Fault.NONE
+        for _ in range(5):
+            await stage.advance(1)
+        assert len(await _sent(stage.app)) == 1
+
+    play(test, _define)
+
+
+def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
+    def define(app: TaskMQ) -> None:
+        _define(app)
+
+        @app.on(any_of(job("load"), every("1d")), name="each")
+        @app.task(name="each", queue="work")
+        async def each(happened: list[Happening]) -> None: ...
+
+    async def test(stage: Stage) -> None:
+        app = stage.twin()
+        for number in range(MOST_FIRINGS):
+            await Desk(app).deliver(app.reactions["each"], 0, _ended(str(number)))
+        with pytest.raises(StateUnavailable, match="100 calls of reaction each wait"):
+            await Desk(app).deliver(app.reactions["each"], 0, _ended("more"))
+
+        large = Noted("m", MessageArrived(routing_key="m", body=b"x" * 70_000))
+        with pytest.raises(TooLarge):
+            await Desk(app).deliver(app.reactions["each"], 0, large)
+
+    play(test, define)
+
+
+def test_a_beat_ends_where_messages_are_waited_for_and_the_broker_has_no_topic_exchanges() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.on_message("orders.#")
+        @app.task(name="order", queue="work")
+        async def order(came: MessageArrived) -> None: ...
+
+    async def test(stage: Stage) -> None:
+        with pytest.raises(UnsupportedFeature, match=r"memory://.* has no topic exchanges: that takes RabbitMQ"):
+            await Beat(stage.twin()).run()
+
+    play(test, define)
+
+
+# Files --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory() -> Iterator[str]:
+    name = uuid.uuid4().hex
+    yield name
+    forget_memory(name)
+
+
+class _Seen(Middleware):
+    """What was sent; fails as often as asked."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.fails = 0
+
+    def send(self, sending: Sending) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise ValueError("broken")
+        self.sent.append(sending.envelope.id or "")
+
+
+def _watching(memory: str, folder: Path, test: Callable[[Callable[[], Folder], _Seen], Awaitable[None]]) -> None:
+    seen = _Seen()
+    app = TaskMQ(f"memory://{memory}", middleware=[seen])
+
+    @app.on_file(f"{folder}/*.csv", done=".done")
+    @app.task(name="load", queue="work")
+    async def load(arrived: FileArrived) -> None: ...
+
+    async def main() -> None:
+        async with app:
+            state = open_memory_state(f"memory://{memory}", BrokerOptions(clock=SystemClock()))
+            reaction = app.reactions["load"]
+            (condition,) = reaction.plan.conditions
+            assert isinstance(condition, FileArrives)
+
+            def replica() -> Folder:
+                return Folder(
+                    reaction,
+                    0,
+                    condition,
+                    app=app.name,
+                    desk=Desk(app),
+                    claims=state.claims,
+                    owner=uuid.uuid4().hex,
+                )
+
+            await test(replica, seen)
+
+    asyncio.run(main())
+
+
+def test_a_file_is_told_once_by_all_replicas_and_again_when_it_is_written_anew(memory: str, tmp_path: Path) -> None:
+    async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
+        one, two = replica(), replica()
+        (tmp_path / "a.csv").write_text("1")
+        await asyncio.gather(one.look(), two.look())
+        assert seen.sent == []
+        (tmp_path / "a.csv.done").touch()
+        for _ in range(3):
+            await asyncio.gather(one.look(), two.look())
+        assert len(seen.sent) == 1
+        # One that starts later knows it, too.
+        await replica().look()
+        assert len(seen.sent) == 1
+
+        (tmp_path / "a.csv").write_text("12")
+        os.utime(tmp_path / "a.csv.done")
+        await asyncio.gather(one.look(), two.look())
+        assert len(set(seen.sent)) == len(seen.sent) == 2
+
+    _watching(memory, tmp_path, test)
+
+
+def test_a_file_whose_call_fails_is_told_by_the_next_look(memory: str, tmp_path: Path) -> None:
+    async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
+        one = replica()
+        (tmp_path / "a.csv").write_text("1")
+        (tmp_path / "a.csv.done").touch()
+        seen.fails = 2
+        for _ in range(2):
+            await one.look()
+            assert seen.sent == []
+        await one.look()
+        assert len(seen.sent) == 1
+
+    _watching(memory, tmp_path, test)
+
+
+def test_a_flag_that_is_older_than_its_file_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "a.ok").touch()
+    os.utime(tmp_path / "a.ok", (1, 1))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / ".hidden").touch()
+    (tmp_path / os.fsdecode(b"\xff")).touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+
+    (found,) = scan(file(f"{tmp_path}/*", done=".ok"))
+
+    assert (found.path, found.size, found.is_flagged) == (f"{tmp_path}/a", 1, False)
+    os.utime(tmp_path / "a.ok")
+    assert scan(file(f"{tmp_path}/*", done=".ok"))[0].is_flagged
+    assert [each.path for each in scan(file(f"{tmp_path}/**/a", stable=1))] == [f"{tmp_path}/a"]
+
+
+def test_a_look_that_fails_is_an_error_where_it_is_awaited(memory: str, tmp_path: Path) -> None:
+    def broken(condition: FileArrives) -> list[object]:
+        raise ValueError(condition.pattern)
+
+    async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("taskmq.beat.folders.scan", broken)
+            with pytest.raises(ValueError, match="csv"):
+                await replica().look()
+        assert seen.sent == []
+
+    _watching(memory, tmp_path, test)
+
+
+def test_what_a_reaction_needs_is_known() -> None:
+    app = TaskMQ()
+
+    @app.on_job("a")
+    @app.task(name="one")
+    def one(ended: JobEnded) -> None: ...
+
+    @app.on(any_of(job("a"), every("1h")), debounce="5s")
+    @app.task(name="two")
+    def two(happened: list[Happening]) -> None: ...
+
+    first, second = app.reactions.values()
+    assert isinstance(first, Reaction)
+    assert (first.is_direct, first.needs_beat, second.is_direct, second.needs_beat) == (True, False, False, True)
+    assert second.describe() == "when a job of a has succeeded or it is due every hour, and nothing more for 5 s"

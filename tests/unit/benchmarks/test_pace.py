@@ -1,0 +1,49 @@
+"""How long a session of benchmarks says that it still takes."""
+
+import pytest
+
+from benchmarks.pace import Pace, clock_text
+
+
+def test_nothing_is_foretold_before_the_first_run() -> None:
+    assert Pace().left([("a", "drain")]) is None
+
+
+def test_a_cell_that_was_run_takes_as_long_again() -> None:
+    pace = Pace()
+    pace.took("a", "drain", 10.0)
+    pace.took("b", "drain", 2.0)
+
+    assert pace.left([("a", "drain"), ("b", "drain")]) == 12.0
+
+
+def test_a_cell_that_was_not_takes_as_long_as_those_of_its_work() -> None:
+    pace = Pace()
+    pace.took("a", "drain", 10.0)
+    pace.took("b", "drain", 20.0)
+    pace.took("c", "start", 3.0)
+
+    assert pace.left([("d", "drain")]) == 15.0
+
+
+def test_a_work_that_nobody_has_done_takes_as_long_as_all() -> None:
+    pace = Pace()
+    pace.took("a", "drain", 10.0)
+    pace.took("c", "start", 2.0)
+
+    assert pace.left([("e", "memory")]) == 6.0
+
+
+def test_nothing_ahead_takes_no_time() -> None:
+    pace = Pace()
+    pace.took("a", "drain", 10.0)
+
+    assert pace.left([]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "?"), (0.0, "0:00"), (59.4, "0:59"), (59.6, "1:00"), (3607.0, "60:07"), (-3.0, "0:00")],
+)
+def test_a_time_reads_as_minutes_and_seconds(seconds: float | None, text: str) -> None:
+    assert clock_text(seconds) == text
