@@ -16,8 +16,8 @@ __all__ = ["Counter"]
 _CALL = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTES = 128
 _INSTRUCTIONS = 1
-# Off until it is asked for, threads that begin later included, without the kernel, the hypervisor and the children: the
-# broker that plays is one (the last bit, known since Linux 5.13; before, they count as well).
+# Off until it is asked for, threads that begin later included, without the kernel and the hypervisor; and without
+# children, for the broker that plays is one (known since Linux 5.13; before, they count as well).
 _FLAGS = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6
 _THREADS_ALONE = 1 << 35
 _ENABLE, _DISABLE, _RESET = 0x2400, 0x2401, 0x2403
