@@ -454,6 +454,18 @@ def test_a_call_that_does_not_fit_is_refused_before_it_is_sent_and_says_where(
 
 
 @_both
+def test_a_call_that_does_not_fit_is_refused_in_the_same_words_after_one_that_did(content_type: str) -> None:
+    ours = signature(taking(int))
+    args, kwargs = ours.encode((7,), {}, content_type)
+    assert ours.decode(args, kwargs, content_type) == ((7,), {})
+
+    with pytest.raises(InvalidArguments, match=r"^task shop\.sell: Expected `int`, got `str` - at `value`"):
+        ours.encode(("seven",), {}, content_type)
+    with pytest.raises(EncodeError, match=r"^task shop\.sell: "):
+        ours.encode((object(),), {}, content_type)
+
+
+@_both
 @pytest.mark.parametrize(("function", "args", "kwargs", "said"), _MISFITS)
 def test_a_message_that_does_not_fit_is_refused_in_the_same_words(
     content_type: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], said: str
