@@ -260,6 +260,7 @@ def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
     print(f"\n{fault} for {SECONDS:g} s: over after {seconds:.1f} s, connections lost 0, {QUICK} tasks run once each")
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(180)
 @pytest.mark.rabbitmq
 def test_a_worker_that_froze_for_longer_than_its_heartbeats_settles_nothing_any_more(
