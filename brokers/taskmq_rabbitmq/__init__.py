@@ -36,10 +36,10 @@ queue share their ready bytes (`letterhead`). `?wire=plain` in the URL leaves al
 in `outgoing` and come in through `Feed.receive`, and nowhere else.
 
 Modules, pure first: url, delay, levels, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,
-queue_diagnosis; amqp (the border with pika), resolver, shortcut, lane, channels, pulse, connection; declarations;
-outgoing, refused, publisher; announcements, listener; delivery, queue_consumer, watchdog, consumer, hold, reentry;
-examination (what the doctor asks); broker. Topology as code, loaded on demand: plan, definitions, policies, copying;
-management, inspection; mover, seclusion, migration; blueprint.
+queue_diagnosis; amqp (the border with pika), resolver, resets, shortcut, lane, channels, pulse, connection;
+declarations; outgoing, refused, publisher; announcements, listener; delivery, queue_consumer, watchdog, consumer,
+hold, reentry; examination (what the doctor asks); broker. Topology as code, loaded on demand: plan, definitions,
+policies, copying; management, inspection; mover, seclusion, migration; blueprint.
 """
 
 from taskmq.broker import Broker, BrokerOptions

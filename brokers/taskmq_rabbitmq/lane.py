@@ -32,6 +32,7 @@ from taskmq_rabbitmq.amqp import (
 )
 from taskmq_rabbitmq.heartbeats import Heartbeats
 from taskmq_rabbitmq.letterhead import Letterhead
+from taskmq_rabbitmq.resets import heed_resets
 from taskmq_rabbitmq.resolver import ResolvingServices
 from taskmq_rabbitmq.shortcut import Shortcut
 from taskmq_rabbitmq.url import Wire
@@ -433,6 +434,10 @@ class AmqpConnection(PikaConnection):
 
     def _create_heartbeat_checker(self) -> Heartbeats | None:
         return Heartbeats(self, self.params.heartbeat) if self.params.heartbeat else None
+
+    def _on_stream_connected(self) -> None:
+        heed_resets(self._transport)
+        super()._on_stream_connected()
 
     def _on_data_available(self, data_in: bytes) -> None:
         if not self._is_reading:

@@ -6,13 +6,14 @@ bring anything: the system takes what is written, and one read is all there is. 
 once, and what it does not take goes pika's way.
 
 Only for connections without TLS, and only with the hooks of pika's that are looked for here: all others go pika's
-way. An error of the socket is never looked at here; pika meets it and reports it.
+way. An error in writing is left to pika, which meets it again and reports it.
 """
 
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from taskmq_rabbitmq.amqp import PlainTransport
+from taskmq_rabbitmq.resets import raise_reset
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Transport
@@ -62,3 +63,4 @@ class Shortcut:
         if not data:
             raise transport.RxEndOfFile
         transport._protocol.data_received(data)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        raise_reset(self._socket)

@@ -11,7 +11,7 @@ from inspect import CO_GENERATOR, iscoroutine
 from types import FrameType
 from typing import Final
 
-__all__ = ["stacks"]
+__all__ = ["stacks", "stacks_of_threads"]
 
 _DEEPEST: Final = 60
 _LONGEST_CHAIN: Final = 1_000
@@ -20,14 +20,26 @@ _LONGEST_NAME: Final = 120
 
 def stacks(*, limit: int) -> str:
     """Up to `limit` characters of text; tells when there was more."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    parts: list[str] = []
-    # Documented, and for this very purpose, in spite of its name.
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        parts += (f"thread {names.get(ident, ident)}", *_lines(_frames(frame)), "")
+    parts = [*_threads()]
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
         parts += (f"task {task.get_name()[:_LONGEST_NAME]}", *_lines(_awaited(task.get_coro())), "")
-    text = "\n".join(parts)
+    return _cut("\n".join(parts), limit)
+
+
+def stacks_of_threads(*, limit: int) -> str:
+    """The same of the other threads only, from any thread."""
+    return _cut("\n".join(_threads(but=threading.get_ident())), limit)
+
+
+def _threads(*, but: int | None = None) -> Iterator[str]:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    # Documented, and for this very purpose, in spite of its name.
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        if ident != but:
+            yield from (f"thread {names.get(ident, ident)}", *_lines(_frames(frame)), "")
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}\n... {len(text) - limit:,} more characters"
 
 

@@ -4,8 +4,9 @@ While a task keeps the loop from turning, nothing is received, sent or settled h
 two heartbeats. So it is said early, with the stack of what holds it up, while it goes on:
 
     the loop stands      a thread beside it, which looks a few times a second, logs the loop's stack and the runs
-    the GIL is held      no Python code runs at all: a timer in C, which that thread puts off as long as it can,
-                         writes the stacks of all threads to standard error
+    the GIL is held      no Python code runs at all. That thread is among the first to run once the call into C
+                         returns, and logs all stacks then; the caller has not got far. Of a call that does not
+                         return timers of the kernel tell (`StackTimers`), late, because that is not quite safe
     the process stood    (SIGSTOP, a suspended machine) is told from the former afterwards by nobody
 
 The first warning comes after `patience` seconds, the next ones at twice the time each; one line says when it is over,
@@ -15,7 +16,6 @@ per message.
 
 import asyncio
 import contextlib
-import faulthandler
 import logging
 import sys
 import threading
@@ -23,6 +23,9 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
+
+from taskmq.worker.stack_timers import StackTimers
+from taskmq.worker.stacks import stacks_of_threads
 
 __all__ = ["LoopWatch"]
 
@@ -33,6 +36,8 @@ _LONGEST_TICK: Final = 0.25
 _SHOWN: Final = 10
 _REMEMBERED: Final = 10.0
 _LAST_WORDS: Final = 1.0
+# Characters.
+_STACKS: Final = 20_000
 
 
 class LoopWatch:
@@ -41,13 +46,16 @@ class LoopWatch:
     Args:
         patience: seconds that the loop may stand before it is said; 0 watches nothing.
         running: names what runs; called from another thread.
-        has_process: the process is this worker's own, so that the one C timer of a process may be used for it.
+        stuck_after: seconds without any Python code after which all threads write their stacks to standard error;
+            None: never. It takes a signal of the process, which should be this worker's own.
     """
 
-    def __init__(self, *, patience: float, running: Callable[[], Sequence[str]], has_process: bool = False) -> None:
+    def __init__(
+        self, *, patience: float, running: Callable[[], Sequence[str]], stuck_after: float | None = None
+    ) -> None:
         self._patience = patience
         self._running = running
-        self._has_process = has_process
+        self._stuck_after = stuck_after
         self._tick = min(patience / _TICKS, _LONGEST_TICK)
         self._due = 0.0
         self._lag = 0.0
@@ -91,19 +99,22 @@ class LoopWatch:
     # In the thread ------------------------------------------------------------------------------------------
 
     def _look(self, ident: int) -> None:
+        timers = StackTimers() if self._stuck_after is not None else None
+        try:
+            self._look_again_and_again(ident, timers)
+        finally:
+            if timers is not None:
+                timers.stop()
+
+    def _look_again_and_again(self, ident: int, timers: StackTimers | None) -> None:
         spell: _Spell | None = None
         looked = time.monotonic()
-        while not self._wait():
+        while not self._over.wait(self._tick):
             now, last = time.monotonic(), looked
             looked = now
             due = self._due
             if now - last > self._tick + self._patience:
-                _log.warning(
-                    "no Python code of this process could run for %.1f s: a call into C held the GIL (then its stack "
-                    "stands above), or the process was stopped; running: %s",
-                    now - last - self._tick,
-                    self._names(),
-                )
+                self._complain_of_silence(now - last - self._tick)
                 spell = None
                 # What follows is judged by what the loop does now that it can.
                 self._due = max(due, now)
@@ -114,20 +125,10 @@ class LoopWatch:
             elif spell is not None:
                 _say_over(spell, due - self._tick)
                 spell = None
+            if timers is not None and self._stuck_after is not None:
+                timers.put_off(self._stuck_after)
         if spell is not None:
             _say_over(spell, time.monotonic())
-
-    def _wait(self) -> bool:
-        """Let a tick pass; whether the watch is over."""
-        if not self._has_process:
-            return self._over.wait(self._tick)
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            # Where standard error is no file there is nowhere to write to.
-            faulthandler.dump_traceback_later(self._patience + self._tick, exit=False)
-        is_over = self._over.wait(self._tick)
-        if is_over:
-            faulthandler.cancel_dump_traceback_later()
-        return is_over
 
     def _complain(self, seconds: float, ident: int) -> None:
         # The interpreter's own way to see what another thread does.
@@ -139,6 +140,15 @@ class LoopWatch:
             seconds,
             self._names(),
             stack,
+        )
+
+    def _complain_of_silence(self, seconds: float) -> None:
+        _log.warning(
+            "no Python code of this process could run for %.1f s: a call into C held the GIL, or the process was "
+            "stopped; running: %s; its threads are now at\n%s",
+            seconds,
+            self._names(),
+            stacks_of_threads(limit=_STACKS),
         )
 
     def _names(self) -> str:

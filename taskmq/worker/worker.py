@@ -40,6 +40,7 @@ _RECONNECT_PAUSE: Final = 1.0
 _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
+_STUCK_SECONDS: Final = 30.0
 _VERSION: Final = version("taskmq")
 
 
@@ -49,7 +50,7 @@ class Worker:
     Args:
         app: the app; its connections on the running loop are used, and closed at the end.
         target: `module:attribute` of the app, for tasks that run in processes of their own.
-        has_process: nothing else runs in this process, so what is one per process may be used.
+        has_process: nothing else runs in this process, so one of its signals may be used.
 
     Attributes:
         is_ready: set once the worker consumes.
@@ -70,7 +71,11 @@ class Worker:
         self._queues = queues_of(app, config)
         check_config(app, config)
         self.tally = Tally()
-        self._watch = LoopWatch(patience=config.loop_patience, running=self.tally.names, has_process=has_process)
+        self._watch = LoopWatch(
+            patience=config.loop_patience,
+            running=self.tally.names,
+            stuck_after=_STUCK_SECONDS if has_process else None,
+        )
         self._started_at = app.clock.now_ms()
         self._consumer: Consumer | None = None
         self._executors: dict[ExecutorKind, Executor] = {}
