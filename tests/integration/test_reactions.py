@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -98,6 +97,11 @@ class _Place:
 
         self.until(is_kept, f"a queue is bound to {exchange}")
 
+    def flag(self, name: str) -> None:
+        """An empty file that is done."""
+        (self.folder / "flagged" / name).touch()
+        (self.folder / "flagged" / f"{name}.done").touch()
+
     def runs(self, kind: str) -> list[list[str]]:
         with contextlib.suppress(FileNotFoundError):
             lines = (self.folder / "runs").read_text().splitlines()
@@ -125,26 +129,31 @@ def test_files_messages_and_jobs_are_reacted_to_once_though_a_replica_is_killed(
         if number == 100:
             beats[0].process.send_signal(signal.SIGKILL)
     (place.folder / "flagged" / "big").write_text("half")
-    time.sleep(1.5)
+    place.flag("small")
+    place.until(lambda: ["small", "0"] in place.runs("load"), "what is done is reacted to")
     assert ["big", "4"] not in place.runs("load")
     (place.folder / "flagged" / "big").write_text("whole")
     (place.folder / "flagged" / "big.done").touch()
 
     place.until(lambda: len({run[1] for run in place.runs("order")}) == sent, "every message is reacted to")
-    place.until(lambda: len({run[0] for run in place.runs("load")}) == 31, "every file is reacted to")
-    place.until(lambda: len(place.runs("index")) == 31, "every job is reacted to")
-    beats.append(place.beat())
-    # What came a second time would come by now: each replica has looked again.
-    time.sleep(2.5)
+    place.until(lambda: len({run[0] for run in place.runs("load")}) == 32, "every file is reacted to")
+    place.until(lambda: len(place.runs("index")) == 32, "every job is reacted to")
+    # What came a second time would come by now: new replicas, and one that is not, have looked at everything.
+    for number in range(2):
+        beats.append(place.beat())
+        place.flag(f"sentry{number}")
+        place.until(lambda n=number: [f"sentry{n}", "0"] in place.runs("load"), "it is looked again")
+    place.until(lambda: len(place.runs("index")) == 34, "every job is reacted to")
 
     assert Counter(run[1] for run in place.runs("order")) == Counter(str(number) for number in range(sent))
     assert {tuple(run) for run in place.runs("order")} == {
         (f"orders.eu.{number % 3}", str(number), f"m{number}") for number in range(sent)
     }
+    empty = [[name, "0"] for name in ("small", "sentry0", "sentry1")]
     assert sorted(place.runs("load")) == sorted(
-        [*([f"{number}.csv", str(number)] for number in range(30)), ["big", "5"]]
+        [*([f"{number}.csv", str(number)] for number in range(30)), ["big", "5"], *empty]
     )
-    assert len({run[0] for run in place.runs("index")}) == len(place.runs("index")) == 31
+    assert len({run[0] for run in place.runs("index")}) == len(place.runs("index")) == 34
     assert {run[1] for run in place.runs("index")} == {"succeeded"}
 
 
@@ -183,13 +192,19 @@ def test_a_file_and_a_message_together_are_one_call_and_what_keeps_coming_is_wai
     for number in range(10):
         key = f"{'tick' if number % 2 else 'tock'}.{number}"
         place.publish("amq.topic", key, b"", key)
-        time.sleep(0.2)
-    assert place.runs("both") == []
+        place.until(lambda: _ready(place, "quiet", 2) == 0, "it has been received")
+    assert place.runs("both") == place.runs("quiet") == []
     beats[0].process.send_signal(signal.SIGKILL)
     place.publish("signals", "go", b"", "go")
 
     place.until(lambda: place.runs("both") == [["FileArrived", "MessageArrived"]], "both have come")
     place.until(lambda: place.runs("quiet") == [["tick.9", "tock.8"]], "nothing more has come")
+    # A message alone is not both; what comes after it is reacted to.
     place.publish("signals", "go", b"", "again")
-    time.sleep(2)
+    place.publish("amq.topic", "tick.last", b"", "last")
+    place.until(lambda: ["tick.last"] in place.runs("quiet"), "the last one is reacted to")
     assert len(place.runs("both")) == 1
+
+
+def _ready(place: _Place, name: str, parts: int) -> int:
+    return sum(place.publisher.ready(f"taskmq.on.shop.{name}.{part}") for part in range(parts))

@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-import os
-import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 
 import pytest
 
@@ -18,8 +15,6 @@ from taskmq.errors import TaskTimeout
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.executors.interrupt import ThreadInterrupt
 from tests.unit.executors.kit import LOOPS, execution, run, until
-
-STRESS = int(os.environ.get("TASKMQ_TEST_INTERRUPTS", "20000"))
 
 
 async def _for_ever() -> None:
@@ -265,65 +260,6 @@ def test_a_call_that_was_not_interrupted_leaves_the_interpreter_as_it_was() -> N
     done = subprocess.run([sys.executable, "-c", _TRACED], capture_output=True, text=True, timeout=20, check=True)
 
     assert done.stdout == "went on\n"
-
-
-@pytest.fixture
-def _often() -> Iterator[None]:
-    """Threads take turns at nearly every instruction."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("_often")
-def test_a_thread_is_never_hit_after_its_function_has_returned() -> None:
-    """Interrupts at the very end of calls: each is raised inside, or not at all, and never in what follows."""
-    soft = over = 0
-    failures: list[BaseException] = []
-    current: list[ThreadInterrupt] = []
-    has_ended = threading.Event()
-    rng = random.Random(11)
-    spans = [rng.randrange(400) for _ in range(STRESS)]
-
-    def function(steps: int) -> str:
-        for _ in range(steps):
-            pass
-        return "value"
-
-    def thread() -> None:
-        nonlocal soft, over
-        try:
-            for steps in spans:
-                call = ThreadInterrupt()
-                current[:] = [call]
-                value, error = call.call(partial(function, steps))
-                if error is None:
-                    assert value == "value"
-                    over += 1
-                else:
-                    assert isinstance(error, SoftTimeout)
-                    soft += 1
-                # What is left behind would be raised here.
-                for _ in range(50):
-                    pass
-        except BaseException as error:
-            failures.append(error)
-        has_ended.set()
-
-    # What measures coverage takes a lock when it meets a file for the first time, and must not be hit while it does.
-    assert ThreadInterrupt().call(partial(function, 1)) == ("value", None)
-    threading.Thread(target=thread).start()
-    asked: ThreadInterrupt | None = None
-    while not has_ended.is_set():
-        # Each call is interrupted once, wherever it is by now.
-        if current and current[0] is not asked and (call := current[0]).interrupt() == "raised":
-            asked = call
-
-    assert not failures
-    print(f"\n{STRESS:,} calls, interrupted anywhere: {soft:,} inside, {over:,} returned before")
-    assert soft
-    assert over
 
 
 def test_a_run_that_waits_for_the_interpreter_gets_its_interrupt_when_it_has_begun() -> None:
