@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
@@ -102,6 +103,9 @@ class _Place:
         (self.folder / "flagged" / name).touch()
         (self.folder / "flagged" / f"{name}.done").touch()
 
+    def has_loaded(self, name: str) -> bool:
+        return [name, "0"] in self.runs("load")
+
     def runs(self, kind: str) -> list[list[str]]:
         with contextlib.suppress(FileNotFoundError):
             lines = (self.folder / "runs").read_text().splitlines()
@@ -130,7 +134,7 @@ def test_files_messages_and_jobs_are_reacted_to_once_though_a_replica_is_killed(
             beats[0].process.send_signal(signal.SIGKILL)
     (place.folder / "flagged" / "big").write_text("half")
     place.flag("small")
-    place.until(lambda: ["small", "0"] in place.runs("load"), "what is done is reacted to")
+    place.until(partial(place.has_loaded, "small"), "what is done is reacted to")
     assert ["big", "4"] not in place.runs("load")
     (place.folder / "flagged" / "big").write_text("whole")
     (place.folder / "flagged" / "big.done").touch()
@@ -142,7 +146,7 @@ def test_files_messages_and_jobs_are_reacted_to_once_though_a_replica_is_killed(
     for number in range(2):
         beats.append(place.beat())
         place.flag(f"sentry{number}")
-        place.until(lambda n=number: [f"sentry{n}", "0"] in place.runs("load"), "it is looked again")
+        place.until(partial(place.has_loaded, f"sentry{number}"), "it is looked again")
     place.until(lambda: len(place.runs("index")) == 34, "every job is reacted to")
 
     assert Counter(run[1] for run in place.runs("order")) == Counter(str(number) for number in range(sent))
