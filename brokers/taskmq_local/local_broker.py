@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ from taskmq_local.limits import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.local_consumer import LocalConsumer
 from taskmq_local.local_listener import MAX_PENDING, LocalListener, last_broadcast, write_broadcast
 from taskmq_local.owners import Owner, sweep
-from taskmq_local.publishing import PublishBatch
+from taskmq_local.publishing import Fates, PublishBatch
 from taskmq_local.tables import create_queues, give_back_all
 from taskmq_local.topics import MAX_TOPIC_BYTES
 from taskmq_local.upkeep import Chores, Upkeep
@@ -80,22 +80,22 @@ class LocalBroker:
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        if self._is_closed:
-            future.set_exception(self._closed_error())
-            return future
-        if (size := len(message.body)) > MAX_MESSAGE_BYTES:
-            future.set_exception(TooLarge(size, MAX_MESSAGE_BYTES, f"the message of {message.task}"))
-            return future
-        if (batch := self._batch) is None or not batch.is_open:
-            batch = self._batch = PublishBatch(
-                self._clock,
-                declared=self._declared,
-                trouble=lambda: self._database.trouble,
-                unavailable=BrokerUnavailable,
-            )
-            self._database.submit(batch)
-        batch.add(message, future, loop.time() + timeout)
+        if (refusal := self._refusal(message)) is not None:
+            future.set_exception(refusal)
+        else:
+            self._open_batch().add(message, future, loop.time() + timeout)
         return future
+
+    def publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> asyncio.Future[list[Exception | None]]:
+        """See `taskmq.broker.PublishingMany`."""
+        fates = Fates(len(messages))
+        deadline = asyncio.get_running_loop().time() + timeout
+        for place, message in enumerate(messages):
+            if (refusal := self._refusal(message)) is not None:
+                fates.tell(place, refusal)
+            else:
+                self._open_batch().add_one_of(fates, place, message, deadline)
+        return fates.future
 
     async def consume(
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
@@ -275,6 +275,24 @@ class LocalBroker:
         """Have the dead reaped and the due promoted, in the transaction of what is submitted next."""
         if not self._is_closed:
             self._database.submit(Chores(self._database.root, self._clock, lambda _chores, _error: None))
+
+    def _refusal(self, message: Outgoing) -> BrokerUnavailable | TooLarge | None:
+        if self._is_closed:
+            return self._closed_error()
+        if (size := len(message.body)) > MAX_MESSAGE_BYTES:
+            return TooLarge(size, MAX_MESSAGE_BYTES, f"the message of {message.task}")
+        return None
+
+    def _open_batch(self) -> PublishBatch:
+        if (batch := self._batch) is None or not batch.is_open:
+            batch = self._batch = PublishBatch(
+                self._clock,
+                declared=self._declared,
+                trouble=lambda: self._database.trouble,
+                unavailable=BrokerUnavailable,
+            )
+            self._database.submit(batch)
+        return batch
 
     async def _call(
         self,

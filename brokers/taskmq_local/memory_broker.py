@@ -1,7 +1,7 @@
 """`memory://NAME`: a broker in this process, for tests and demonstrations."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
@@ -70,6 +70,25 @@ class MemoryBroker:
             future.set_exception(error)
         else:
             future.set_result(None)
+        return future
+
+    def publish_many(
+        self,
+        messages: Sequence[Outgoing],
+        *,
+        timeout: float,  # noqa: ARG002
+    ) -> asyncio.Future[list[Exception | None]]:
+        """See `taskmq.broker.PublishingMany`."""
+        outcomes: list[Exception | None] = []
+        for message in messages:
+            try:
+                self._publish(message)
+            except SendError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        future: asyncio.Future[list[Exception | None]] = asyncio.get_running_loop().create_future()
+        future.set_result(outcomes)
         return future
 
     async def consume(

@@ -18,7 +18,7 @@ from taskmq_local.tables import capacity_of, create_queues, find_queue, take_ids
 from taskmq_local.wakeups import Kind
 from taskmq_local.work import Care, DatabaseFailure
 
-__all__ = ["PublishBatch"]
+__all__ = ["Fates", "PublishBatch"]
 
 _MOST_MESSAGES: Final = 2_000
 _MOST_BYTES: Final = 8 * 1024 * 1024
@@ -37,12 +37,56 @@ _BAD_VALUES = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeError, O
 _encode_headers = msgspec.json.Encoder().encode
 
 
+class Fates:
+    """What becomes of many messages.
+
+    Attributes:
+        future: ends once all have ended.
+    """
+
+    __slots__ = ("_left", "_outcomes", "future")
+
+    def __init__(self, count: int) -> None:
+        self.future: asyncio.Future[list[Exception | None]] = asyncio.get_running_loop().create_future()
+        self._outcomes: list[Exception | None] = [None] * count
+        self._left = count
+        if not count:
+            self.future.set_result([])
+
+    def tell(self, place: int, error: Exception | None) -> None:
+        """That of the one at `place`; told once."""
+        self._outcomes[place] = error
+        self._left -= 1
+        # Who waits no more takes nothing back.
+        if not self._left and not self.future.done():
+            self.future.set_result(self._outcomes)
+
+
 @dataclass(slots=True, eq=False)
 class _Entry:
     message: Outgoing
-    future: asyncio.Future[None]
     deadline: float
+    # Whom to tell: the one who waits for this one, or for many.
+    future: asyncio.Future[None] | None
+    fates: Fates | None = None
+    place: int = 0
     error: Exception | None = None
+    is_told: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        return self.is_told or (self.future is not None and self.future.done())
+
+    def end(self, error: Exception | None) -> None:
+        if self.has_ended:
+            return
+        self.is_told = True
+        if self.fates is not None:
+            self.fates.tell(self.place, error)
+        elif self.future is not None and error is not None:
+            self.future.set_exception(error)
+        elif self.future is not None:
+            self.future.set_result(None)
 
 
 class PublishBatch:
@@ -81,8 +125,15 @@ class PublishBatch:
 
     def add(self, message: Outgoing, future: asyncio.Future[None], deadline: float) -> None:
         """Publish `message` with this batch, or fail at `deadline` (loop time)."""
-        self._entries.append(_Entry(message, future, deadline))
-        self._bytes += len(message.body)
+        self._add(_Entry(message, deadline, future), deadline)
+
+    def add_one_of(self, fates: Fates, place: int, message: Outgoing, deadline: float) -> None:
+        """The same for one of many."""
+        self._add(_Entry(message, deadline, None, fates, place), deadline)
+
+    def _add(self, entry: _Entry, deadline: float) -> None:
+        self._entries.append(entry)
+        self._bytes += len(entry.message.body)
         self.is_open = len(self._entries) < _MOST_MESSAGES and self._bytes < _MOST_BYTES
         if deadline < self._ring_at:
             self._set_timer(deadline)
@@ -111,14 +162,7 @@ class PublishBatch:
         # Let go of: a batch may be kept as the one to be added to next.
         entries, self._entries = self._entries, []
         for entry in entries:
-            if entry.future.done():
-                continue
-            if error is not None:
-                entry.future.set_exception(self._translate(error))
-            elif entry.error is not None:
-                entry.future.set_exception(entry.error)
-            else:
-                entry.future.set_result(None)
+            entry.end(entry.error if error is None else self._translate(error))
 
     # In the thread ----------------------------------------------------------------------------------------
 
@@ -198,17 +242,17 @@ class PublishBatch:
         now = asyncio.get_running_loop().time()
         with self._lock:
             has_begun = self._has_begun
-            late = [entry for entry in self._entries if entry.deadline <= now and not entry.future.done()]
+            late = [entry for entry in self._entries if entry.deadline <= now and not entry.has_ended]
             if not has_begun:
                 # Cancelled futures stay: their messages are not taken back.
                 gone = set(map(id, late))
                 self._entries = [entry for entry in self._entries if id(entry) not in gone]
         for entry in late:
             if has_begun:
-                entry.future.set_exception(PublishUnknown(f"not confirmed in time: {self._trouble()}"))
+                entry.end(PublishUnknown(f"not confirmed in time: {self._trouble()}"))
             else:
-                entry.future.set_exception(self._unavailable(f"not written in time: {self._trouble()}"))
-        waiting = [entry.deadline for entry in self._entries if not entry.future.done()]
+                entry.end(self._unavailable(f"not written in time: {self._trouble()}"))
+        waiting = [entry.deadline for entry in self._entries if not entry.has_ended]
         if waiting:
             self._set_timer(min(waiting))
 

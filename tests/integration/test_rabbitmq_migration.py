@@ -121,7 +121,7 @@ async def drain(url: str, queue: WorkQueue, expected: set[str]) -> list[str]:
     try:
         consumer = await broker.consume([Subscription(name, 100) for name in queue.physical], deliver)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await complete.wait()
         except TimeoutError:
             missing = sorted(expected - set(seen))

@@ -516,7 +516,7 @@ def _start_servers(directory: Path, *arguments: str) -> tuple["subprocess.Popen[
     process = subprocess.Popen(
         [sys.executable, "-c", _STARTS_SERVERS, *arguments],
         cwd=_REPOSITORY,
-        env={**os.environ, "TMPDIR": str(directory)},
+        env={**os.environ, "TMPDIR": str(directory), "TASKMQ_TEST_ROOM": str(directory)},
         stdout=subprocess.PIPE,
         text=True,
     )

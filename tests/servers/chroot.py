@@ -1,7 +1,7 @@
 """RabbitMQ of newer Debian releases, each in a directory tree of its own below the cache directory.
 
-A tree holds programs only: nodes run in it by `chroot`, keep their files in our temporary directory, which a
-private mount namespace shows inside at the same path, and share the machine's network. No mount outlives them.
+A tree holds programs only: nodes run in it by `chroot`, keep their files in our directories, which a private mount
+namespace shows inside at the same paths, and share the machine's network. No mount outlives them.
 """
 
 import fcntl
@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tests.servers.errors import ServerFailed, ServerUnavailable
+from tests.servers.room import room_for_servers
 
 SUITES = {"4.0": "trixie", "4.3": "forky"}
 
@@ -53,16 +54,19 @@ def debian_mirror() -> str:
 
 
 def enter(root: Path, *argv: str) -> tuple[str, ...]:
-    """The command that runs `argv` inside the tree, with /proc and our temporary directory."""
-    return ("unshare", "--mount", "sh", "-c", _ENTER, "sh", str(root), tempfile.gettempdir(), *argv)
+    """The command that runs `argv` inside the tree, with /proc, our temporary directory and the room for servers."""
+    ours = (tempfile.gettempdir(), str(room_for_servers()))
+    return ("unshare", "--mount", "sh", "-c", _ENTER, "sh", str(root), *ours, *argv)
 
 
 _ENTER = """
 set -e
-root=$1 tmp=$2; shift 2
+root=$1 tmp=$2 room=$3; shift 3
 mount -t proc proc "$root/proc"
-mkdir -p "$root$tmp"
-mount --bind "$tmp" "$root$tmp"
+for directory in "$tmp" "$room"; do
+    mkdir -p "$root$directory"
+    mount --bind "$directory" "$root$directory"
+done
 exec chroot "$root" "$@"
 """
 

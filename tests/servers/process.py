@@ -17,6 +17,7 @@ from typing import cast
 from tests.servers import keeper
 from tests.servers.errors import ServerFailed
 from tests.servers.ports import PortLease
+from tests.servers.room import room_for_servers
 
 _LOG_TAIL = 8000
 
@@ -35,7 +36,7 @@ class Keeper:
     """A temporary directory and the processes started for it; both end with this process at the latest."""
 
     def __init__(self, kind: str, *, owner: str | None = None) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix=f"taskmq-{kind}-"))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"taskmq-{kind}-", dir=room_for_servers()))
         if owner is not None:
             shutil.chown(self.directory, owner)
         self._lock = threading.Lock()

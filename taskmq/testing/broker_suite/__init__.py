@@ -33,6 +33,7 @@ from taskmq.testing.broker_suite.holding import Holding
 from taskmq.testing.broker_suite.limiting import Limiting
 from taskmq.testing.broker_suite.ordering import Ordering
 from taskmq.testing.broker_suite.publishing import Publishing
+from taskmq.testing.broker_suite.publishing_many import PublishingManyTests
 from taskmq.testing.broker_suite.settling import Settling
 
 __all__ = ["BrokerCase", "BrokerSuite", "Inbox", "message"]
@@ -40,6 +41,7 @@ __all__ = ["BrokerCase", "BrokerSuite", "Inbox", "message"]
 
 class BrokerSuite(
     Publishing,
+    PublishingManyTests,
     Consuming,
     Settling,
     Delaying,
