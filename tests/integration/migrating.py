@@ -15,7 +15,7 @@ from taskmq_rabbitmq.credentials import Login
 from taskmq_rabbitmq.management import Management
 from taskmq_rabbitmq.url import parse_url
 
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 1.5
 
 
 async def migrate(url: str, queue: WorkQueue, *, die_at: str | None = None) -> int:
