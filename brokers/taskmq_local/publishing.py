@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -66,8 +66,8 @@ class Fates:
 class _Entry:
     message: Outgoing
     deadline: float
-    # Whom to tell: the one who waits for this one, or for many.
-    future: asyncio.Future[None] | None
+    # Of whoever waits: for this one, or for many, of which this is one.
+    future: asyncio.Future[Any]
     fates: Fates | None = None
     place: int = 0
     error: Exception | None = None
@@ -75,7 +75,7 @@ class _Entry:
 
     @property
     def has_ended(self) -> bool:
-        return self.is_told or (self.future is not None and self.future.done())
+        return self.is_told or self.future.done()
 
     def end(self, error: Exception | None) -> None:
         if self.has_ended:
@@ -83,9 +83,9 @@ class _Entry:
         self.is_told = True
         if self.fates is not None:
             self.fates.tell(self.place, error)
-        elif self.future is not None and error is not None:
+        elif error is not None:
             self.future.set_exception(error)
-        elif self.future is not None:
+        else:
             self.future.set_result(None)
 
 
@@ -129,7 +129,7 @@ class PublishBatch:
 
     def add_one_of(self, fates: Fates, place: int, message: Outgoing, deadline: float) -> None:
         """The same for one of many."""
-        self._add(_Entry(message, deadline, None, fates, place), deadline)
+        self._add(_Entry(message, deadline, fates.future, fates, place), deadline)
 
     def _add(self, entry: _Entry, deadline: float) -> None:
         self._entries.append(entry)

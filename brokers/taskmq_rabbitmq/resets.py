@@ -6,7 +6,7 @@ of what came before; if there is more it does not meet the error, and waits for 
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from taskmq_rabbitmq.amqp import PlainTransport
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Transport
 
 __all__ = ["heed_resets", "raise_reset"]
+
+_HOOKS: Final = ("_sock", "_consume")
 
 
 def raise_reset(opened: socket.socket) -> None:
@@ -28,7 +30,7 @@ def raise_reset(opened: socket.socket) -> None:
 
 def heed_resets(transport: "Transport | None") -> None:
     """Have a transport without TLS look for a reset after each read; with TLS pika reads until there is nothing."""
-    if not isinstance(transport, PlainTransport):
+    if not isinstance(transport, PlainTransport) or not all(hasattr(transport, hook) for hook in _HOOKS):
         return
     opened: Any = transport._sock  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     consume = transport._consume  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

@@ -178,6 +178,45 @@ def test_a_file_locked_by_another_process_ends_a_publish_at_its_deadline_and_not
     run(main())
 
 
+def test_many_that_nobody_waits_for_any_more_are_not_taken_back_at_their_deadline(url: str) -> None:
+    async def main() -> None:
+        broker = opened(url)
+        await declare(broker)
+        blocker = sqlite3.connect(file_of(url), isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+
+        broker.publish_many([message("one"), message("two")], timeout=0.1).cancel()
+        with pytest.raises(BrokerUnavailable, match="locked by another process"):
+            await broker.publish(message("late"), timeout=0.2)
+        blocker.execute("ROLLBACK")
+        blocker.close()
+        await broker.publish(message("last"), timeout=PATIENCE)
+
+        async with broker.hold("q", limit=10) as held:
+            assert [delivery.body for delivery in held] == [b"one", b"two", b"last"]
+        await broker.aclose()
+
+    run(main())
+
+
+def test_many_that_are_late_are_told_so_together_and_nothing_is_sent_later(url: str) -> None:
+    async def main() -> None:
+        broker = opened(url)
+        await declare(broker)
+        blocker = sqlite3.connect(file_of(url), isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+
+        outcomes = await broker.publish_many([message("one"), message("two")], timeout=0.15)
+        assert [type(error) for error in outcomes] == [BrokerUnavailable] * 2
+        blocker.execute("ROLLBACK")
+        blocker.close()
+
+        assert await ready(broker) == 0
+        await broker.aclose()
+
+    run(main())
+
+
 class Obstacle:
     """A work that stands still in the middle of its transaction."""
 
