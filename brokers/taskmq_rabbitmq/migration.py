@@ -23,7 +23,7 @@ What shapes this:
   which are put in when all else is out, and which must be alone in it before the deletion.
 - RabbitMQ 3.10 leaves a publisher closed out after the policy has gone. So it goes while there is no queue.
 - Quorum queues cannot be deleted on the condition that they are unused and empty. So that is made sure of before,
-  and counts that are up to five seconds old are waited for.
+  and counts that are up to five seconds old, or older at a busy broker, are waited for.
 
 The order is kept among the messages that waited and among those that come; one that comes while those that waited
 move back can overtake them.
@@ -54,6 +54,7 @@ SETTLE_SECONDS: Final = 11.0
 """More than two of the intervals at which RabbitMQ counts what is in its queues."""
 
 _ATTEMPTS: Final = 10
+_LOOKS: Final = 5
 _CLOSING: Final = 100
 # How many messages are left for when they are taken one by one: closed is what is not empty.
 _TAIL: Final = 20
@@ -122,23 +123,35 @@ class Migration:
         for queue in queues:
             await self._prepare(queue)
         left: list[Queue] = list(queues)
-        for _ in range(_ATTEMPTS):
-            if not left:
-                return
-            plugs = {queue.name: await self._empty(queue.name) for queue in left}
-            # The counts of what is in consumers' hands are as old as the broker's interval.
-            await asyncio.sleep(self._settle)
-            alone = [queue for queue in left if await self._is_alone(queue.name, plugs[queue.name])]
-            if len(alone) < len(left):
-                continue
-            replaced = await self._replace_secluded(left, plugs, wanted)
-            left = [queue for queue in left if queue.name not in replaced]
-        if left:
-            raise TopologyMismatch(
-                f"{', '.join(repr(queue.name) for queue in left)}: still not empty, or somebody holds messages of it "
-                "or goes on declaring the old one. Stop its workers, give producers the new app or ?declare=off, and "
-                f"run {_again(left[0].name)}; nothing is lost, and the queue stays closed until then"
-            )
+        plugs: dict[str, int] = {}
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + _ATTEMPTS * self._settle
+        while left:
+            if clock.time() > deadline:
+                raise _stays_full(left)
+            if await self._are_alone(left, plugs):
+                replaced = await self._replace_secluded(left, plugs, wanted)
+                left = [queue for queue in left if queue.name not in replaced]
+                plugs.clear()
+
+    async def _are_alone(self, queues: Sequence[Queue], plugs: dict[str, int]) -> bool:
+        """Empty what is not empty, and wait a while; whether plugs are all that is in the queues, wherever.
+
+        Args:
+            plugs: how many are in a queue that has been emptied; kept up to date.
+        """
+        full = [queue.name for queue in queues if queue.name not in plugs]
+        for name in full:
+            plugs[name] = await self._empty(name)
+        # The counts of what is in consumers' hands are as old as the broker's interval; on a busy broker they can be
+        # older, and nothing but waiting makes them new.
+        await asyncio.sleep(self._settle if full else self._settle / _LOOKS)
+        for name, count in [*plugs.items()]:
+            if not await self._is_plugged(name, count):
+                del plugs[name]
+        return len(plugs) == len(queues) and all(
+            [await self._is_counted_alone(name, count) for name, count in plugs.items()]
+        )
 
     async def _prepare(self, queue: Queue) -> None:
         name = queue.name
@@ -165,7 +178,8 @@ class Migration:
     async def _replace(self, queues: Sequence[Queue], plugs: Mapping[str, int], wanted: Sequence[Entity]) -> set[str]:
         replaced: set[str] = set()
         for queue in queues:
-            if not await self._is_alone(queue.name, plugs[queue.name]):
+            name, count = queue.name, plugs[queue.name]
+            if not (await self._is_counted_alone(name, count) and await self._is_plugged(name, count)):
                 continue
             await self._delete(queue.name)
             self._report(f"{queue.name}: deleted")
@@ -217,17 +231,25 @@ class Migration:
         self._report(f"{name}: {moved} messages and the last few moved to {_beside(name)}")
         return plugs
 
-    async def _is_alone(self, name: str, plugs: int) -> bool:
-        """Whether all that is in a queue, wherever, are the plugs, and one more finds no place."""
-        facts = await look_at_queue(self._management, name)
-        if facts is None:
+    async def _is_plugged(self, name: str, plugs: int) -> bool:
+        """Whether all that waits in a queue are the plugs, and nobody consumes it, and one more finds no place.
+
+        That much is asked of the queue itself, and is so now.
+        """
+        try:
+            ready, consumers = await queue_depth(self._connection, name)
+            return (ready, consumers) == (plugs, 0) and not await self._mover.takes(name)
+        except QueueMissing:
             return True
-        ready, consumers = await queue_depth(self._connection, name)
-        if (facts.messages, ready, consumers) == (plugs, plugs, 0) and not await self._mover.takes(name):
+
+    async def _is_counted_alone(self, name: str, plugs: int) -> bool:
+        """Whether the plugs are all that is in a queue, in consumers' hands too; as of when it was last counted."""
+        facts = await look_at_queue(self._management, name)
+        if facts is None or facts.messages == plugs:
             return True
         self._report(
             f"{name}: not empty yet ({facts.messages or 0} messages, {facts.unsettled or 0} of them in somebody's "
-            f"hands, {consumers} consumers)"
+            "hands)"
         )
         return False
 
@@ -362,6 +384,14 @@ def _all_of(queue: Queue, wanted: Sequence[Entity]) -> list[Entity]:
         if (isinstance(entity, Queue) and entity.name in names)
         or (isinstance(entity, Binding) and entity.target_kind == "queue" and entity.target in names)
     ]
+
+
+def _stays_full(queues: Sequence[Queue]) -> TopologyMismatch:
+    return TopologyMismatch(
+        f"{', '.join(repr(queue.name) for queue in queues)}: still not empty, or somebody holds messages of it or "
+        "goes on declaring the old one. Stop its workers, give producers the new app or ?declare=off, and run "
+        f"{_again(queues[0].name)}; nothing is lost, and the queue stays closed until then"
+    )
 
 
 def _again(name: str) -> str:

@@ -67,7 +67,7 @@ class Bench:
 
     __test__ = False
 
-    def __init__(self, app: TaskMQ, *, start: datetime | None = None, timeout: float = 30.0) -> None:
+    def __init__(self, app: TaskMQ, *, start: datetime | None = None, timeout: float = 10.0) -> None:
         self.app = app
         self.clock = FakeClock(round((start or datetime.now(UTC)).timestamp() * 1000))
         self.failed: list[FailedJob] = []

@@ -52,7 +52,7 @@ class Rehearsal:
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
             stats = await self._broker.stats(self._names)
-            running = self._worker.status().running
+            running = self._worker.running
             now = (
                 stats,
                 self._activity(),

@@ -1,13 +1,15 @@
 """Stacks of a process in which no Python code runs, because a call into C holds the interpreter.
 
-Each thread has a timer of the kernel's (`timer_create(2)`) that sends a signal to that very thread, and is put off
+Each thread has timers of the kernel's (`timer_create(2)`) that send a signal to that very thread, and are put off
 for as long as Python code runs. The handler is `faulthandler`'s, in C: it writes the stack of the thread that it
 interrupts, and of no other.
 
 `faulthandler.dump_traceback_later` would be simpler. But where the process was only stopped, or starved, it reads
 the stacks of threads that go on running, and ends the process with a segmentation fault: in a program of four busy
 threads within a second. This way it is one of some ten thousand dumps of a thread that is hit while it runs Python
-code, which is why it is left to stalls of many seconds. Calls that signals interrupt (`EINTR`) are interrupted.
+code. So one timer of each thread runs on the thread's own processor time, which a process that is stopped or starved
+does not spend: it tells soon, and only of the call that computes. The other runs on the time of the day, for calls
+that wait, and should be left to stalls of many seconds. Calls that signals interrupt (`EINTR`) are interrupted.
 
 Linux on 64 bits only; elsewhere there are no stacks.
 """
@@ -23,6 +25,8 @@ from typing import Any, Final
 __all__ = ["StackTimers"]
 
 _CLOCK_MONOTONIC: Final = 1
+# How Linux numbers the processor clock of one thread: the complement of its id, and that it is one (sched, a thread).
+_CLOCK_OF_THREAD: Final = 6
 _TO_THREAD: Final = 4
 # Two handlers that write at once would leave out one of the stacks.
 _APART: Final = 0.01
@@ -63,31 +67,32 @@ class StackTimers:
     def __init__(self) -> None:
         self._calls = _calls()
         self._signal = signal.SIGRTMAX - _SIGNALS_FROM_THE_END if self._calls is not None else 0
-        self._timers: dict[int, ctypes.c_void_p] = {}
+        self._timers: dict[int, tuple[ctypes.c_void_p, ...]] = {}
         self.is_able = self._calls is not None and self._handle()
 
-    def put_off(self, seconds: float) -> None:
-        """Have each thread that there is write its stack to standard error in `seconds`, unless called again."""
+    def put_off(self, seconds: float, *, computing: float) -> None:
+        """Have each thread that there is write its stack to standard error, unless called again.
+
+        Args:
+            seconds: in so many.
+            computing: or once it has used the processor for so many.
+        """
         calls = self._calls
         if not self.is_able or calls is None:
             return
         threads = [thread.native_id for thread in threading.enumerate() if thread.native_id is not None]
         for thread in self._timers.keys() - threads:
-            calls.timer_delete(self._timers.pop(thread))
+            self._delete(thread)
         for number, thread in enumerate(threads):
-            timer = self._timers.get(thread)
-            if timer is None:
-                timer = self._timer(calls, thread)
-            if timer is not None:
-                whole, part = divmod(seconds + number * _APART, 1)
+            timers = self._timers.get(thread) or self._create(calls, thread)
+            for timer, after in zip(timers, (seconds + number * _APART, computing), strict=False):
+                whole, part = divmod(after, 1)
                 calls.timer_settime(timer, 0, ctypes.byref(_Times(0, 0, int(whole), int(part * 1e9))), None)
 
     def stop(self) -> None:
         """Nobody writes any more."""
-        while self._timers:
-            _, timer = self._timers.popitem()
-            if self._calls is not None:
-                self._calls.timer_delete(timer)
+        for thread in [*self._timers]:
+            self._delete(thread)
 
     def _handle(self) -> bool:
         try:
@@ -97,14 +102,22 @@ class StackTimers:
             return False
         return True
 
-    def _timer(self, calls: Any, thread: int) -> ctypes.c_void_p | None:
-        timer = ctypes.c_void_p()
+    def _create(self, calls: Any, thread: int) -> tuple[ctypes.c_void_p, ...]:
+        created: list[ctypes.c_void_p] = []
         event = _Event(signal=self._signal, notify=_TO_THREAD, thread=thread)
-        if calls.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)):
-            # The thread has just ended, or the system gives no more timers.
-            return None
-        self._timers[thread] = timer
-        return timer
+        for clock in (_CLOCK_MONOTONIC, ~thread << 3 | _CLOCK_OF_THREAD):
+            timer = ctypes.c_void_p()
+            if calls.timer_create(clock, ctypes.byref(event), ctypes.byref(timer)):
+                # The thread has just ended, or the system gives no more timers.
+                break
+            created.append(timer)
+        self._timers[thread] = tuple(created)
+        return self._timers[thread]
+
+    def _delete(self, thread: int) -> None:
+        for timer in self._timers.pop(thread):
+            if self._calls is not None:
+                self._calls.timer_delete(timer)
 
 
 def _calls() -> Any:

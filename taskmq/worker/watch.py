@@ -4,9 +4,10 @@ While a task keeps the loop from turning, nothing is received, sent or settled h
 two heartbeats. So it is said early, with the stack of what holds it up, while it goes on:
 
     the loop stands      a thread beside it, which looks a few times a second, logs the loop's stack and the runs
-    the GIL is held      no Python code runs at all. That thread is among the first to run once the call into C
-                         returns, and logs all stacks then; the caller has not got far. Of a call that does not
-                         return timers of the kernel tell (`StackTimers`), late, because that is not quite safe
+    the GIL is held      no Python code runs at all. Of a call into C that computes timers of the kernel tell while it
+                         goes on (`StackTimers`); of one that waits they tell late, because that is not quite safe.
+                         The thread is among the first to run once the call returns, and logs all stacks then; the
+                         caller has not got far
     the process stood    (SIGSTOP, a suspended machine) is told from the former afterwards by nobody
 
 The first warning comes after `patience` seconds, the next ones at twice the time each; one line says when it is over,
@@ -46,8 +47,9 @@ class LoopWatch:
     Args:
         patience: seconds that the loop may stand before it is said; 0 watches nothing.
         running: names what runs; called from another thread.
-        stuck_after: seconds without any Python code after which all threads write their stacks to standard error;
-            None: never. It takes a signal of the process, which should be this worker's own.
+        stuck_after: seconds without any Python code after which all threads write their stacks to standard error; a
+            thread that computes meanwhile does so after `patience`. None: never. It takes a signal of the process,
+            which should be this worker's own.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class LoopWatch:
                 _say_over(spell, due - self._tick)
                 spell = None
             if timers is not None and self._stuck_after is not None:
-                timers.put_off(self._stuck_after)
+                timers.put_off(self._stuck_after, computing=self._patience + self._tick)
         if spell is not None:
             _say_over(spell, time.monotonic())
 

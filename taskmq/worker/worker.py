@@ -93,6 +93,11 @@ class Worker:
     def queues(self) -> list[WorkQueue]:
         return self._queues
 
+    @property
+    def running(self) -> int:
+        """How many runs go on."""
+        return 0 if self._dispatcher is None else self._dispatcher.running
+
     def status(self) -> WorkerStatus:
         """How it goes now; costs a few system calls."""
         now, dispatcher = time.monotonic(), self._dispatcher
@@ -106,7 +111,7 @@ class Worker:
             queues=[queue.name for queue in self._queues],
             state=self._state,
             slots=self._config.concurrency if dispatcher is None else dispatcher.concurrency,
-            running=0 if dispatcher is None else dispatcher.running,
+            running=self.running,
             backlog=0 if dispatcher is None else dispatcher.waiting,
             ended=self.tally.ended,
             abandoned=abandoned(self._executors.values()),

@@ -112,7 +112,7 @@ def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None
         input=text,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=40,
     )
     return Result(done.returncode, done.stdout, done.stderr)
 

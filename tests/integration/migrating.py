@@ -18,11 +18,20 @@ from taskmq_rabbitmq.url import parse_url
 SETTLE_SECONDS = 1.5
 
 
-async def migrate(url: str, queue: WorkQueue, *, die_at: str | None = None) -> int:
-    """Migrate `queue` at a node that counts every 200 ms; how many queues were made anew."""
+async def migrate(
+    url: str,
+    queue: WorkQueue,
+    *,
+    settle: float = SETTLE_SECONDS,
+    die_at: str | None = None,
+    steps: list[str] | None = None,
+) -> int:
+    """Migrate `queue`, if not told otherwise at a node that counts every 200 ms; how many queues were made anew."""
 
     def report(text: str) -> None:
         print(text, flush=True)
+        if steps is not None:
+            steps.append(text)
         if die_at is not None and die_at in text:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -39,7 +48,7 @@ async def migrate(url: str, queue: WorkQueue, *, die_at: str | None = None) -> i
         connection=asking,
         separate=connection,
         management=Management(endpoint),
-        settle=SETTLE_SECONDS,
+        settle=settle,
     )
     try:
         return await blueprint.migrate(report=report)

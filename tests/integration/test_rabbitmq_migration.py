@@ -121,7 +121,7 @@ async def drain(url: str, queue: WorkQueue, expected: set[str]) -> list[str]:
     try:
         consumer = await broker.consume([Subscription(name, 100) for name in queue.physical], deliver)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(30):
                 await complete.wait()
         except TimeoutError:
             missing = sorted(expected - set(seen))
@@ -262,3 +262,23 @@ def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, 
         return await drain(url, WorkQueue("q"), {f"old-{number}" for number in range(5)} | {"low"})
 
     assert len(asyncio.run(main())) == 6
+
+
+@pytest.mark.slow
+def test_counts_that_come_late_are_waited_for_and_nothing_is_moved_twice(rabbitmq_server: RabbitMQ) -> None:
+    """A node that counts every five seconds, as they do: what is in consumers' hands is known late."""
+    amqp = rabbitmq_server.create_vhost()
+    at = urlsplit(rabbitmq_server.management_url)
+    url, new = f"{amqp}?management=http://{at.hostname}:{at.port}", WorkQueue("q", ordered=1, max_length=1000)
+    steps: list[str] = []
+
+    async def main() -> list[str]:
+        names = await fill(url, WorkQueue("q", ordered=1), 100)
+        assert await migrate(url, new, settle=2.5, steps=steps) == 1
+        return await drain(url, new, {*names, "low"})
+
+    assert len(asyncio.run(main())) == 101
+    assert [step for step in steps if "moved to" in step] == [
+        "q.s00: 81 messages and the last few moved to taskmq.migration.q.s00"
+    ]
+    rabbitmq_server.delete_vhost(amqp)

@@ -26,7 +26,7 @@ def test_each_thread_writes_its_own_stack_when_nobody_puts_it_off() -> None:
         threading.Thread(target=waits, daemon=True).start()
         timers = StackTimers()
         assert timers.is_able
-        timers.put_off(0.2)
+        timers.put_off(0.2, computing=60)
         in_main()
         timers.stop()
     """)
@@ -37,20 +37,47 @@ def test_each_thread_writes_its_own_stack_when_nobody_puts_it_off() -> None:
 
 
 @LINUX
-def test_nobody_writes_what_is_put_off_or_stopped() -> None:
+def test_a_call_that_computes_writes_its_stack_by_its_own_processor_time() -> None:
     done = run("""
-        import threading, time
+        import threading
         from taskmq.worker.stack_timers import StackTimers
 
+        def waits(): threading.Event().wait()
+        def computes(): sum(range(60_000_000))
+
+        threading.Thread(target=waits, daemon=True).start()
         timers = StackTimers()
-        for _ in range(20):
-            # The thread of the last round has ended, and its timer with it.
-            thread = threading.Thread(target=time.sleep, args=(0.02,))
-            thread.start()
-            timers.put_off(0.3)
-            thread.join()
+        timers.put_off(3600, computing=0.1)
+        computes()
         timers.stop()
-        time.sleep(0.4)
+    """)
+    assert done.returncode == 0
+    assert done.stderr.count("Stack (most recent call first):") == 1
+    assert "in computes" in done.stderr
+
+
+@LINUX
+def test_a_thread_has_its_timers_for_as_long_as_it_lives_and_nobody_has_any_after_the_end() -> None:
+    done = run("""
+        import threading
+        from pathlib import Path
+        from taskmq.worker.stack_timers import StackTimers
+
+        def timers_of_the_kernel(): return Path("/proc/self/timers").read_text().count("ClockID: ")
+
+        timers = StackTimers()
+        for _ in range(5):
+            over = threading.Event()
+            threads = [threading.Thread(target=over.wait, daemon=True) for _ in range(3)]
+            for thread in threads: thread.start()
+            for _ in range(3): timers.put_off(3600, computing=3600)
+            assert timers_of_the_kernel() == 2 * 4
+            over.set()
+            for thread in threads: thread.join()
+            timers.put_off(3600, computing=3600)
+            assert timers_of_the_kernel() == 2
+        timers.stop()
+        assert timers_of_the_kernel() == 0
     """)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -59,23 +86,24 @@ def test_nobody_writes_what_is_put_off_or_stopped() -> None:
 def test_stacks_of_threads_that_run_do_not_end_the_process() -> None:
     # faulthandler.dump_traceback_later in place of the timers ends this program within a second: SIGSEGV.
     done = run("""
-        import threading, time
+        import sys, tempfile, threading, time
+        from pathlib import Path
         from taskmq.worker.stack_timers import StackTimers
 
         def deep(n): return deep(n - 1) if n else (lambda: n)()
         def busy():
             while True: deep(9)
 
+        sys.stderr = tempfile.NamedTemporaryFile("w")
         for _ in range(3):
             threading.Thread(target=busy, daemon=True).start()
         timers = StackTimers()
-        for _ in range(25):
-            timers.put_off(0.0005)
-            time.sleep(0.04)
+        while Path(sys.stderr.name).read_text().count("Stack (most recent call first):") < 50:
+            timers.put_off(0.0005, computing=0.0005)
+            time.sleep(0.002)
         timers.stop()
     """)
     assert done.returncode == 0
-    assert done.stderr.count("Stack (most recent call first):") > 25
 
 
 def test_without_a_standard_error_there_are_none() -> None:
@@ -86,7 +114,7 @@ def test_without_a_standard_error_there_are_none() -> None:
 
         timers = StackTimers()
         assert not timers.is_able
-        timers.put_off(0.001)
+        timers.put_off(0.001, computing=0.001)
         timers.stop()
     """)
     assert done.returncode == 0
