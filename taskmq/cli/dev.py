@@ -12,8 +12,8 @@ from taskmq.cli.worker import banner, watched
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.supervisor.supervision import Supervision
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child import Order
 from taskmq.worker.config import WorkerConfig
+from taskmq.worker.order import Order
 
 __all__ = ["dev"]
 

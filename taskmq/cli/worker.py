@@ -16,8 +16,10 @@ from taskmq.size import parse_size
 from taskmq.supervisor.recycling import Limits
 from taskmq.supervisor.supervision import Supervision, parse_address, parse_processes
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child import Order, Ready, loop_factory
 from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
+from taskmq.worker.event_loop import loop_factory
+from taskmq.worker.order import Order
+from taskmq.worker.report import Ready
 
 __all__ = ["banner", "watched", "worker"]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from taskmq.metrics import Count
 from taskmq.presence import WorkerStatus
-from taskmq.worker.child import Order
+from taskmq.worker.order import Order
 from taskmq.worker.report import Ready, Report, read_line
 
 __all__ = ["ChildProcess"]

@@ -4,7 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from importlib.metadata import version
+from functools import cache
 
 from taskmq.metrics import Count, ProcessGauges, Snapshot
 from taskmq.supervisor.autoscale import Load
@@ -40,7 +40,6 @@ class Overview:
         self._least = least
         self._most = most
         self._started = int(time.time() * 1000)
-        self._version = version("taskmq")
         self._totals = Totals()
         self._ends: dict[str, int] = {}
         self._pace: deque[tuple[float, int]] = deque()
@@ -74,7 +73,7 @@ class Overview:
     def status(self, *, wanted: int, is_stopping: bool) -> SupervisorStatus:
         current = {seat.current for seat in self._seats}
         return SupervisorStatus(
-            version=self._version,
+            version=_version(),
             pid=os.getpid(),
             app=self._app,
             started=self._started,
@@ -92,7 +91,7 @@ class Overview:
 
     def snapshot(self, *, wanted: int) -> Snapshot:
         return Snapshot(
-            version=self._version,
+            version=_version(),
             counts=self._counts(),
             processes=[gauges for seat in self._seats if (gauges := _gauges(seat)) is not None],
             wanted=wanted,
@@ -175,3 +174,11 @@ def _gauges(seat: Seat) -> ProcessGauges | None:
         loop_lag=status.loop_lag,
         cpu=report.cpu,
     )
+
+
+@cache
+def _version() -> str:
+    # Only who asks for it pays for what reads it.
+    from importlib.metadata import version
+
+    return version("taskmq")

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.ending import Ending
-from taskmq.worker.child import EXIT_DISMISSED, EXIT_USAGE
+from taskmq.worker.order import EXIT_DISMISSED, EXIT_USAGE
 
 __all__ = ["READY_TIMEOUT", "Seat"]
 

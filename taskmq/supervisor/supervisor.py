@@ -24,7 +24,8 @@ from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.supervision import Supervision
 from taskmq.supervisor.systemd import Systemd
 from taskmq.supervisor.watching import changes
-from taskmq.worker.child import EXIT_USAGE, Order, Ready
+from taskmq.worker.order import EXIT_USAGE, Order
+from taskmq.worker.report import Ready
 
 __all__ = ["Supervisor"]
 

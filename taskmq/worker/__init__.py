@@ -26,9 +26,26 @@ Invariants:
 
 The process is one of several that a supervisor has started (`taskmq.supervisor`). It says how it goes once a second,
 and drains when its supervisor is gone.
+
+The names below load on first use: the supervisor has to do with neither of them.
 """
 
-from taskmq.worker.config import WorkerConfig
-from taskmq.worker.worker import Worker
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from taskmq.worker.config import WorkerConfig
+    from taskmq.worker.worker import Worker
 
 __all__ = ["Worker", "WorkerConfig"]
+
+_HOMES = {"Worker": "worker", "WorkerConfig": "config"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'taskmq.worker' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"taskmq.worker.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

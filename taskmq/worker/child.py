@@ -22,33 +22,14 @@ from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound, TaskMQError
 from taskmq.executors.logs import log_to_stderr
 from taskmq.loading import load_app
-from taskmq.worker.config import WorkerConfig
-from taskmq.worker.report import Ready
+from taskmq.worker.event_loop import loop_factory
+from taskmq.worker.order import EXIT_DISMISSED, EXIT_USAGE, Order
 from taskmq.worker.reporter import Reporter
 from taskmq.worker.worker import Worker
 
-__all__ = ["Order", "Ready", "loop_factory", "main"]
+__all__ = ["main"]
 
-EXIT_USAGE: Final = 2
-# Far from what tasks end a process with.
-EXIT_DISMISSED: Final = 213
-"""A command over the broker has drained this process: it is not to be replaced."""
 _EXIT_TIMEOUT: Final = 5.0
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor wants.
-
-    Attributes:
-        looks: whether this child asks the broker how many messages wait; one of them is enough.
-    """
-
-    target: str
-    config: WorkerConfig
-    url: str | None = None
-    state: str | None = None
-    log_level: int = logging.INFO
-    looks: bool = False
 
 
 def main(status: int) -> int:
@@ -176,15 +157,6 @@ async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
         loop.remove_reader(lifeline)
     logging.getLogger("taskmq.worker").warning("the supervisor is gone: draining")
     drain()
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Uvloop's loop where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

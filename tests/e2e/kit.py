@@ -17,8 +17,8 @@ from taskmq import TaskMQ
 from taskmq.broker import QueueStats
 from taskmq.supervisor.supervision import Supervision
 from taskmq.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
-from taskmq.worker.child import Order
 from taskmq.worker.config import WorkerConfig
+from taskmq.worker.order import Order
 from tests.e2e.supervise import Options
 
 __all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]

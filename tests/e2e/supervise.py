@@ -12,7 +12,9 @@ import msgspec
 
 from taskmq.supervisor.supervision import Supervision
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child import Order, Ready, loop_factory
+from taskmq.worker.event_loop import loop_factory
+from taskmq.worker.order import Order
+from taskmq.worker.report import Ready
 
 
 class Options(msgspec.Struct):

@@ -45,6 +45,13 @@ def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
     )
 
 
+def test_the_supervisor_has_neither_the_worker_nor_the_app_nor_what_finds_plugins() -> None:
+    imported = _imported_by("import taskmq.cli.root, taskmq.cli.worker")
+
+    assert "taskmq.supervisor.supervisor" in imported
+    assert imported & {"taskmq.app", "taskmq.worker.worker", "taskmq.plugins", "importlib.metadata"} == set()
+
+
 @pytest.mark.parametrize("name", ["nothing", "errors2", "_private"])
 def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"module 'taskmq' has no attribute '{name}'"):
