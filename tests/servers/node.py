@@ -45,7 +45,7 @@ class Node:
         self._env = self._write_files(config, advanced_config, plugins)
         self._process = LocalProcess(
             self._keeper,
-            Command(installation.command("rabbitmq-server"), {**self._env, **_FOREGROUND}),
+            Command(installation.command("rabbitmq-server"), {**self._env, **_FOREGROUND, **self._at_once()}),
             lease=lease,
         )
 
@@ -97,6 +97,15 @@ class Node:
             (base / "advanced.config").write_text(advanced_config)
         return self._environment(base)
 
+    def _at_once(self) -> dict[str, str]:
+        """Has the Erlang machine load the modules of all applications in one go, before RabbitMQ starts.
+
+        One by one, as they are looked for, they take a third of a start's processor time.
+        """
+        file = self._keeper.directory / "load.erl"
+        file.write_text(_LOAD)
+        return {"ERL_AFLAGS": f"-eval \"file:eval('{file}')\""}
+
     def _default_config(self) -> dict[str, str]:
         peers = self._membership.names if len(self._membership.names) > 1 else ()
         return {
@@ -142,6 +151,28 @@ class Node:
 
 # Makes the start script become the Erlang machine instead of waiting for it: signals then reach the node.
 _FOREGROUND = {"detached": "true"}
+
+
+# The applications that RabbitMQ and its console depend on, as their files say; it loads their modules in any case.
+_LOAD = """
+Read = fun(Name) ->
+    case file:consult(code:where_is_file(atom_to_list(Name) ++ ".app")) of
+        {ok, [{application, _, Facts}]} -> Facts;
+        _ -> []
+    end
+end,
+Collect = fun Collect(Name, Found) ->
+    case maps:is_key(Name, Found) of
+        true -> Found;
+        false ->
+            Facts = Read(Name),
+            Names = proplists:get_value(applications, Facts, []),
+            lists:foldl(Collect, Found#{Name => proplists:get_value(modules, Facts, [])}, Names)
+    end
+end,
+Found = lists:foldl(Collect, #{}, [rabbitmq_prelaunch, rabbit, rabbitmq_management]),
+code:ensure_modules_loaded(lists:append(maps:values(Found))).
+"""
 
 
 def start_epmd(keeper: Keeper, installation: Installation, port: int) -> None:
