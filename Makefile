@@ -3,6 +3,8 @@
 PYTHON ?= python3
 UV := .tools/bin/uv
 RUN := $(UV) run --frozen --no-sync
+# Where an image forbids bytecode, each of the hundreds of processes that the tests start would compile taskmq anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test check test-properties test-matrix faults-worker bench bench-quick clean
 

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from benchmarks.processes import cpu_seconds, end, largest_mb, peak_mb, proporti
 from benchmarks.provision import environment
 from tests.servers import Redis, ServerError
 from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.waiting import eventually
 
 __all__ = ["Ground", "Run", "Worker"]
 
@@ -79,7 +81,13 @@ class Ground:
                 self._node.http("DELETE", f"/api/queues/%2F/{quote(queue['name'], safe='')}")
 
     def waiting(self) -> dict[str, int]:
-        """The queues that have messages, and how many."""
+        """The queues that have messages, and how many; asked until there is one."""
+        # What is in quorum queues is counted every five seconds.
+        with contextlib.suppress(TimeoutError):
+            return eventually(self._counts, "a message", within=timedelta(seconds=15))
+        return {}
+
+    def _counts(self) -> dict[str, int]:
         said = self._node.ctl("--quiet", "list_queues", "--no-table-headers", "name", "messages")
         rows = [line.rsplit(maxsplit=1) for line in said.splitlines() if line.strip()]
         return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit() and int(row[1])}
@@ -114,6 +122,8 @@ class Run:
         self.log = self._folder / "log"
         self._env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
+            # Else this checkout would be compiled at each start, and the peers would not.
+            "PYTHONDONTWRITEBYTECODE": "",
             "BENCH_URL": ground.url,
             "BENCH_KIND": kind,
             "BENCH_TALLY": str(self._folder / "counts"),

@@ -8,13 +8,15 @@ A place for large results is found the same way under
 
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from taskmq.broker import Broker, BrokerOptions
 from taskmq.errors import InvalidSetting, UnsupportedFeature
 from taskmq.metrics import Exporter, Source
 from taskmq.stores import BlobStore, State
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 __all__ = ["open_blobs", "open_broker", "open_metrics", "open_state"]
 
@@ -66,6 +68,14 @@ def open_metrics(source: Source) -> Exporter:
             continue
         return opener(source)
     raise UnsupportedFeature(f"{reason}: pip install 'taskmq[prometheus]'")
+
+
+def entry_points(*, group: str) -> "EntryPoints":
+    """What is installed under a group."""
+    # Defining an app, and a supervisor, do without it: it is a tenth of the time of `from taskmq import TaskMQ`.
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
 
 
 def _load(group: str, url: str, *, what: str) -> Any:

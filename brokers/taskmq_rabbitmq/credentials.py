@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp import ExternalCredentials, PlainCredentials
 from taskmq_rabbitmq.backoff import Backoff
-from taskmq_rabbitmq.token_sources import fetch
 from taskmq_rabbitmq.tokens import Token, next_look
 from taskmq_rabbitmq.url import Endpoint, TokenFile
 
@@ -220,6 +219,9 @@ class Login:
         threading.Thread(target=self._fetch_in_thread, name="taskmq token", daemon=True).start()
 
     def _fetch_in_thread(self) -> None:
+        # Only who has tokens loads what speaks HTTP.
+        from taskmq_rabbitmq.token_sources import fetch
+
         try:
             found: Token | BrokerUnavailable = fetch(self._endpoint, now=self._now)
         except BrokerUnavailable as error:

@@ -145,7 +145,7 @@ class _Pages:
                 return _Answer.of(HTTPStatus.NOT_FOUND, {"error": "there are /live, /ready, /status and /metrics"})
 
     def _metrics(self, accept: str) -> _Answer:
-        # What finds plugins is a sixth of the supervisor's memory, and most have no use for it.
+        # It brings the contracts of brokers and states along, of which a supervisor needs nothing else.
         from taskmq.plugins import open_metrics
 
         try:
