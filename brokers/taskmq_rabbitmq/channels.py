@@ -82,17 +82,17 @@ class OpenChannel:
         end = self._loop.time() + timeout
         timer: asyncio.TimerHandle
 
-        def give_up(*, due: float) -> None:
+        def give_up(*, has_grace: bool) -> None:
             nonlocal timer
             if answer.done():
                 return
-            if (now := self._loop.time()) - due > _HELD_UP:
+            if self._loop.time() - end > _HELD_UP and not has_grace:
                 # The loop stood: the answer may have come and not been read.
-                timer = self._loop.call_later(_GRACE, partial(give_up, due=now + _GRACE))
+                timer = self._loop.call_later(_GRACE, partial(give_up, has_grace=True))
             else:
                 answer.set_exception(BrokerUnavailable(f"the broker gave no answer within {timeout:g} s"))
 
-        timer = self._loop.call_at(end, partial(give_up, due=end))
+        timer = self._loop.call_at(end, partial(give_up, has_grace=False))
         try:
             return await answer
         finally:

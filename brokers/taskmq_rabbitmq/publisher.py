@@ -57,7 +57,7 @@ _OVERHEAD: Final = 512
 _TICK: Final = 0.02
 # So late, the loop was held up: what the broker has said meanwhile is not read yet, nor what was sent written.
 _HELD_UP: Final = 0.1
-_GRACE: Final = 1.0
+_GRACE: Final = 0.5
 _PAUSE: Final = 0.2
 _GOOD_SECONDS: Final = 10.0
 # A refusal costs the channel, so its reason is believed for so long.
@@ -98,6 +98,7 @@ class Publisher:
         self._all_over: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._has_grace = False
         self._keeper: asyncio.Task[None] | None = None
         self._errands: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -447,9 +448,12 @@ class Publisher:
     def _on_deadline(self) -> None:
         self._timer = None
         now = self._loop.time()
-        if now - self._timer_at > _HELD_UP:
+        # Once: a machine that is always late would never tell anybody.
+        if now - self._timer_at > _HELD_UP and not self._has_grace:
+            self._has_grace = True
             self._watch(now + _GRACE)
             return
+        self._has_grace = False
         kind, why = self._why_waiting()
         for pending in list(self._everything()):
             if not pending.over and pending.deadline <= now:
