@@ -46,7 +46,7 @@ OPEN_SECONDS: Final = 10.0
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _TCP_SECONDS: Final = 5.0
-_GOOD_SECONDS: Final = 10.0
+_GOOD_SECONDS: Final = 3.0
 # Before the next node of the same round.
 _NEXT_NODE: Final = 0.1
 
