@@ -12,11 +12,14 @@ from taskmq_rabbitmq.lane import AmqpChannel
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Done, Method, MethodFrame
 
-__all__ = ["ChannelEnd", "ChannelRefused", "OpenChannel"]
+__all__ = ["GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
+
+HELD_UP_SECONDS: Final = 0.1
+"""Later than this, a timer tells that the loop stood: what the broker has said is not read, nor all written."""
+GRACE_SECONDS: Final = 0.3
+"""For so long what has fallen due meanwhile waits for what is read now."""
 
 _ANSWER_SECONDS: Final = 30.0
-_HELD_UP: Final = 0.1
-_GRACE: Final = 1.0
 _T = TypeVar("_T")
 
 
@@ -86,9 +89,8 @@ class OpenChannel:
             nonlocal timer
             if answer.done():
                 return
-            if self._loop.time() - end > _HELD_UP and not has_grace:
-                # The loop stood: the answer may have come and not been read.
-                timer = self._loop.call_later(_GRACE, partial(give_up, has_grace=True))
+            if self._loop.time() - end > HELD_UP_SECONDS and not has_grace:
+                timer = self._loop.call_later(GRACE_SECONDS, partial(give_up, has_grace=True))
             else:
                 answer.set_exception(BrokerUnavailable(f"the broker gave no answer within {timeout:g} s"))
 

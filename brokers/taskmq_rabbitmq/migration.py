@@ -54,6 +54,7 @@ SETTLE_SECONDS: Final = 11.0
 """More than two of the intervals at which RabbitMQ counts what is in its queues."""
 
 _ATTEMPTS: Final = 10
+# At counts, in the time in which they should have become new.
 _LOOKS: Final = 5
 _CLOSING: Final = 100
 # How many messages are left for when they are taken one by one: closed is what is not empty.
@@ -92,6 +93,7 @@ class Migration:
         self._report = report
         self._settle = settle
         self._seclusion = seclusion
+        self._reported: dict[str, str] = {}
 
     async def run(self, different: Sequence[str], begun: Sequence[str], wanted: Sequence[Entity]) -> int:
         """Make the queues `different` anew, and end what was `begun`; how many queues.
@@ -129,12 +131,12 @@ class Migration:
         while left:
             if clock.time() > deadline:
                 raise _stays_full(left)
-            if await self._are_alone(left, plugs):
+            if await self._try_to_empty(left, plugs):
                 replaced = await self._replace_secluded(left, plugs, wanted)
                 left = [queue for queue in left if queue.name not in replaced]
                 plugs.clear()
 
-    async def _are_alone(self, queues: Sequence[Queue], plugs: dict[str, int]) -> bool:
+    async def _try_to_empty(self, queues: Sequence[Queue], plugs: dict[str, int]) -> bool:
         """Empty what is not empty, and wait a while; whether plugs are all that is in the queues, wherever.
 
         Args:
@@ -247,10 +249,10 @@ class Migration:
         facts = await look_at_queue(self._management, name)
         if facts is None or facts.messages == plugs:
             return True
-        self._report(
-            f"{name}: not empty yet ({facts.messages or 0} messages, {facts.unsettled or 0} of them in somebody's "
-            "hands)"
-        )
+        found = f"{facts.messages or 0} messages, {facts.unsettled or 0} of them in somebody's hands"
+        if self._reported.get(name) != found:
+            self._reported[name] = found
+            self._report(f"{name}: not empty yet ({found})")
         return False
 
     async def _make_anew(self, queue: Queue, wanted: Sequence[Entity]) -> None:

@@ -36,7 +36,7 @@ from taskmq.errors import (
 )
 from taskmq_rabbitmq.amqp import ChannelClosedByBroker
 from taskmq_rabbitmq.backoff import Backoff
-from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.channels import GRACE_SECONDS, HELD_UP_SECONDS, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import Declarations
 from taskmq_rabbitmq.denial import refused_exchange
@@ -55,9 +55,6 @@ _LINE_BYTES: Final = 64 * 2**20
 # So that empty messages fill the line too.
 _OVERHEAD: Final = 512
 _TICK: Final = 0.02
-# So late, the loop was held up: what the broker has said meanwhile is not read yet, nor what was sent written.
-_HELD_UP: Final = 0.1
-_GRACE: Final = 0.5
 _PAUSE: Final = 0.2
 _GOOD_SECONDS: Final = 10.0
 # A refusal costs the channel, so its reason is believed for so long.
@@ -98,7 +95,7 @@ class Publisher:
         self._all_over: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._has_grace = False
+        self._held_up_at = 0.0
         self._keeper: asyncio.Task[None] | None = None
         self._errands: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -448,21 +445,19 @@ class Publisher:
     def _on_deadline(self) -> None:
         self._timer = None
         now = self._loop.time()
-        # Once: a machine that is always late would never tell anybody.
-        if now - self._timer_at > _HELD_UP and not self._has_grace:
-            self._has_grace = True
-            self._watch(now + _GRACE)
-            return
-        self._has_grace = False
+        due, pause = now, _TICK
+        if now - self._timer_at > HELD_UP_SECONDS:
+            # Each gets its grace once: where the loop is always late, nobody would ever be told.
+            due, pause, self._held_up_at = self._held_up_at, GRACE_SECONDS, now
         kind, why = self._why_waiting()
         for pending in list(self._everything()):
-            if not pending.over and pending.deadline <= now:
+            if not pending.over and pending.deadline <= due:
                 self._end(pending, _overdue(pending, kind, why))
         self._sweep_line()
         left = [pending.deadline for pending in self._everything() if not pending.over]
         if left:
             # Not more often than the tick: looking at all of them costs something.
-            self._watch(max(min(left), now + _TICK))
+            self._watch(max(min(left), now + pause))
 
     def _sweep_line(self) -> None:
         self._line = deque(pending for pending in self._line if not pending.over)

@@ -26,6 +26,7 @@ __all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo
 _PROCESSES: Final = 2
 _REMIND_AFTER: Final = timedelta(seconds=2)
 _TICKS: Final = 3
+_INSTANTS: Final = 60
 _PATIENCE: Final = "60s"
 
 T = TypeVar("T")
@@ -147,15 +148,22 @@ async def _attempts(jobs: Sequence[Job[Any]]) -> int:
 
 
 async def _ticks() -> list[float]:
-    """How late the next runs of the recurring task are, in seconds."""
-    trigger = app.schedules[tick.name].trigger
-    # The one that is due next may be claimed already: it counts as well.
-    instants = islice(instants_after(trigger, app.clock.now_ms()), _TICKS)
-    found: list[float] = []
-    for instant in instants:
-        with contextlib.suppress(ResultTimeout):
-            found.append(await app.job(occurrence_job_id(app, tick.name, instant)).aresult(_PATIENCE))
-    return found
+    """How late runs in a row of the recurring task are, in seconds: from the first on that there is from now on."""
+    instants = islice(instants_after(app.schedules[tick.name].trigger, app.clock.now_ms()), _INSTANTS)
+    jobs = [occurrence_job_id(app, tick.name, instant) for instant in instants]
+    try:
+        # Beat may still be starting: what was due before is not caught up with.
+        begin = jobs.index(await _first_finished(jobs[:-_TICKS]))
+        return [await app.job(job_id).aresult(_PATIENCE) for job_id in jobs[begin : begin + _TICKS]]
+    except ResultTimeout:
+        return []
+
+
+async def _first_finished(jobs: Sequence[str]) -> str:
+    finishing = aiter(app.as_finished(map(app.job, jobs), timeout=_PATIENCE))
+    async with contextlib.aclosing(finishing) as finished:
+        job, _ = await anext(finished)
+        return job.id
 
 
 def _largest(reports: Sequence[FileReport]) -> list[tuple[str, int, str]]:

@@ -27,25 +27,22 @@ Invariants:
 The process is one of several that a supervisor has started (`taskmq.supervisor`). It says how it goes once a second,
 and drains when its supervisor is gone.
 
-The names below load on first use: the supervisor has to do with neither of them.
+`Worker` loads on first use: the supervisor shares this package's values, and has nothing to do with it.
 """
 
-TYPE_CHECKING = False
+from typing import TYPE_CHECKING
+
+from taskmq.worker.config import WorkerConfig
 
 if TYPE_CHECKING:
-    from taskmq.worker.config import WorkerConfig
     from taskmq.worker.worker import Worker
 
 __all__ = ["Worker", "WorkerConfig"]
 
-_HOMES = {"Worker": "worker", "WorkerConfig": "config"}
-
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name != "Worker":
         raise AttributeError(f"module 'taskmq.worker' has no attribute {name!r}")
-    import importlib
+    from taskmq.worker.worker import Worker
 
-    value = getattr(importlib.import_module(f"taskmq.worker.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    return Worker

@@ -1,6 +1,10 @@
 """`taskmq demo`, whole, and that its checks can fail."""
 
-from collections.abc import Callable
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from taskmq.demo.measure import FileReport, measure, source_files, totals
 from taskmq.demo.run import Findings, Outcome, checks, run_demo
 from taskmq.demo.tasks import is_busy
 from taskmq.errors import TaskMQError
+from taskmq.schedule import Trigger, instants_after
 from tests.cli.kit import Result, run_on_terminal, run_process
 
 _ODD = {
@@ -88,6 +93,29 @@ def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
 @pytest.mark.rabbitmq
 def test_the_demo_is_right_on_rabbitmq(folder: Path, amqp_url: str) -> None:
     _expect_right(_demo(folder, "--url", amqp_url), folder)
+
+
+def test_the_demo_is_right_when_its_beat_starts_after_everything_else(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, late = tmp_path / "go", tmp_path / "late"
+    os.mkfifo(go)
+    late.write_text(
+        f'#!/bin/sh\ncase " $* " in *" beat "*) read -r _ < {go} ;; esac\nexec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    late.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(late))
+
+    def instants(trigger: Trigger, now_ms: int) -> Iterator[int]:
+        # One is due before beat starts, and is never emitted.
+        threading.Timer(1.1, go.write_text, ["\n"]).start()
+        return instants_after(trigger, now_ms)
+
+    monkeypatch.setattr("taskmq.demo.run.instants_after", instants)
+
+    outcome = run_demo(folder, url=None, advance=lambda done, of: None)
+
+    assert [check.is_right for check in outcome.checks] == [True] * 5
 
 
 @pytest.mark.parametrize("name", ["empty", "missing"])

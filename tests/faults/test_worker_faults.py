@@ -261,8 +261,10 @@ def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
     else:
         assert "no Python code of this process could run for" in worker.log
     if fault == "holds_the_gil":
+        before = worker.log.rpartition("no Python code of this process")[0]
         # The form of the interpreter's own, written while it went on.
-        assert re.search(r'File ".+", line \d+ in holds_the_gil\n', worker.log)
+        assert re.search(r'File ".+", line \d+ in holds_the_gil\n', before)
+        assert "running: jobs.holds_the_gil (job " in worker.log
     print(f"\n{fault} for {SECONDS:g} s: over after {seconds:.1f} s, connections lost 0, {QUICK} tasks run once each")
 
 
@@ -327,6 +329,8 @@ def test_every_fault_of_a_task_is_its_own_and_has_its_own_reason(project: Projec
             job.result(timeout=90)
         errors[fault] = str(caught.value)
     until(lambda: len(_runs(project)) == len(FAULTS), "the innocent have run", details=lambda: worker.log)
+    # A letter is written after the result that its sender sees.
+    until(lambda: len(_letters(project)) == len(FAULTS), "each failure has its letter", details=lambda: worker.log)
     seconds = time.monotonic() - began
     (project.folder / "release").touch()
     letters = {letter.task.removeprefix("jobs."): letter for letter in _letters(project)}
@@ -384,6 +388,7 @@ def test_where_a_worker_and_its_processes_run_out_of_memory_the_process_is_kille
             project.app.tasks["jobs.eats"].send().result(timeout=60)
         until(lambda: len(_runs(project)) == QUICK, "the innocent have run")
         seconds = time.monotonic() - began
+        until(lambda: len(_letters(project)) == 1, "the failure has its letter")
 
         assert len(project.noted("started", "eats")) == 3
         assert set(_runs(project).values()) == {1}

@@ -62,7 +62,7 @@ async def both(happened: list[Happening]) -> None:
     ran("both", *[type(each).__name__ for each in happened])
 
 
-@app.on(any_of(message("tick.*"), message("tock.*")), debounce="4s")
+@app.on(any_of(message("tick.*"), message("tock.*")), debounce="2s")
 @app.task(name="quiet")
 async def quiet(happened: list[Happening]) -> None:
     ran("quiet", *[each.routing_key for each in happened])

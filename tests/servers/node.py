@@ -45,7 +45,7 @@ class Node:
         self._env = self._write_files(config, advanced_config, plugins)
         self._process = LocalProcess(
             self._keeper,
-            Command(installation.command("rabbitmq-server"), {**self._env, **_FOREGROUND, **self._at_once()}),
+            Command(installation.command("rabbitmq-server"), {**self._env, **_FOREGROUND, **self._preload()}),
             lease=lease,
         )
 
@@ -97,7 +97,7 @@ class Node:
             (base / "advanced.config").write_text(advanced_config)
         return self._environment(base)
 
-    def _at_once(self) -> dict[str, str]:
+    def _preload(self) -> dict[str, str]:
         """Has the Erlang machine load the modules of all applications in one go, before RabbitMQ starts.
 
         One by one, as they are looked for, they take a third of a start's processor time.

@@ -42,6 +42,28 @@ def test_a_send_is_told_at_its_deadline() -> None:
     asyncio.run(main())
 
 
+def test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own() -> None:
+    async def main() -> None:
+        broker = open_broker("amqp://guest@127.0.0.1:1/", BrokerOptions(name="test"))
+        try:
+            first = broker.publish(message("q", "first"), timeout=0.2)
+            second = broker.publish(message("q", "second"), timeout=2.5)
+            for stall in (0.5, 2.5):
+                time.sleep(stall)
+                # A turn for the timer, and one for what it has told.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert (first.done(), second.done()) == (True, False)
+            with pytest.raises(BrokerUnavailable):
+                await first
+            with pytest.raises(BrokerUnavailable):
+                await second
+        finally:
+            await broker.aclose()
+
+    asyncio.run(main())
+
+
 def test_a_request_to_the_broker_is_given_up() -> None:
     class Silent:
         def add_on_close_callback(self, callback: Callable[..., object]) -> None: ...

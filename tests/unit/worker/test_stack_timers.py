@@ -57,6 +57,23 @@ def test_a_call_that_computes_writes_its_stack_by_its_own_processor_time() -> No
 
 
 @LINUX
+def test_nobody_writes_what_is_put_off_in_time() -> None:
+    # By processor time, which does not pass while the machine has none for this program.
+    done = run("""
+        import time
+        from taskmq.worker.stack_timers import StackTimers
+
+        timers = StackTimers()
+        for _ in range(10):
+            timers.put_off(3600, computing=0.5)
+            until = time.thread_time() + 0.1
+            while time.thread_time() < until: pass
+        timers.stop()
+    """)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@LINUX
 def test_a_thread_has_its_timers_for_as_long_as_it_lives_and_nobody_has_any_after_the_end() -> None:
     done = run("""
         import threading
