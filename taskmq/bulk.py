@@ -2,7 +2,7 @@
 
     calls -> chunk (encoded, send contexts open) -> on its way -> settled: ids of those that were confirmed
 
-One chunk is on its way while the next one is made.
+Two chunks are on their way while the next one is made: when one has arrived, the broker is at work on the other.
 """
 
 import asyncio
@@ -44,9 +44,10 @@ Chunk = tuple[list[WorkQueue], list[Outgoing]]
 Outcomes = list[SendError | None]
 RunSync = Callable[[Callable[[], Awaitable[Outcomes | None]]], Outcomes | None]
 
-_CHUNK: Final = 1000
+_CHUNK: Final = 500
+_ON_THEIR_WAY: Final = 2
 LINGER: Final = 0.1
-"""Seconds: who makes the calls of a stream slowly does not wait for a thousand of them."""
+"""Seconds: who makes the calls of a stream slowly does not wait until a chunk is full."""
 
 # So many calls are made before others get a turn on the loop.
 _AT_A_TIME: Final = 200
@@ -162,36 +163,43 @@ class Batches:
 
 
 class Conveyor:
-    """Publishes chunks, one at a time, while the next one is made. For one event loop."""
+    """Publishes chunks, two at a time, while the next one is made. For one event loop."""
 
     def __init__(self, publish: Callable[[Chunk], Coroutine[Any, Any, Outcomes]]) -> None:
         self._publish = publish
-        self._on_its_way: asyncio.Task[Outcomes] | None = None
+        self._on_their_way: deque[asyncio.Task[Outcomes]] = deque()
 
     @property
     def is_empty(self) -> bool:
-        return self._on_its_way is None
+        return not self._on_their_way
 
     async def put(self, take: Callable[[], Chunk | None]) -> Outcomes | None:
-        """Send the next chunk on its way once the one before has arrived: what became of that one.
+        """Send the next chunk on its way, once there is room: what became of the first, if it has arrived.
 
-        Where something of it has failed, nothing more is taken.
+        Where something of that has failed, nothing more is taken.
         """
-        before = await self.clear()
-        if (before is None or not any(before)) and (chunk := take()) is not None:
-            self._on_its_way = asyncio.get_running_loop().create_task(self._publish(chunk))
-        return before
+        before = self._on_their_way
+        has_to_wait = len(before) >= _ON_THEIR_WAY
+        arrived = await self.arrival() if has_to_wait or (before and before[0].done()) else None
+        if (arrived is None or not any(arrived)) and (chunk := take()) is not None:
+            self._on_their_way.append(asyncio.get_running_loop().create_task(self._publish(chunk)))
+        return arrived
 
-    async def clear(self) -> Outcomes | None:
-        """Wait until nothing is on its way: what became of the last chunk; None where there was none."""
-        on_its_way, self._on_its_way = self._on_its_way, None
-        return None if on_its_way is None else await on_its_way
+    async def arrival(self) -> Outcomes | None:
+        """Wait for the chunk that has been on its way for longest: what became of it; None where there is none."""
+        if not self._on_their_way:
+            return None
+        try:
+            return await self._on_their_way.popleft()
+        except BaseException:
+            self.drop()
+            raise
 
     def drop(self) -> None:
         """Wait no more for what is on its way."""
-        on_its_way, self._on_its_way = self._on_its_way, None
-        if on_its_way is not None:
-            on_its_way.cancel()
+        for chunk in self._on_their_way:
+            chunk.cancel()
+        self._on_their_way.clear()
 
 
 def stream_sync(
@@ -220,7 +228,9 @@ def stream_sync(
                 yield from put()
         finally:
             # What is on its way is sent, whatever has ended this.
-            last = [] if conveyor.is_empty else batches.settle(run(conveyor.clear))
+            last: list[str] = []
+            while not conveyor.is_empty and (arrived := run(conveyor.arrival)) is not None:
+                last += batches.settle(arrived)
         yield from last
         batches.check()
 
@@ -252,7 +262,9 @@ async def chunks_async(
             conveyor.drop()
             raise
         finally:
-            last = batches.settle(await conveyor.clear())
+            last: list[str] = []
+            while not conveyor.is_empty:
+                last += batches.settle(await conveyor.arrival())
         yield last
         batches.check()
 

@@ -1,7 +1,8 @@
 """The process's side of `ProcessExecutor`: runs one request after the other until its pipe ends.
 
-Functions run in the main thread, where signals arrive. A second thread reads the pipe, so that a run can be told
-that nobody waits for it any more. Standard output belongs to the frames; what tasks print goes to standard error.
+Functions run in the main thread, where signals arrive. A second thread reads the control pipe, so that a run can be
+told that nobody waits for it any more. Standard output belongs to the frames; what tasks print goes to standard
+error.
 """
 
 import contextlib
@@ -9,7 +10,6 @@ import ctypes
 import importlib
 import os
 import pickle
-import queue
 import signal
 import sys
 import threading
@@ -25,7 +25,17 @@ from taskmq.context import Context, current_context
 from taskmq.envelope import Envelope
 from taskmq.errors import ResultTooLarge, TaskMQError, UnknownTask
 from taskmq.executors.child_desk import ChildDesk
-from taskmq.executors.frames import Answer, Ready, Request, Setup, Stop, decode_to_process, read_frame, write_frame
+from taskmq.executors.frames import (
+    Answer,
+    FrameReader,
+    Ready,
+    Request,
+    Setup,
+    Stop,
+    decode_control,
+    decode_request,
+    write_frame,
+)
 from taskmq.executors.interrupt import call_with_alarm
 from taskmq.executors.logs import log_to_stderr
 from taskmq.executors.telling import Reply
@@ -35,21 +45,23 @@ from taskmq.resources import Grant
 __all__ = ["main"]
 
 _PR_SET_PDEATHSIG: Final = 1
+_NOTHING: Final = contextlib.nullcontext()
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def main(target: str) -> None:
-    """Serve the app at `target` (`module:attribute`) on standard input and output."""
+def main(target: str, control: int) -> None:
+    """Serve the app at `target` (`module:attribute`) on standard input, standard output and the pipe `control`."""
     _die_with_parent()
     _die_first()
-    requests, answers = os.dup(0), os.dup(1)
+    requests, answers = FrameReader(os.dup(0)), os.dup(1)
+    os.set_inheritable(control, False)
     # What tasks print must not get between the frames.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    first = read_frame(requests)
+    first = requests.read()
     if first is None:
         return
-    setup = decode_to_process(first)
+    setup = decode_request(first)
     assert isinstance(setup, Setup)
     if setup.log_level is not None:
         log_to_stderr(setup.log_level)
@@ -60,29 +72,31 @@ def main(target: str) -> None:
         app = getattr(app, name)
     app.configure(url=setup.url, state=setup.state)
     with app.dependencies.working_without_loop():
-        _Child(app, setup, requests, answers).serve()
+        _Child(app, setup, requests, FrameReader(control), answers).serve()
 
 
 class _Child:
     """One process that runs requests."""
 
-    def __init__(self, app: Any, setup: Setup, requests: int, answers: int) -> None:
+    def __init__(self, app: Any, setup: Setup, requests: FrameReader, control: FrameReader, answers: int) -> None:
         self._app = app
         self._setup = setup
         self._requests = requests
+        self._control = control
         self._answers = answers
-        self._inbox: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._context: Context | None = None
         self._desk = ChildDesk(self._send)
-        self._stopped: str | None = None
+        self._stopped: tuple[str, int] | None = None
 
     def serve(self) -> None:
         """Run what comes, until nothing comes any more."""
-        threading.Thread(target=self._read, name="taskmq-pipe", daemon=True).start()
+        threading.Thread(target=self._listen, name="taskmq-control", daemon=True).start()
         self._send(Ready())
-        while (request := self._inbox.get()) is not None:
+        while (payload := self._requests.read()) is not None:
+            request = decode_request(payload)
+            assert isinstance(request, Request)
             self._send(self._run(request))
 
     def _send(self, content: Any) -> None:
@@ -90,23 +104,17 @@ class _Child:
         with self._writing:
             write_frame(self._answers, content)
 
-    # The reading thread -------------------------------------------------------------------------------------
+    # The listening thread -----------------------------------------------------------------------------------
 
-    def _read(self) -> None:
+    def _listen(self) -> None:
         try:
-            while (payload := read_frame(self._requests)) is not None:
-                match decode_to_process(payload):
-                    case Request() as request:
-                        with self._lock:
-                            self._stopped = None
-                        self._inbox.put(request)
-                    case Stop(job_id=job_id):
-                        self._stop(job_id)
+            while (payload := self._control.read()) is not None:
+                match decode_control(payload):
+                    case Stop(job_id=job_id, attempt=attempt):
+                        self._stop(job_id, attempt)
                     case Reply() as reply:
                         self._desk.hear(reply)
-                    case Setup():
-                        pass
-        except BaseException:  # noqa: BLE001 - without its pipe the process is of no use, and would wait for ever
+        except BaseException:  # noqa: BLE001 - it could not be told of anything any more
             traceback.print_exc()
             os._exit(1)
         self._desk.hear(None)
@@ -115,12 +123,11 @@ class _Child:
         if is_busy:
             # The worker is gone: nobody is left to tell what comes of it.
             os._exit(0)
-        self._inbox.put(None)
 
-    def _stop(self, job_id: str) -> None:
+    def _stop(self, job_id: str, attempt: int) -> None:
         with self._lock:
-            self._stopped = job_id
-            if self._context is not None and self._context.job_id == job_id:
+            self._stopped = job_id, attempt
+            if self._context is not None and (self._context.job_id, self._context.attempt) == self._stopped:
                 self._context.mark_cancelled()
 
     # The main thread ----------------------------------------------------------------------------------------
@@ -181,14 +188,20 @@ class _Child:
         self._desk.open(context.open_journal())
         with self._lock:
             self._context = context
-            if self._stopped == request.job_id:
+            if self._stopped == (request.job_id, request.attempt):
                 context.mark_cancelled()
         return context
 
 
-@contextlib.contextmanager
-def _environment(request: Request) -> Generator[None]:
+def _environment(request: Request) -> contextlib.AbstractContextManager[None]:
     """What libraries and further processes read of the run's resources."""
+    if not request.amounts and not request.devices:
+        return _NOTHING
+    return _changed_environment(request)
+
+
+@contextlib.contextmanager
+def _changed_environment(request: Request) -> Generator[None]:
     changes: dict[str, str] = {}
     if request.devices:
         changes["CUDA_VISIBLE_DEVICES"] = ",".join(request.devices)
@@ -239,4 +252,4 @@ def _die_first() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,15 +1,20 @@
-"""What a worker and its executor processes say to each other: frames of MessagePack over two pipes.
+"""What a worker and its executor processes say to each other: frames of MessagePack over three pipes.
 
 A frame is its length, 8 bytes, and an array whose first element names its kind; further kinds may be added on either
-side. The worker begins with `Setup`. After that:
+side. The pipes:
 
-    worker -> process    Request, one at a time; Stop and Reply, while it runs
-    process -> worker    Ready, once it has imported the app; Answer, one for each request; what comes before an
-                         answer is about the run: News, BeginRun, SaveValue
+    requests    worker -> process    Setup, once; then Request, one at a time
+    control     worker -> process    Stop and Reply, while it runs
+    answers     process -> worker    Ready, once it has imported the app; Answer, one for each request; what comes
+                                     before an answer is about the run: News, BeginRun, SaveValue
+
+A pipe of its own for control: the thread that runs the tasks reads its requests itself, and is not woken for each by
+one that reads for it.
 """
 
 import os
 import struct
+from collections import deque
 from typing import Any, Final
 
 import msgspec
@@ -17,27 +22,26 @@ import msgspec
 from taskmq.executors.telling import BeginRun, News, Reply, SaveValue
 
 __all__ = [
-    "HEADER",
     "Answer",
+    "Assembly",
+    "Control",
+    "FrameReader",
     "FromProcess",
     "Ready",
     "Request",
     "Setup",
     "Stop",
-    "ToProcess",
+    "decode_control",
     "decode_from_process",
-    "decode_to_process",
+    "decode_request",
     "frame",
-    "frame_size",
-    "read_frame",
     "write_frame",
 ]
 
 _LENGTH: Final = struct.Struct("!Q")
-_CHUNK: Final = 1 << 20
+_HEADER: Final = _LENGTH.size
+_CHUNK: Final = 1 << 16
 _SMALL: Final = 1 << 16
-
-HEADER: Final = _LENGTH.size
 
 
 class Setup(msgspec.Struct, array_like=True, tag="setup"):
@@ -86,9 +90,10 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):
-    """Nobody waits for this run any more."""
+    """Nobody waits for this run any more. May be read before its request is."""
 
     job_id: str
+    attempt: int
 
 
 class Ready(msgspec.Struct, array_like=True, tag="ready"):
@@ -102,10 +107,11 @@ class Answer(msgspec.Struct, array_like=True, tag="answer"):
     pickled: bytes
 
 
-ToProcess = Setup | Request | Stop | Reply
+Control = Stop | Reply
 FromProcess = Ready | Answer | News | BeginRun | SaveValue
 
-_to_process: Final[msgspec.msgpack.Decoder[ToProcess]] = msgspec.msgpack.Decoder(Setup | Request | Stop | Reply)
+_request: Final[msgspec.msgpack.Decoder[Setup | Request]] = msgspec.msgpack.Decoder(Setup | Request)
+_control: Final[msgspec.msgpack.Decoder[Control]] = msgspec.msgpack.Decoder(Stop | Reply)
 _from_process: Final[msgspec.msgpack.Decoder[FromProcess]] = msgspec.msgpack.Decoder(
     Ready | Answer | News | BeginRun | SaveValue
 )
@@ -119,24 +125,57 @@ def frame(content: Any) -> list[bytes]:
     return [header + payload] if len(payload) < _SMALL else [header, payload]
 
 
-def frame_size(header: bytes) -> int:
-    """How many bytes follow this header."""
-    size: int = _LENGTH.unpack(header)[0]
-    return size
+def decode_request(payload: bytes) -> Setup | Request:
+    return _request.decode(payload)
 
 
-def decode_to_process(payload: bytes) -> ToProcess:
-    return _to_process.decode(payload)
+def decode_control(payload: bytes) -> Control:
+    return _control.decode(payload)
 
 
 def decode_from_process(payload: bytes) -> FromProcess:
     return _from_process.decode(payload)
 
 
-def read_frame(descriptor: int) -> bytes | None:
-    """One frame's content from a pipe; None at its end. Blocks."""
-    header = _read_exactly(descriptor, HEADER)
-    return None if header is None else _read_exactly(descriptor, frame_size(header))
+class Assembly:
+    """Puts frames together from what arrives in any pieces."""
+
+    def __init__(self) -> None:
+        self._parts = bytearray()
+        self._wanted = _HEADER
+
+    def add(self, data: bytes) -> list[bytes]:
+        """The contents of the frames that are whole now."""
+        if not self._parts and len(data) >= _HEADER and len(data) == _HEADER + _LENGTH.unpack_from(data)[0]:
+            return [data[_HEADER:]]
+        parts = self._parts
+        parts += data
+        found: list[bytes] = []
+        while len(parts) >= self._wanted:
+            self._wanted = _HEADER + _LENGTH.unpack_from(parts)[0]
+            if len(parts) >= self._wanted:
+                found.append(bytes(memoryview(parts)[_HEADER : self._wanted]))
+                del parts[: self._wanted]
+                self._wanted = _HEADER
+        return found
+
+
+class FrameReader:
+    """Frames from a pipe, one after the other. Blocks."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._assembly = Assembly()
+        self._whole: deque[bytes] = deque()
+
+    def read(self) -> bytes | None:
+        """The next one's content; None at the pipe's end."""
+        while not self._whole:
+            data = os.read(self._descriptor, _CHUNK)
+            if not data:
+                return None
+            self._whole.extend(self._assembly.add(data))
+        return self._whole.popleft()
 
 
 def write_frame(descriptor: int, content: Any) -> None:
@@ -145,14 +184,3 @@ def write_frame(descriptor: int, content: Any) -> None:
         data = memoryview(part)
         while data:
             data = data[os.write(descriptor, data) :]
-
-
-def _read_exactly(descriptor: int, size: int) -> bytes | None:
-    parts: list[bytes] = []
-    while size:
-        part = os.read(descriptor, min(size, _CHUNK))
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)

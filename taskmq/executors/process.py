@@ -74,8 +74,11 @@ class ProcessExecutor:
             try:
                 # The imports are not the task's time.
                 await child.ready()
-                async with asyncio.timeout(execution.timeout) as limit:
+                if execution.timeout is None:
                     answer = await self._ask(child, execution)
+                else:
+                    async with asyncio.timeout(execution.timeout) as limit:
+                        answer = await self._ask(child, execution)
                 is_reusable = True
             except TimeoutError as error:
                 if limit is not None and limit.expired():
@@ -95,7 +98,7 @@ class ProcessExecutor:
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
         if (child := self._running.get(id(execution))) is not None:
-            child.tell(Stop(execution.context.job_id))
+            child.tell(Stop(execution.context.job_id, execution.context.attempt))
 
     async def aclose(self) -> None:
         """Kill every process, running or not."""

@@ -5,20 +5,22 @@ import contextlib
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from functools import partial
+from typing import Final, cast
 
 from taskmq.errors import WorkerLost
 from taskmq.executors.frames import (
-    HEADER,
     Answer,
+    Assembly,
+    Control,
     FromProcess,
     Ready,
     Request,
     Setup,
     decode_from_process,
     frame,
-    frame_size,
 )
 from taskmq.executors.memory import MemoryGroup, resident_bytes
 from taskmq.executors.telling import Reply, Told
@@ -27,6 +29,8 @@ __all__ = ["Spawned"]
 
 _RETIRE_SECONDS: Final = 5.0
 _IMPORT_SECONDS: Final = 60.0
+# For what a process has written before it ended to be read.
+_LAST_WORDS_SECONDS: Final = 1.0
 
 
 class Spawned:
@@ -38,13 +42,16 @@ class Spawned:
         group: bounds its memory, once a run of it has asked for that.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._stdin = process.stdin
-        self._stdout = process.stdout
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, protocol: "_Protocol", control: asyncio.WriteTransport
+    ) -> None:
+        self._transport = transport
+        self._protocol = protocol
+        # The transport of a process has one for each of its pipes; this one is written to.
+        self._requests = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+        self._control = control
         self._is_ready = False
+        self.pid = transport.get_pid()
         self.runs = 0
         self.devices: tuple[str, ...] = ()
         self.group: MemoryGroup | None = None
@@ -53,39 +60,46 @@ class Spawned:
     async def start(cls, target: str, setup: Setup) -> "Spawned":
         """Start one; it imports the app while this returns."""
         loop = asyncio.get_running_loop()
-        transport, protocol = await loop.subprocess_exec(
-            lambda: _Protocol(limit=1 << 16, loop=loop),
-            sys.executable,
-            "-m",
-            "taskmq.executors.child",
-            target,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None,
-            # Ctrl-C in a terminal goes to the worker, which decides about its children.
-            start_new_session=True,
-        )
-        spawned = cls(asyncio.subprocess.Process(transport, protocol, loop))
-        spawned.tell(setup)
+        reading, writing = os.pipe()
+        try:
+            control = await _writer(loop, writing)
+            try:
+                transport, protocol = await loop.subprocess_exec(
+                    partial(_Protocol, loop),
+                    sys.executable,
+                    "-m",
+                    "taskmq.executors.child",
+                    target,
+                    str(reading),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=None,
+                    pass_fds=(reading,),
+                    # Ctrl-C in a terminal goes to the worker, which decides about its children.
+                    start_new_session=True,
+                )
+            except BaseException:
+                control.close()
+                raise
+        finally:
+            os.close(reading)
+        spawned = cls(transport, protocol, control)
+        spawned._write(setup)
         return spawned
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def is_alive(self) -> bool:
-        return self._process.returncode is None and not self._stdin.is_closing()
+        return not (self._protocol.is_over or self._protocol.has_exited)
 
     @property
     def memory(self) -> int:
         """Its resident bytes; 0 where the system does not tell."""
         return resident_bytes(self.pid)
 
-    def tell(self, content: Any) -> None:
-        """Send a frame that has no answer; nothing where it has ended."""
-        if not self._stdin.is_closing():
-            self._stdin.writelines(frame(content))
+    def tell(self, content: Control) -> None:
+        """Say something about the run that goes on; nothing where it has ended."""
+        if not self._control.is_closing():
+            self._control.writelines(frame(content))
 
     async def ask(self, request: Request, hear: Callable[[Told], Awaitable[Reply | None]]) -> Answer:
         """Its answer; what it says before goes to `hear`, which gives the reply that it waits for, if it does.
@@ -93,11 +107,7 @@ class Spawned:
         Raises:
             WorkerLost: it ended instead.
         """
-        try:
-            self._stdin.writelines(frame(request))
-            await self._stdin.drain()
-        except ConnectionError as error:
-            raise await self._lost() from error
+        self._write(request)
         while True:
             content = await self._next()
             if isinstance(content, Answer):
@@ -120,22 +130,30 @@ class Spawned:
         except TimeoutError:
             raise WorkerLost(f"the task's process has not imported the app within {_IMPORT_SECONDS:g} s") from None
 
-    async def _next(self) -> FromProcess:
-        try:
-            size = frame_size(await self._stdout.readexactly(HEADER))
-            return decode_from_process(await self._stdout.readexactly(size))
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise await self._lost() from error
+    def _write(self, content: Setup | Request) -> None:
+        self._requests.writelines(frame(content))
 
-    async def _lost(self) -> WorkerLost:
-        return WorkerLost(f"the task's process ended: {_describe(await self._process.wait())}")
+    async def _next(self) -> FromProcess:
+        payload = await self._protocol.next()
+        if payload is None:
+            raise WorkerLost(f"the task's process ended: {await self._end()}")
+        return decode_from_process(payload)
+
+    async def _end(self) -> str:
+        try:
+            async with asyncio.timeout(_RETIRE_SECONDS):
+                return _describe(await self._protocol.exited())
+        except TimeoutError:
+            self.kill_now()
+            await self._protocol.exited()
+            return "it had closed its pipes to the worker, and was killed"
 
     async def retire(self) -> None:
         """Let it end by itself, and kill it where it does not."""
         try:
-            self._stdin.close()
+            self._requests.close()
             async with asyncio.timeout(_RETIRE_SECONDS):
-                await self._process.wait()
+                await self._protocol.exited()
         except TimeoutError:
             pass
         finally:
@@ -144,33 +162,93 @@ class Spawned:
     async def kill(self) -> None:
         """End it and all that it has started. May be called twice."""
         self.kill_now()
-        self._stdin.close()
-        await self._process.wait()
+        self._requests.close()
+        self._control.close()
+        await self._protocol.exited()
+        self._transport.close()
         if self.group is not None:
             self.group.remove()
 
     def kill_now(self) -> None:
         """The same, without waiting for it to be gone."""
-        _kill_group(self._process.pid)
+        _kill_group(self.pid)
 
 
-class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """Ends what a process has started as soon as the process ends.
+class _Protocol(asyncio.SubprocessProtocol):
+    """Keeps what a process has said until somebody asks, and ends what it has started as soon as it ends.
 
     Its forks hold its pipes open: without that, neither the end of the answers nor of the process would be seen.
+
+    Attributes:
+        is_over: nothing comes any more, or nothing would arrive there.
     """
 
-    _pid: int | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._assembly = Assembly()
+        self._said: deque[bytes] = deque()
+        self._listener: asyncio.Future[None] | None = None
+        self._exited: asyncio.Future[int] = loop.create_future()
+        self.is_over = False
+
+    @property
+    def has_exited(self) -> bool:
+        return self._exited.done()
+
+    async def next(self) -> bytes | None:
+        """The next frame's content; None when there is none any more."""
+        while not self._said:
+            if self.is_over:
+                return None
+            self._listener = self._loop.create_future()
+            await self._listener
+        return self._said.popleft()
+
+    async def exited(self) -> int:
+        """Its exit code, once it has one; negative for a signal."""
+        return await asyncio.shield(self._exited)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
         # A cast, because uvloop's transport is one without being registered as one.
-        self._pid = cast("asyncio.SubprocessTransport", transport).get_pid()
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002
+        self._said.extend(self._assembly.add(data))
+        if self._said:
+            self._wake()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+        self._end()
 
     def process_exited(self) -> None:
-        super().process_exited()
-        if self._pid is not None:
-            _kill_group(self._pid)
+        assert self._transport is not None
+        _kill_group(self._transport.get_pid())
+        code = self._transport.get_returncode()
+        assert code is not None
+        self._exited.set_result(code)
+        # One that has left its session holds the pipes open for ever.
+        self._loop.call_later(_LAST_WORDS_SECONDS, self._end)
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._listener is not None and not self._listener.done():
+            self._listener.set_result(None)
+
+
+async def _writer(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.WriteTransport:
+    opening = loop.create_task(loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(descriptor, "wb", 0)))
+    try:
+        transport, _ = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # Not halfway: uvloop would close the descriptor and leave it to the file, which closes who has it next.
+        transport, _ = await opening
+        transport.close()
+        raise
+    return transport
 
 
 def _kill_group(pid: int) -> None:
