@@ -8,7 +8,6 @@ methods). What the worker would refuse is refused before it is sent: `encode` de
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol, cast
 
@@ -103,8 +102,7 @@ class ReturnType:
             raise EncodeError(f"the stored result does not fit the task's return type: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
+class _Parameter(msgspec.Struct, frozen=True):
     name: str
     kind: Any
     required: bool
@@ -112,8 +110,7 @@ class _Parameter:
     by_name: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
+class _Rest(msgspec.Struct, frozen=True):
     """What `*args` or `**kwargs` takes, each of it."""
 
     name: str

@@ -9,8 +9,9 @@ import functools
 import inspect
 import typing
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
 from typing import IO, Annotated, Any, Final, Literal, TypeVar, overload
+
+import msgspec
 
 from taskmq.context import Context
 from taskmq.errors import InvalidOption
@@ -29,8 +30,7 @@ _POSITIONAL: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, _POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(msgspec.Struct, frozen=True):
     """What `Depends` leaves in a signature."""
 
     provider: Provider
@@ -71,8 +71,7 @@ def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N8
     return Dependency(provider, scope)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """One call of a provider.
 
     Attributes:
@@ -93,8 +92,7 @@ class Node:
         return self.kind in ("coroutine", "async generator")
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A parameter of the task's function.
 
     Attributes:
@@ -109,8 +107,7 @@ class _Place:
     node: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The providers of one function.
 
     Attributes:

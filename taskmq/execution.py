@@ -1,8 +1,9 @@
 """One run of a task's function: what middleware sees and executors carry out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from taskmq.context import Context
 from taskmq.envelope import Envelope
@@ -11,8 +12,7 @@ from taskmq.resources import Grant
 __all__ = ["Execution"]
 
 
-@dataclass(slots=True)
-class Execution:
+class Execution(msgspec.Struct):
     """One run. Middleware may replace `args` and `kwargs`, except for tasks that run in other processes.
 
     Attributes:

@@ -1,8 +1,9 @@
 """The options of tasks whose work is done once per key, and of those that are unique while they wait or run. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
+
+import msgspec
 
 from taskmq.argument_key import KeyMaker, check_key, read_key_maker
 from taskmq.duration import parse_duration
@@ -29,8 +30,7 @@ UNIQUE_META: Final = "taskmq.unique"
 _DAY: Final = 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idempotency:
+class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
     """How a task's work is done once per key.
 
     Attributes:
@@ -47,8 +47,7 @@ class Idempotency:
 NO_IDEMPOTENCY: Final = Idempotency()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uniqueness:
+class Uniqueness(msgspec.Struct, frozen=True, kw_only=True):
     """How a task's jobs are unique.
 
     Attributes:
@@ -69,8 +68,7 @@ class Uniqueness:
         return self.policy in ("replace", "debounce")
 
 
-@dataclass(frozen=True, slots=True)
-class UniqueCall:
+class UniqueCall(msgspec.Struct, frozen=True):
     """A call that is to be the only one of its key.
 
     Attributes:

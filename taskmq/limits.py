@@ -5,8 +5,9 @@ What bounds one run (its time, its memory) or one worker (`worker_concurrency`) 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
+
+import msgspec
 
 from taskmq.argument_key import ArgumentKey, KeyMaker, check_key, read_key_maker
 from taskmq.codec import Signature
@@ -35,8 +36,7 @@ _LONGEST: Final = 31 * 86_400.0
 _MOST: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(msgspec.Struct, frozen=True):
     """How often a task starts, over all workers of the app.
 
     Args:
@@ -83,8 +83,7 @@ class RateLimit:
         return RateDemand(key=f"rate:{key}", interval=self.interval, burst=self.burst)
 
 
-@dataclass(frozen=True, slots=True)
-class Concurrency:
+class Concurrency(msgspec.Struct, frozen=True):
     """How many runs of a task there are at a time, over all workers of the app.
 
     Args:

@@ -6,7 +6,8 @@ The first middleware of an app is the outermost.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+
+import msgspec
 
 from taskmq.broker import HeaderValue
 from taskmq.envelope import Envelope
@@ -21,8 +22,7 @@ Proceed = Callable[[Execution], Awaitable[object]]
 _NOTHING = nullcontext()
 
 
-@dataclass(slots=True)
-class Sending:
+class Sending(msgspec.Struct):
     """A call on its way out. Middleware may replace any field.
 
     Attributes:
@@ -35,7 +35,7 @@ class Sending:
     envelope: Envelope
     queue: str
     content_type: str
-    headers: dict[str, HeaderValue] = field(default_factory=dict[str, HeaderValue])
+    headers: dict[str, HeaderValue] = msgspec.field(default_factory=dict[str, HeaderValue])
     unique: UniqueCall | None = None
 
 

@@ -2,9 +2,11 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from taskmq.argument_key import KeyMaker, check_key, read_key_maker
 from taskmq.broker import HeaderValue
@@ -135,8 +137,7 @@ class CallOptions(TypedDict, total=False):
     headers: Mapping[str, HeaderValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlan:
+class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A call's options, checked. Times are milliseconds; `eta` and `expires_at` since the epoch."""
 
     queue: str = DEFAULT_QUEUE
@@ -153,8 +154,7 @@ class CallPlan:
     headers: Mapping[str, HeaderValue] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlan:
+class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A task's options, checked. Timeouts and `result_ttl` are in seconds; `names_queue`: whether they name a queue.
 
     `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its

@@ -1,8 +1,9 @@
 """How one delivery of a job ended: a closed set, decided once and settled once."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
+
+import msgspec
 
 __all__ = [
     "Answered",
@@ -31,58 +32,50 @@ DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "memor
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(msgspec.Struct, frozen=True):
     """The task returned."""
 
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """An earlier job has done this one's work already, and has left its encoded return value."""
 
     content_type: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Retried:
+class Retried(msgspec.Struct, frozen=True):
     """The attempt failed and another one follows after `delay`."""
 
     delay: timedelta
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Snoozed:
+class Snoozed(msgspec.Struct, frozen=True):
     """The task wants to run later; no attempt is counted."""
 
     delay: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(msgspec.Struct, frozen=True):
     """No further attempt: the job goes to its queue's dead-letter queue."""
 
     reason: DeadReason
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     """The job ends here, neither done nor failed."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """The worker is stopping; the job goes back to its queue as if it had never started."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """The message cannot be run by this worker.
 
     After `delay` another worker may know it (a task name that a rolling deploy has not brought here yet);

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
+import msgspec
+
 from taskmq.topology import WorkQueue
 
 __all__ = [
@@ -26,8 +28,7 @@ Status = Literal["same", "missing", "different", "extra", "unseen"]
 Role = Literal["producer", "worker", "operator"]
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyEntry:
+class TopologyEntry(msgspec.Struct, frozen=True):
     """One thing at the broker, wanted or found.
 
     Attributes:
@@ -45,8 +46,7 @@ class TopologyEntry:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """What is wanted against what is there, in the order of declaring.
 
     Attributes:
@@ -62,8 +62,7 @@ class Comparison:
         return not any(entry.status in ("missing", "different") for entry in self.entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueTuning:
+class QueueTuning(msgspec.Struct, frozen=True, kw_only=True):
     """What a queue is given by policy, changeable at any time.
 
     Attributes:

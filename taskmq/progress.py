@@ -1,15 +1,15 @@
 """How far a job is, for whoever asks from outside. Pure."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from taskmq.stores import ProgressRecord
 
 __all__ = ["JobProgress", "progress_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(msgspec.Struct, frozen=True):
     """What a job's task has told last.
 
     Attributes:

@@ -7,8 +7,9 @@ own: licences, slots of a device, connections to a partner.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+import msgspec
 
 from taskmq.errors import InvalidOption
 from taskmq.size import parse_size, size_text
@@ -25,8 +26,7 @@ PROCESS: Final = "a process"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """What one run was given.
 
     Attributes:

@@ -20,7 +20,6 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
@@ -37,6 +36,8 @@ from typing import (
     cast,
     overload,
 )
+
+from msgspec.structs import replace
 
 from taskmq.argument_key import ArgumentKey
 from taskmq.codec import ReturnType, Signature

@@ -4,10 +4,10 @@ What a broker holds until it is due can be neither listed nor changed. In the st
 `taskmq.stores.DelayStore` until a worker's mover publishes it.
 """
 
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace as changed
 
 from taskmq.broker import Outgoing
@@ -29,12 +29,11 @@ __all__ = [
     "waiting_jobs",
 ]
 
-_FIELDS: Final = tuple(field.name for field in fields(Outgoing) if field.name not in ("due", "headers"))
+_FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers"))
 _SHARDS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingJob:
+class WaitingJob(msgspec.Struct, frozen=True):
     """A job that waits for its time in the state.
 
     Attributes:

@@ -3,16 +3,16 @@
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 from taskmq.stores import TakenMessage, WaitingMessage
 
 __all__ = ["DelayShelf"]
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     message: WaitingMessage
     number: int
     taken_until: int = 0

@@ -10,9 +10,11 @@ settled.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
+
+import msgspec
+from msgspec.structs import replace
 
 from taskmq.broker import Outgoing, QueueStats
 from taskmq.errors import QueueMissing, Unroutable
@@ -33,8 +35,7 @@ from taskmq_local.shelves import ResultShelf, StartShelf
 __all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
 
 
-@dataclass(slots=True)
-class HubMessage:
+class HubMessage(msgspec.Struct):
     """A message that is ready or in somebody's hands, with how often it was taken before."""
 
     place: int
@@ -46,8 +47,7 @@ class HubMessage:
         return self.place < other.place
 
 
-@dataclass(slots=True, eq=False)
-class HubQueue:
+class HubQueue(msgspec.Struct, eq=False):
     """A physical queue.
 
     Attributes:
@@ -57,7 +57,7 @@ class HubQueue:
 
     name: str
     capacity: Capacity
-    ready: list[HubMessage] = field(default_factory=list["HubMessage"])
+    ready: list[HubMessage] = msgspec.field(default_factory=list["HubMessage"])
     unsettled: int = 0
     is_shard: bool = False
     taker: object = None

@@ -9,8 +9,9 @@ The twin of this is the script `ENTER_LIMITS` of the adapter for Redis.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from taskmq.stores import Demand, Entry, PlaceDemand, RateDemand
 
@@ -93,8 +94,7 @@ class Record(Protocol):
     def hold(self, hold: str, until: float) -> None: ...
 
 
-@dataclass(slots=True)
-class _Answer:
+class _Answer(msgspec.Struct):
     """Of one limit: when the run may begin, or is to be looked at again."""
 
     granted: bool

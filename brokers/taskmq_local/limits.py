@@ -1,8 +1,9 @@
 """What both brokers of this package have in common: limits, and which queues a declaration makes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from taskmq.errors import PublishRejected
 from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
@@ -12,8 +13,7 @@ __all__ = ["MAX_MESSAGE_BYTES", "Capacity", "queues_of"]
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(msgspec.Struct, frozen=True):
     """How much may be ready in a physical queue; None: any number."""
 
     length: int | None = None

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from taskmq.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing

@@ -3,7 +3,8 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from taskmq.clock import Clock
 from taskmq.stores.flows import (
@@ -36,8 +37,7 @@ from taskmq.workflow.steps import (
 __all__ = ["FlowShelf", "MemoryBoard", "MemoryFlows"]
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(msgspec.Struct):
     key: str
     kind: NodeKind
     rule: Rule
@@ -49,16 +49,15 @@ class _Node:
     total: int | None = None
     value: bytes = b""
     claim: Claim | None = None
-    after: list[str] = field(default_factory=list[str])
-    succeeded: set[str] = field(default_factory=set[str])
-    failed: set[str] = field(default_factory=set[str])
-    other: set[str] = field(default_factory=set[str])
+    after: list[str] = msgspec.field(default_factory=list[str])
+    succeeded: set[str] = msgspec.field(default_factory=set[str])
+    failed: set[str] = msgspec.field(default_factory=set[str])
+    other: set[str] = msgspec.field(default_factory=set[str])
 
 
-@dataclass(slots=True)
-class _Lane:
-    inside: set[str] = field(default_factory=set[str])
-    waiting: deque[str] = field(default_factory=deque[str])
+class _Lane(msgspec.Struct):
+    inside: set[str] = msgspec.field(default_factory=set[str])
+    waiting: deque[str] = msgspec.field(default_factory=deque[str])
 
 
 class MemoryBoard:

@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
+
+import msgspec
 
 from taskmq.clock import Clock
 from taskmq.stores import Lease
@@ -11,8 +12,7 @@ from taskmq.stores import Lease
 __all__ = ["LeaseShelf", "MemoryLeases"]
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     owner: str
     token: int
     until: int

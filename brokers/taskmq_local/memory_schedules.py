@@ -3,8 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from taskmq.clock import Clock
 from taskmq.stores import ChangedSchedule, KeptRecord, RecordChange
@@ -15,8 +16,7 @@ __all__ = ["MemorySchedules", "ScheduleShelf"]
 _REMEMBERED: Final = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(msgspec.Struct, frozen=True):
     place: int
     at: int
     definition: bytes | None

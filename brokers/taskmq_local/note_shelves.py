@@ -4,9 +4,10 @@ Instants are milliseconds of the caller's clock.
 """
 
 import threading
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
+
+import msgspec
 
 from taskmq.stores import BegunRun, ProgressRecord
 
@@ -53,8 +54,7 @@ class ProgressShelf:
                 heappush(self._expiries, (expires, job_id))
 
 
-@dataclass(slots=True)
-class _Saved:
+class _Saved(msgspec.Struct):
     token: int
     attempt: int
     expires: int

@@ -11,8 +11,9 @@ stream is made; later a policy changes them (`max-age`, `max-length-bytes`).
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from taskmq.broker import Delivery, Outgoing
 from taskmq.errors import BrokerUnavailable

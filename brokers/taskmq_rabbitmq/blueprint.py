@@ -3,8 +3,9 @@
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from taskmq.errors import AccessDenied, InvalidOption, TopologyMismatch
 from taskmq.planning import Comparison, Instruction, QueueTuning, Role

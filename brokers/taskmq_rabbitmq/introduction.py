@@ -2,8 +2,9 @@
 
 import os
 import platform
-from functools import cache
 from typing import Final
+
+from taskmq.version import VERSION
 
 __all__ = ["client_properties", "connection_name"]
 
@@ -22,17 +23,7 @@ def client_properties(name: str, role: str) -> dict[str, str]:
     return {
         "connection_name": connection_name(name, role, host=platform.node(), pid=os.getpid()),
         "product": _PRODUCT,
-        "version": _version(),
+        "version": VERSION,
         "platform": f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}",
         "information": f"host {platform.node()}, pid {os.getpid()}",
     }
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(_PRODUCT)
-    except PackageNotFoundError:
-        return "unknown"

@@ -8,12 +8,13 @@ connection over a tag that it has cancelled itself.
 """
 
 import asyncio
-import dataclasses
 import logging
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from taskmq.broker import Delivery, Subscription
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
@@ -160,7 +161,7 @@ class QueueConsumer:
         Raises:
             BrokerUnavailable: the connection went, or the broker refused; the old number may be in force.
         """
-        self._subscription = dataclasses.replace(self._subscription, prefetch=prefetch)
+        self._subscription = replace(self._subscription, prefetch=prefetch)
         try:
             await self.renew()
         except ChannelRefused as error:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+import msgspec
+
 from taskmq.errors import InvalidSetting
 from taskmq_rabbitmq.timeouts import DEFAULT_SECONDS
 
@@ -61,8 +63,7 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))
 _ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user, password or virtual host must be percent-encoded"
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """One node."""
 
     name: str
@@ -72,8 +73,7 @@ class Host:
         return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
+class Tls(msgspec.Struct, frozen=True):
     """Files for TLS; the server's certificate and name are always verified."""
 
     cafile: str | None = None
@@ -98,23 +98,20 @@ class Tls:
         return context
 
 
-@dataclass(frozen=True, slots=True)
-class TokenFile:
+class TokenFile(msgspec.Struct, frozen=True):
     """A file whose text is the password: an OAuth 2 token that somebody else renews, or a password."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class TokenServer:
+class TokenServer(msgspec.Struct, frozen=True):
     """Where tokens are had for the client id and the client secret that stand as user and password."""
 
     url: str
     scope: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
+class Archive(msgspec.Struct, frozen=True):
     """How long copies of dead letters are kept: `age` in RabbitMQ's words ("30D", "12h"), and `bytes` together."""
 
     age: str

@@ -9,8 +9,9 @@ tell how many messages the broker believes to be in a consumer's hands, which is
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.topology import is_shard
@@ -30,8 +31,7 @@ _MOST_PATIENT: Final = 128
 _IDLE_SIGHTS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(msgspec.Struct, frozen=True):
     """A queue and its consumer at one moment.
 
     Attributes:
@@ -47,8 +47,7 @@ class Sight:
     unsettled: int
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(msgspec.Struct, frozen=True):
     """What to do about a consumer, and why."""
 
     step: Literal["keep", "renew", "replace"]

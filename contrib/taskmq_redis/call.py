@@ -1,8 +1,8 @@
 """One command on its way to the server and back."""
 
 import asyncio
-from dataclasses import dataclass, field
 
+import msgspec
 from redis.exceptions import ResponseError
 
 __all__ = ["Call", "Reply", "Word"]
@@ -16,8 +16,7 @@ def _new_future() -> "asyncio.Future[Reply | ResponseError]":
     return asyncio.get_running_loop().create_future()
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A command that somebody awaits.
 
     Attributes:
@@ -31,7 +30,7 @@ class Call:
     is_asking: bool = False
     was_sent: bool = False
     repeats: int = 0
-    future: "asyncio.Future[Reply | ResponseError]" = field(default_factory=_new_future)
+    future: "asyncio.Future[Reply | ResponseError]" = msgspec.field(default_factory=_new_future)
 
     @property
     def size(self) -> int:

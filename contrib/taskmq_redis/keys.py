@@ -1,12 +1,11 @@
 """The names of keys; each is also the channel on which its change is told."""
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["Keys"]
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(msgspec.Struct, frozen=True):
     """Names under one prefix; what stands in braces decides about the slot in a Redis Cluster."""
 
     prefix: str

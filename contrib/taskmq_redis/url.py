@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 from urllib.parse import parse_qsl, quote, unquote
 
+import msgspec
+
 from taskmq.errors import InvalidSetting
 
 __all__ = ["Endpoint", "Host", "Tls", "parse_url"]
@@ -25,8 +27,7 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))
 _ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user or password must be percent-encoded"
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """One server."""
 
     name: str
@@ -36,8 +37,7 @@ class Host:
         return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
+class Tls(msgspec.Struct, frozen=True):
     """Files for TLS; the server's certificate and name are always verified."""
 
     cafile: str | None = None

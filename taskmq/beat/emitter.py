@@ -2,9 +2,9 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
@@ -20,8 +20,7 @@ _LOW: Final = 0
 _BEHIND: Final = ("catchup", "backfill")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Emission:
+class Emission(msgspec.Struct, frozen=True, eq=False):
     """An occurrence that this replica has claimed."""
 
     entry: ScheduleEntry

@@ -1,8 +1,9 @@
 """The records of many schedules, changed a batch at a time."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from taskmq.scheduling import record_name
 from taskmq.scheduling.operating import RECORD_TTL
@@ -15,8 +16,7 @@ __all__ = ["Keeper", "Step"]
 _PAGE: Final = 1_000
 
 
-@dataclass(slots=True, eq=False)
-class Step:
+class Step(msgspec.Struct, eq=False):
     """A change of one schedule's record.
 
     Attributes:

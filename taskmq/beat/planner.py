@@ -1,8 +1,9 @@
 """Which instants of a schedule are emitted, and which are missed. Pure."""
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from taskmq.schedule import Every, Trigger
 from taskmq.schedule.recent import most_recent
@@ -16,8 +17,7 @@ MOST_COUNTED: Final = 10_000
 _MOST_AT_ONCE: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(msgspec.Struct, frozen=True):
     """What has become due between the mark and now.
 
     Attributes:

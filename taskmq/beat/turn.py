@@ -1,7 +1,8 @@
 """One look at one schedule: what is claimed now, and when to look again. Pure: the record in, the record out."""
 
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from taskmq.beat.planner import instants_between, plan_due, take_from
 from taskmq.schedule import jitter_of
@@ -20,8 +21,7 @@ _PACE: Final = 1_000
 _CORRECTION: Final = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True):
     """Who claims.
 
     Attributes:
@@ -33,8 +33,7 @@ class Replica:
     owner: str
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """What came of a look.
 
     Attributes:
@@ -44,8 +43,8 @@ class Turn:
         is_watched: the record may change without this replica's doing, so it should be read now and then.
     """
 
-    claims: list[Claim] = field(default_factory=list[Claim])
-    cancel: list[str] = field(default_factory=list[str])
+    claims: list[Claim] = msgspec.field(default_factory=list[Claim])
+    cancel: list[str] = msgspec.field(default_factory=list[str])
     wake: int | None = None
     is_watched: bool = False
 

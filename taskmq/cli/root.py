@@ -11,14 +11,9 @@ from cyclopts import App, CycloptsError, Parameter
 from taskmq.cli.exits import FAILED, INTERRUPTED, USAGE, exit_code
 from taskmq.cli.globals import Format, Globals, set_globals
 from taskmq.errors import TaskMQError
+from taskmq.version import VERSION
 
 __all__ = ["run_command"]
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return f"taskmq {version('taskmq')}"
 
 
 _COMMANDS = {
@@ -61,7 +56,7 @@ def _build() -> App:
         name="taskmq",
         help="A RabbitMQ-native task queue and job scheduler.",
         help_epilogue=_EXITS,
-        version=_version,
+        version=f"taskmq {VERSION}",
         # Rich's Markdown alone would cost as much as everything else that --help needs.
         help_format="plaintext",
         result_action="return_value",

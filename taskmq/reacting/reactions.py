@@ -1,9 +1,11 @@
 """`app.reactions`: which tasks are called when something happens."""
 
 from collections.abc import Coroutine, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
@@ -32,8 +34,7 @@ T = TypeVar("T")
 _THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """A call of one task when something has happened.
 
     Attributes:
@@ -65,8 +66,7 @@ class Reaction:
         return f"{said}, and nothing more for {self.plan.debounce / 1000:g} s" if self.plan.debounce else said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReactionStatus:
+class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A reaction as it stands; for those that have to remember something.
 
     Attributes:

@@ -5,8 +5,9 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidOption
@@ -38,8 +39,7 @@ _TOPIC_BYTES: Final = 255
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnds:
+class JobEnds(msgspec.Struct, frozen=True):
     """A job of one of these tasks ends in one of these states."""
 
     tasks: tuple[str, ...]
@@ -49,8 +49,7 @@ class JobEnds:
         return f"a job of {_either(self.tasks)} has {'ended ' if len(self.states) > 1 else ''}{_either(self.states)}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileArrives:
+class FileArrives(msgspec.Struct, frozen=True):
     """A file that the pattern fits is there, and complete.
 
     Attributes:
@@ -69,8 +68,7 @@ class FileArrives:
         return f"{said}, with its {self.done} beside it" if self.done else said
 
 
-@dataclass(frozen=True, slots=True)
-class MessageComes:
+class MessageComes(msgspec.Struct, frozen=True):
     """A message is published to the exchange under a routing key that one of the patterns fits."""
 
     patterns: tuple[str, ...]
@@ -85,8 +83,7 @@ class MessageComes:
         return any(_fits(pattern.split("."), words) for pattern in self.patterns)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeComes:
+class TimeComes(msgspec.Struct, frozen=True):
     """A schedule is due."""
 
     trigger: Trigger
@@ -98,8 +95,7 @@ class TimeComes:
 Condition = JobEnds | FileArrives | MessageComes | TimeComes
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(msgspec.Struct, frozen=True):
     """All of the parts."""
 
     parts: "tuple[Expression, ...]"
@@ -108,8 +104,7 @@ class AllOf:
         return " and ".join(_inner(part) for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(msgspec.Struct, frozen=True):
     """One of the parts."""
 
     parts: "tuple[Expression, ...]"

@@ -8,7 +8,6 @@ A firing stays until the broker has confirmed its message; whoever finds it afte
 """
 
 import hashlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,8 +26,7 @@ MOST_FIRINGS: Final = 100
 _MOST_SEEN: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What does not change.
 
     Attributes:

@@ -4,8 +4,9 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from taskmq.schedule import Trigger
 from taskmq.scheduling.policy import DEFAULT_POLICY, SchedulePolicy
@@ -17,8 +18,7 @@ _NAMESPACE: Final = uuid.UUID("6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleEntry:
+class ScheduleEntry(msgspec.Struct, frozen=True):
     """A recurring call of one task.
 
     Attributes:
@@ -29,7 +29,7 @@ class ScheduleEntry:
     task: Task[..., Any]
     trigger: Trigger
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     policy: SchedulePolicy = DEFAULT_POLICY
     is_dynamic: bool = False
 

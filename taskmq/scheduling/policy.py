@@ -1,8 +1,9 @@
 """What becomes of occurrences that nobody emitted in time, or that come while earlier ones run."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypedDict, get_args
+
+import msgspec
 
 from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidOption
@@ -47,8 +48,7 @@ class ScheduleOptions(TypedDict, total=False):
     jitter: Duration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulePolicy:
+class SchedulePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """`ScheduleOptions`, checked. Times are milliseconds."""
 
     catchup: Catchup = "once"
@@ -70,7 +70,7 @@ class SchedulePolicy:
         """What `read_policy` makes this of; only what is not the default."""
         return {
             key: value / 1000 if key in _TIMES else value
-            for key, value in asdict(self).items()
+            for key, value in msgspec.structs.asdict(self).items()
             if value != getattr(DEFAULT_POLICY, key)
         }
 

@@ -1,8 +1,9 @@
 """What people see of a schedule."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, cast
+
+import msgspec
 
 from taskmq.scheduling.entry import ScheduleEntry
 from taskmq.scheduling.record import Record
@@ -12,8 +13,7 @@ __all__ = ["Backfill", "Occurrence", "ScheduleStatus", "status_of"]
 Kind = Literal["due", "catchup", "buffered", "backfill", "run"]
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(msgspec.Struct, frozen=True):
     """One that was emitted.
 
     Attributes:
@@ -28,8 +28,7 @@ class Occurrence:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleStatus:
+class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule as it stands.
 
     Attributes:
@@ -60,8 +59,7 @@ class ScheduleStatus:
     history: list[Occurrence]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
+class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     """What a backfill emits.
 
     Attributes:

@@ -11,8 +11,9 @@ too few, because it had to be undone soon after, the next `calm` is twice as lon
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 __all__ = ["Autoscale", "Load"]
 
@@ -27,8 +28,7 @@ _STARTING: Final = 60.0
 _ROUNDING: Final = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """How busy the processes that consume are, at one moment.
 
     Attributes:

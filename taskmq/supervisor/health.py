@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -31,8 +30,7 @@ _MOST_HEADERS: Final = 1 << 14
 _MOST_CONNECTIONS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     status: HTTPStatus
     body: bytes
     content_type: str = _JSON
@@ -42,8 +40,7 @@ class _Answer:
         return cls(status, msgspec.json.encode(content) + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """What health is made of.
 
     Attributes:

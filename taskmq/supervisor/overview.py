@@ -4,7 +4,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from functools import cache
 
 from taskmq.metrics import Count, ProcessGauges, Snapshot
 from taskmq.supervisor.autoscale import Load
@@ -13,6 +12,7 @@ from taskmq.supervisor.ending import Ending
 from taskmq.supervisor.seat import Seat
 from taskmq.supervisor.status import SeatStatus, SupervisorStatus
 from taskmq.supervisor.totals import Totals
+from taskmq.version import VERSION
 
 __all__ = ["Overview"]
 
@@ -73,7 +73,7 @@ class Overview:
     def status(self, *, wanted: int, is_stopping: bool) -> SupervisorStatus:
         current = {seat.current for seat in self._seats}
         return SupervisorStatus(
-            version=_version(),
+            version=VERSION,
             pid=os.getpid(),
             app=self._app,
             started=self._started,
@@ -91,7 +91,7 @@ class Overview:
 
     def snapshot(self, *, wanted: int) -> Snapshot:
         return Snapshot(
-            version=_version(),
+            version=VERSION,
             counts=self._counts(),
             processes=[gauges for seat in self._seats if (gauges := _gauges(seat)) is not None],
             wanted=wanted,
@@ -174,11 +174,3 @@ def _gauges(seat: Seat) -> ProcessGauges | None:
         loop_lag=status.loop_lag,
         cpu=report.cpu,
     )
-
-
-@cache
-def _version() -> str:
-    # Only who asks for it pays for what reads it.
-    from importlib.metadata import version
-
-    return version("taskmq")

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.beat import Beat

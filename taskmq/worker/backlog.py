@@ -18,8 +18,9 @@ not wait until some long job of theirs has ended.
 import itertools
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from taskmq.broker import Delivery
 from taskmq.topology import CLASSES, PriorityClass, WorkQueue
@@ -263,8 +264,7 @@ class Backlog:
             self._credit = {name: min(self._credit[name], 0) + self._weights[name] for name in CLASSES}
 
 
-@dataclass(slots=True)
-class _Gate:
+class _Gate(msgspec.Struct):
     """A queue's limit, and how many of its deliveries have a slot."""
 
     most: int

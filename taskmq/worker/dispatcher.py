@@ -434,7 +434,7 @@ class Dispatcher:
         if journal is not None and is_done:
             await self._recorder.end(journal, outcome)
         if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
-            await self._quarantine.forget(attempt)
+            self._quarantine.forget(attempt)
         return attempt.is_clean
 
     def _ways_of(self, attempt: Attempt) -> Callable[[Attempt], Awaitable[Outcome]]:

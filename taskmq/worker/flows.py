@@ -12,10 +12,10 @@ its token is refused.
 
 import asyncio
 import copy
+import dataclasses
 import logging
 import random
 import secrets
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -135,8 +135,8 @@ class FlowGate:
         found = self._variants.get((task.name, max_attempts))
         if found is None:
             found = self._variants[task.name, max_attempts] = copy.copy(task)
-            policy = replace(task.plan.retry or RetryPolicy(), max_attempts=max_attempts)
-            found.plan = replace(task.plan, retry=policy)
+            policy = dataclasses.replace(task.plan.retry or RetryPolicy(), max_attempts=max_attempts)
+            found.plan = msgspec.structs.replace(task.plan, retry=policy)
         return found
 
     def _keep_renewing(self) -> None:

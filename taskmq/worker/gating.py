@@ -1,6 +1,6 @@
 """Which gates a worker has."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.worker.config import WorkerConfig

@@ -14,8 +14,9 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.broker import Outgoing

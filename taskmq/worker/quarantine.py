@@ -36,6 +36,10 @@ _log = logging.getLogger("taskmq.worker")
 
 _PATIENCE: Final = 30.0
 _LOOK: Final = 0.1
+# For what the worker has acknowledged to reach the broker: an acknowledgement may be written a moment later.
+_ON_ITS_WAY: Final = 0.05
+# The same, beyond any doubt.
+_ARRIVED: Final = 5.0
 
 
 class Quarantine:
@@ -73,6 +77,7 @@ class Quarantine:
         self._door = asyncio.Lock()
         self._at_door: set[asyncio.Task[Any]] = set()
         self._counted: dict[str, Delivery] = {}
+        self._dead: dict[str, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self.is_closed = False
         self.is_stopping = False
@@ -83,15 +88,23 @@ class Quarantine:
             return await self._run_counted(attempt)
         return await self._run_on(attempt, started=0)
 
-    async def forget(self, attempt: Attempt) -> None:
-        """The dead letter is durable: from now on the job may be started as if it were new."""
-        await self._starts.end(attempt.job_id)
+    def forget(self, attempt: Attempt) -> None:
+        """The dead letter is durable: soon the job may be started as if it were new.
+
+        Not at once: should this process end before the broker has heard of it, the message comes back, and is not to
+        be started any more.
+        """
+        job_id = attempt.job_id
+        if job_id not in self._dead:
+            self._dead[job_id] = asyncio.create_task(self._forget(job_id), name="taskmq worker forgets a dead job")
 
     async def aclose(self) -> None:
         """Take back the counts of runs that do not end: the worker stops, it does not crash."""
         if self._watching is not None:
             self._watching.cancel()
-        await asyncio.gather(*map(self._end, tuple(self._counted)))
+        for task in self._dead.values():
+            task.cancel()
+        await asyncio.gather(*map(self._end, tuple(self._counted)), *map(self._starts.end, self._dead))
         await self._starts.aclose()
 
     async def _run_counted(self, attempt: Attempt) -> Outcome:
@@ -156,6 +169,11 @@ class Quarantine:
             self._watching = asyncio.create_task(self._watch(), name="taskmq worker looks for void deliveries")
         return await self._starts.begin(attempt.job_id)
 
+    async def _forget(self, job_id: str) -> None:
+        await asyncio.sleep(_ARRIVED)
+        await self._starts.end(job_id)
+        del self._dead[job_id]
+
     async def _end(self, job_id: str) -> None:
         if self._counted.pop(job_id, None) is not None:
             await self._starts.end(job_id)
@@ -189,6 +207,8 @@ class Quarantine:
         if others:
             _log.warning("one job runs alone, because its worker ended while it ran; %d are waited for", len(others))
             await asyncio.wait(others, timeout=_PATIENCE)
+            # What they have done would be done again.
+            await asyncio.sleep(_ON_ITS_WAY)
         stay.timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open, stay)
 
     def _open(self, stay: "_Stay") -> None:

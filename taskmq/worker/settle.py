@@ -25,9 +25,10 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.broker import Delivery, HeaderValue, Outgoing, Revocable

@@ -10,10 +10,10 @@ worker again, as the first of its shard, and goes on waiting.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.broker import Delivery, Revocable
@@ -30,8 +30,7 @@ LONGEST_HOLD: Final = 600.0
 _LONGEST_MS: Final = round(LONGEST_HOLD * 1000)
 
 
-@dataclass(slots=True)
-class _Front:
+class _Front(msgspec.Struct):
     """The job at the front of a shard.
 
     Attributes:

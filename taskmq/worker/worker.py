@@ -8,7 +8,6 @@ import os
 import socket
 import time
 from contextlib import AsyncExitStack
-from importlib.metadata import version
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -18,6 +17,7 @@ from taskmq.executor import Executor
 from taskmq.options import ExecutorKind
 from taskmq.presence import RunningJob, WorkerStatus
 from taskmq.topology import WorkQueue, logical_queue
+from taskmq.version import VERSION
 from taskmq.worker.announcer import Announcer, announcing
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.control import Control
@@ -41,7 +41,6 @@ _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
 _STUCK_SECONDS: Final = 30.0
-_VERSION: Final = version("taskmq")
 
 
 class Worker:
@@ -106,7 +105,7 @@ class Worker:
             name=self.name,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=_VERSION,
+            version=VERSION,
             app=self._target or self._app.name,
             queues=[queue.name for queue in self._queues],
             state=self._state,

@@ -1,8 +1,9 @@
 """Graphs: steps that wait for any others, each by a rule of its own."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from taskmq.errors import InvalidOption
 from taskmq.stores.flows import Rule
@@ -34,8 +35,7 @@ class Node(Generic[R_co]):
         return f"<Node {self.name}>"
 
 
-@dataclass(frozen=True, slots=True)
-class DagEntry:
+class DagEntry(msgspec.Struct, frozen=True):
     """What was added to a graph; nodes by their number."""
 
     part: Part

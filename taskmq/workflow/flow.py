@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+
+import msgspec
 
 from taskmq.duration import Duration, parse_duration
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
@@ -55,8 +56,7 @@ class _Desked(Protocol):
     def flow_desk(self) -> FlowBackend: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FlowState:
+class FlowState(msgspec.Struct, frozen=True):
     """How far a workflow is.
 
     Attributes:
@@ -74,8 +74,7 @@ class FlowState:
         return sum(each == state for each in self.steps.values())
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepOutcome(msgspec.Struct, frozen=True):
     """How one step of a workflow has ended.
 
     Attributes:

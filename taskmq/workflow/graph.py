@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.codec import ReturnType, encode_value
@@ -18,8 +18,7 @@ from taskmq.workflow.parts import Chain, Each, Group, OpenStep, Part, Step, Step
 __all__ = ["Graph", "ListOf", "Shape", "compile_workflow"]
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(msgspec.Struct, frozen=True):
     """A list whose items are all of one type."""
 
     each: ReturnType
@@ -29,14 +28,13 @@ Shape = ReturnType | ListOf | tuple["Shape", ...] | dict[str, "Shape"]
 """What a value is: of a type, a list of one, a list with one of each, or several by name."""
 
 
-@dataclass(slots=True)
-class Graph:
+class Graph(msgspec.Struct):
     """A workflow as nodes, each after those that come before it."""
 
     head: FlowHead
     nodes: list[FlowNode]
     shape: Shape
-    names: dict[str, Source] = field(default_factory=dict[str, Source])
+    names: dict[str, Source] = msgspec.field(default_factory=dict[str, Source])
 
 
 def compile_workflow(part: Part, content_type: str) -> Graph:
@@ -55,8 +53,7 @@ def compile_workflow(part: Part, content_type: str) -> Graph:
     return Graph(head, builder.nodes, placed.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
+class _Placed(msgspec.Struct, frozen=True):
     source: Source
     shape: Shape
 

@@ -1,8 +1,10 @@
 """Workflows as they are written down: calls, one after the other, beside each other. Values; nothing is sent here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack, cast, overload
+
+import msgspec
+from msgspec.structs import replace
 
 from taskmq.codec import ReturnType, Signature
 from taskmq.duration import Duration
@@ -68,8 +70,7 @@ class _Planned(Protocol):
     def call_plan(self) -> CallPlan: ...
 
 
-@dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCall(msgspec.Struct, frozen=True):
     """One call of one task, as it stands in a workflow.
 
     Attributes:

@@ -1,15 +1,15 @@
 """When a node of a workflow may start, and when it never will. Pure."""
 
-from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from taskmq.stores.flows import NodeState, Rule
 
 __all__ = ["Tally", "decide"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True):
     """How those before a node have ended.
 
     Attributes:

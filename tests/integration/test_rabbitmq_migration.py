@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq.broker import Broker, BrokerOptions, Delivery, Subscription
 from taskmq.errors import SendError, TopologyMismatch

@@ -1,9 +1,9 @@
 """Messages like most, alone and many at once: written in the short way, confirmed by the range."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq.errors import BrokerBlocked, EncodeError, PublishUnknown
 from taskmq.testing.broker_suite.publishing_many import usual

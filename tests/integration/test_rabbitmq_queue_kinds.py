@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq import PublishRejected, TaskMQ, TopologyMismatch, UnsupportedFeature, WorkQueue
 from taskmq.broker import BrokerOptions, Outgoing

@@ -1,10 +1,10 @@
 import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from taskmq import TaskMQ
 from taskmq.context import Context

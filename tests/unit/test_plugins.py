@@ -13,11 +13,11 @@ _OPENERS: list[Callable[[str, BrokerOptions], object]] = [open_broker, open_stat
 _KNOWN = {
     "taskmq.brokers": EntryPoints(
         [
-            EntryPoint("memory", f"{__name__}:_Opened", "taskmq.brokers"),
-            EntryPoint("amqp", f"{__name__}:_Opened", "taskmq.brokers"),
+            EntryPoint("here", f"{__name__}:_Opened", "taskmq.brokers"),
+            EntryPoint("there", f"{__name__}:_Opened", "taskmq.brokers"),
         ]
     ),
-    "taskmq.states": EntryPoints([EntryPoint("redis", f"{__name__}:_Opened", "taskmq.states")]),
+    "taskmq.states": EntryPoints([EntryPoint("kept", f"{__name__}:_Opened", "taskmq.states")]),
 }
 
 
@@ -41,7 +41,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("open_it", "url"),
-    [(open_broker, "memory://"), (open_broker, "amqp://guest@a,b/"), (open_state, "redis://localhost:6379/0")],
+    [(open_broker, "here://"), (open_broker, "there://guest@a,b/"), (open_state, "kept://localhost:6379/0")],
 )
 def test_the_scheme_s_package_gets_the_whole_url_and_the_options(
     open_it: Callable[[str, BrokerOptions], object], url: str
@@ -56,13 +56,13 @@ def test_the_scheme_s_package_gets_the_whole_url_and_the_options(
 
 
 def test_an_unknown_scheme_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidSetting, match=r"kafka://.*known: amqp://, memory://$"):
+    with pytest.raises(InvalidSetting, match=r"kafka://.*known: here://, there://$"):
         open_broker("kafka://host/", BrokerOptions())
 
 
 def test_a_broker_s_scheme_is_no_state_s_scheme() -> None:
-    with pytest.raises(InvalidSetting, match=r"no installed state serves amqp://; known: redis://$"):
-        open_state("amqp://host/", BrokerOptions())
+    with pytest.raises(InvalidSetting, match=r"no installed state serves there://; known: kept://$"):
+        open_state("there://host/", BrokerOptions())
 
 
 @pytest.mark.parametrize("open_it", _OPENERS)

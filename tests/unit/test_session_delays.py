@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq.broker import BrokerOptions, Outgoing
 from taskmq.errors import BrokerUnavailable, PublishUnknown, StateUnavailable, TooLarge

@@ -1,7 +1,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import uuid4
@@ -9,6 +8,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from taskmq import TaskMQ
 from taskmq.broker import BrokerOptions, Outgoing

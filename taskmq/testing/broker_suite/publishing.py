@@ -1,7 +1,8 @@
 """Publishing: confirmed means there, in order, unchanged; what cannot be sent says so."""
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from taskmq.broker import Outgoing
 from taskmq.errors import SendError, TooLarge, Unroutable

@@ -1,7 +1,8 @@
 """Publishing many at once: each is told its own fate, and their order is kept."""
 
 import unittest
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from taskmq.broker import Broker, Outgoing, PublishingMany
 from taskmq.envelope import new_job_id

@@ -202,7 +202,7 @@ def test_messages_keep_all_that_they_were_sent_with() -> None:
 
         (confirmed,) = [entry for entry in stage.broker.journal if isinstance(entry, Confirmed)]
         assert confirmed.message == Outgoing(
-            **{name: getattr(full, name) for name in Outgoing.__slots__ if name != "due"}
+            **{name: getattr(full, name) for name in Outgoing.__struct_fields__ if name != "due"}
         )
 
     play(test)
