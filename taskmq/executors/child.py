@@ -102,7 +102,11 @@ class _Child:
     def _send(self, content: Any) -> None:
         """Write a frame; from any thread."""
         with self._writing:
-            write_frame(self._answers, content)
+            try:
+                write_frame(self._answers, content)
+            except BrokenPipeError:
+                # The worker is gone: nobody is left to tell.
+                os._exit(0)
 
     # The listening thread -----------------------------------------------------------------------------------
 

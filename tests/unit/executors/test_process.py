@@ -87,8 +87,10 @@ def drop_dead(code: int) -> None: os._exit(code)
 def kill_myself() -> None: os.kill(os.getpid(), signal.SIGKILL)
 
 @task
-def fork_and_die(started: str) -> None:
+def fork_and_die(started: str, leaves: bool = False) -> None:
     if os.fork() == 0:
+        if leaves:
+            os.setsid()
         Path(started).write_text(str(os.getpid()))
         time.sleep(60)
     while not os.path.exists(started) or not Path(started).read_text():
@@ -372,6 +374,22 @@ def test_a_death_is_noticed_although_a_fork_of_the_process_keeps_its_pipes_open(
                 await executor.run(_execution("fork_and_die", str(started)))
 
         await until(lambda: not _is_alive(int(started.read_text())))
+
+    _in_loop(test, loop_factory)
+
+
+@BOTH_LOOPS
+def test_a_death_is_noticed_although_a_fork_that_has_left_its_session_keeps_its_pipes_open(
+    tmp_path: Path, loop_factory: Loop
+) -> None:
+    started = tmp_path / "started"
+
+    async def test(executor: ProcessExecutor) -> None:
+        async with asyncio.timeout(20):
+            with pytest.raises(WorkerLost, match="SIGKILL"):
+                await executor.run(_execution("fork_and_die", str(started), True))
+
+        os.kill(int(started.read_text()), signal.SIGKILL)
 
     _in_loop(test, loop_factory)
 
