@@ -1,12 +1,12 @@
 """Brokers that break one promise each: the suite has to notice."""
 
 import asyncio
-import dataclasses
 import uuid
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import pytest
+from msgspec.structs import replace
 
 from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import TaskMQError, Unroutable
@@ -62,18 +62,18 @@ class _PublishesTwice(FlakyBroker):
 class _ComesEarly(FlakyBroker):
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         early = None if message.due is None else message.due - 50
-        return super().publish(dataclasses.replace(message, due=early), timeout=timeout)
+        return super().publish(replace(message, due=early), timeout=timeout)
 
 
 class _NeverDelays(FlakyBroker):
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
-        return super().publish(dataclasses.replace(message, due=None), timeout=timeout)
+        return super().publish(replace(message, due=None), timeout=timeout)
 
 
 class _WritesHeadersAsText(FlakyBroker):
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         headers = {name: str(value) for name, value in message.headers.items()}
-        return super().publish(dataclasses.replace(message, headers=headers), timeout=timeout)
+        return super().publish(replace(message, headers=headers), timeout=timeout)
 
 
 class _IsSilentAboutMissingQueues(FlakyBroker):
