@@ -31,7 +31,7 @@ class Settings:
         results_at: where large results are kept; None: in the state.
         app: `module:attribute`, for commands that are not given one.
         concurrency: slots of a worker process.
-        processes: of a worker.
+        processes: of a worker, such as `4` or `1-8`.
         grace: how long a stopping worker waits for running tasks.
         origin: where each value that is not a default was found.
     """
@@ -41,12 +41,12 @@ class Settings:
     results_at: str | None = None
     app: str | None = None
     concurrency: int | None = None
-    processes: int | None = None
+    processes: str | None = None
     grace: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
-_KINDS: Final[dict[str, type]] = {"concurrency": int, "processes": int}
+_KINDS: Final[dict[str, type]] = {"concurrency": int}
 _KEYS: Final = tuple(entry.name for entry in fields(Settings) if entry.name != "origin")
 
 

@@ -129,7 +129,7 @@ def worker(
     options = current_globals()
     start_logging()
     settings = load_settings(_environment(), Path.cwd())
-    least, most = parse_processes(processes or str(_first(None, settings.processes, 1)))
+    least, most = parse_processes(processes or settings.processes or "1")
     names, slots, shares = _queues(queues or "")
     config = WorkerConfig(
         queues=names,
@@ -158,7 +158,7 @@ def worker(
         name=name,
     )
     if burst and most is not None:
-        raise InvalidOption(f"--processes {processes} --burst: in a burst the number of processes is fixed")
+        raise InvalidOption(f"--processes {least}-{most} --burst: in a burst the number of processes is fixed")
     if config.concurrency < 1 or config.effective_prefetch < 1:
         raise InvalidOption("--concurrency and --prefetch: at least 1")
     if config.max_tasks_per_child is not None and config.max_tasks_per_child < 1:

@@ -141,6 +141,16 @@ def test_the_settings_of_a_worker_come_from_the_file(shop: Path, taskmq: Here) -
     assert "--concurrency" in result.err
 
 
+def test_the_bounds_of_a_worker_s_processes_may_come_from_the_file(shop: Path, taskmq: Here) -> None:
+    (shop / "taskmq.toml").write_text('app = "shop:app"\nprocesses = "1-2"\n')
+
+    result = taskmq("worker", "--burst")
+
+    assert result.code == 2
+    assert "--processes 1-2 --burst" in result.err
+    assert taskmq("worker", "--burst", "--processes", "1").code == 0
+
+
 @pytest.mark.parametrize(
     "tokens",
     [
