@@ -5,12 +5,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from taskmq.metrics import Count, ProcessGauges, Snapshot
+from taskmq.settings import Settings
 from taskmq_prometheus import open_exporter
 from tests.cli.kit import Started
 from tests.docs.blocks import ROOT, blocks_of, write_files
@@ -53,6 +55,13 @@ def test_the_command_of_the_systemd_unit_is_one_that_a_worker_takes(tmp_path: Pa
 
     with Started(tmp_path, *shlex.split(command.replace("9464", port))) as worker:
         worker.says("waiting for jobs")
+
+
+def test_the_table_of_settings_has_all_of_them_and_no_other() -> None:
+    rows = re.findall(r"^\| `TASKMQ_([A-Z_]+)` \| `([a-z_]+)` \|", PAGE.read_text(), re.MULTILINE)
+
+    assert [variable.lower() for variable, _ in rows] == [key for _, key in rows]
+    assert {key for _, key in rows} == {field.name for field in fields(Settings)} - {"origin"}
 
 
 def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
