@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -249,6 +250,19 @@ class Field:
                 return sum(channel.queue_declare(name, passive=True).method.message_count for name in self.physical)
         except (pika.exceptions.AMQPError, OSError):
             return -1
+
+    def left(self) -> list[str]:
+        """What is ready in the work queues, which stays there, and what is known of it."""
+        outcomes = {send.token: send.outcome for send in self.sends()}
+        runs = Counter(run.token for run in self.runs.entries)
+        found: list[str] = []
+        with self.channel() as channel:
+            for name in self.physical:
+                while (got := channel.basic_get(name))[0] is not None:
+                    token = msgspec.json.decode(decode_envelope(got[2]).args, type=list[str])[0]
+                    came = f"{'again' if got[0].redelivered else 'first'}, headers {got[1].headers}"
+                    found.append(f"{token} in {name}: {came}, sent {outcomes.get(token)}, ran {runs[token]}")
+        return found
 
     def consumers(self) -> list[int]:
         """How many consume each physical queue."""

@@ -149,7 +149,7 @@ class Campaign:
         assert verdict.wrong == {}
         assert verdict.dead == 0
         assert verdict.outcomes["ok"] >= SENDS
-        assert field.waiting() == 0
+        assert field.left() == []
         assert max(self.backs) <= BACK_WITHIN
         return verdict
 
