@@ -42,7 +42,7 @@ __all__ = [
 
 Chunk = tuple[list[WorkQueue], list[Outgoing]]
 Outcomes = list[SendError | None]
-RunSync = Callable[[Callable[[], Awaitable[Outcomes | None]]], Outcomes | None]
+RunSync = Callable[[Callable[[], Awaitable[list[Outcomes]]]], list[Outcomes]]
 
 _CHUNK: Final = 500
 _ON_THEIR_WAY: Final = 2
@@ -130,13 +130,8 @@ class Batches:
         self._last_queue = None
         return chunk
 
-    def settle(self, outcomes: Outcomes | None) -> list[str]:
-        """What became of each message of the first chunk that is not settled; the ids of those that were sent.
-
-        None: nothing was on its way.
-        """
-        if outcomes is None:
-            return []
+    def settle(self, outcomes: Outcomes) -> list[str]:
+        """What became of each message of the first chunk that is not settled; the ids of those that were sent."""
         ids, contexts = self._taken.popleft()
         if not contexts and not any(outcomes):
             self._settled += len(ids)
@@ -151,6 +146,10 @@ class Batches:
             if context is not None:
                 context.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
         return sent
+
+    def settle_all(self, arrived: Iterable[Outcomes]) -> list[str]:
+        """`settle` for several chunks."""
+        return [job_id for outcomes in arrived for job_id in self.settle(outcomes)]
 
     def check(self) -> None:
         """Nothing comes any more, and nothing is on its way.
@@ -173,22 +172,27 @@ class Conveyor:
     def is_empty(self) -> bool:
         return not self._on_their_way
 
-    async def put(self, take: Callable[[], Chunk | None]) -> Outcomes | None:
-        """Send the next chunk on its way, once there is room: what became of the first, if it has arrived.
+    async def put(self, take: Callable[[], Chunk | None]) -> list[Outcomes]:
+        """Send the next chunk on its way, once there is room: what became of those that have arrived.
 
-        Where something of that has failed, nothing more is taken.
+        Where something of them has failed, nothing more is taken.
         """
         before = self._on_their_way
-        has_to_wait = len(before) >= _ON_THEIR_WAY
-        arrived = await self.arrival() if has_to_wait or (before and before[0].done()) else None
-        if (arrived is None or not any(arrived)) and (chunk := take()) is not None:
-            self._on_their_way.append(asyncio.get_running_loop().create_task(self._publish(chunk)))
+        arrived: list[Outcomes] = []
+        while before and (len(before) >= _ON_THEIR_WAY or before[0].done()):
+            arrived.append(await self._arrival())
+        if not any(map(any, arrived)) and (chunk := take()) is not None:
+            before.append(asyncio.get_running_loop().create_task(self._publish(chunk)))
         return arrived
 
-    async def arrival(self) -> Outcomes | None:
-        """Wait for the chunk that has been on its way for longest: what became of it; None where there is none."""
-        if not self._on_their_way:
-            return None
+    async def clear(self) -> list[Outcomes]:
+        """Wait until nothing is on its way: what became of what was."""
+        arrived: list[Outcomes] = []
+        while self._on_their_way:
+            arrived.append(await self._arrival())
+        return arrived
+
+    async def _arrival(self) -> Outcomes:
         try:
             return await self._on_their_way.popleft()
         except BaseException:
@@ -215,7 +219,7 @@ def stream_sync(
     """
 
     def put() -> list[str]:
-        return batches.settle(run(lambda: conveyor.put(batches.take)))
+        return batches.settle_all(run(lambda: conveyor.put(batches.take)))
 
     with batches:
         try:
@@ -228,9 +232,7 @@ def stream_sync(
                 yield from put()
         finally:
             # What is on its way is sent, whatever has ended this.
-            last: list[str] = []
-            while not conveyor.is_empty and (arrived := run(conveyor.arrival)) is not None:
-                last += batches.settle(arrived)
+            last = [] if conveyor.is_empty else batches.settle_all(run(conveyor.clear))
         yield from last
         batches.check()
 
@@ -253,18 +255,16 @@ async def chunks_async(
         try:
             async with aclosing(_full_chunks(sendings, batches)) as full_chunks:
                 async for _ in full_chunks:
-                    yield batches.settle(await conveyor.put(batches.take))
+                    yield batches.settle_all(await conveyor.put(batches.take))
                     if batches.failures:
                         break
             if len(batches) and not batches.failures:
-                yield batches.settle(await conveyor.put(batches.take))
+                yield batches.settle_all(await conveyor.put(batches.take))
         except asyncio.CancelledError:
             conveyor.drop()
             raise
         finally:
-            last: list[str] = []
-            while not conveyor.is_empty:
-                last += batches.settle(await conveyor.arrival())
+            last = batches.settle_all(await conveyor.clear())
         yield last
         batches.check()
 

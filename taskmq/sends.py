@@ -115,9 +115,9 @@ class Sends(JobDesk):
         self._warn_inside_loop("asend_many")
         portal = self._portal()
 
-        def run(start: Callable[[], Awaitable[Outcomes | None]]) -> Outcomes | None:
+        def run(start: Callable[[], Awaitable[list[Outcomes]]]) -> list[Outcomes]:
             # A stream that was left in the middle may be collected there, where nothing can be waited for.
-            return None if portal.is_current else portal.call(start)
+            return [] if portal.is_current else portal.call(start)
 
         return stream_sync(sendings, self._batches(linger), Conveyor(self._publish_chunk), run)
 

@@ -5,8 +5,9 @@ silently.
 """
 
 import difflib
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
@@ -46,7 +47,13 @@ class Settings:
     origin: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
 
-_KINDS: Final[dict[str, type]] = {"concurrency": int}
+# How it is read, and what it is to be.
+_TEXT: Final[tuple[Callable[[str | int], object], str]] = (str, "str")
+_KINDS: Final[dict[str, tuple[Callable[[str | int], object], str]]] = {
+    "concurrency": (int, "int"),
+    "processes": (lambda value: _bounds(str(value)), "number, or such as '1-8'"),
+}
+_BOUNDS: Final = re.compile(r"\s*\d+(-\d+)?\s*")
 _KEYS: Final = tuple(entry.name for entry in fields(Settings) if entry.name != "origin")
 
 
@@ -112,11 +119,17 @@ def _known(key: str, source: str) -> str:
 
 
 def _read(key: str, value: object, source: str) -> object:
-    kind = _KINDS.get(key, str)
+    read, kind = _KINDS.get(key, _TEXT)
     if isinstance(value, str | int) and not isinstance(value, bool):
         try:
-            return kind(value)
+            return read(value)
         except ValueError:
             pass
     # The value itself stays out of the message: it may be a URL with a password.
-    raise InvalidSetting(f"{source}: {key} is to be a {kind.__name__}")
+    raise InvalidSetting(f"{source}: {key} is to be a {kind}")
+
+
+def _bounds(value: str) -> str:
+    if _BOUNDS.fullmatch(value) is None:
+        raise ValueError(value)
+    return value

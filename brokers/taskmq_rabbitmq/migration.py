@@ -54,7 +54,7 @@ SETTLE_SECONDS: Final = 11.0
 """More than two of the intervals at which RabbitMQ counts what is in its queues."""
 
 _ATTEMPTS: Final = 10
-# At counts, in the time in which they should have become new.
+# How often the broker's counts are asked for while they are to become new.
 _LOOKS: Final = 5
 _CLOSING: Final = 100
 # How many messages are left for when they are taken one by one: closed is what is not empty.

@@ -74,11 +74,8 @@ class ProcessExecutor:
             try:
                 # The imports are not the task's time.
                 await child.ready()
-                if execution.timeout is None:
+                async with asyncio.timeout(execution.timeout) as limit:
                     answer = await self._ask(child, execution)
-                else:
-                    async with asyncio.timeout(execution.timeout) as limit:
-                        answer = await self._ask(child, execution)
                 is_reusable = True
             except TimeoutError as error:
                 if limit is not None and limit.expired():

@@ -95,8 +95,9 @@ class Quarantine:
         be started any more.
         """
         job_id = attempt.job_id
-        if job_id not in self._dead:
-            self._dead[job_id] = asyncio.create_task(self._forget(job_id), name="taskmq worker forgets a dead job")
+        if (before := self._dead.get(job_id)) is not None:
+            before.cancel()
+        self._dead[job_id] = asyncio.create_task(self._forget(job_id), name="taskmq worker forgets a dead job")
 
     async def aclose(self) -> None:
         """Take back the counts of runs that do not end: the worker stops, it does not crash."""

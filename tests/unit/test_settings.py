@@ -146,7 +146,10 @@ def test_an_unknown_key_in_a_file_is_refused_with_its_place(tmp_path: Path) -> N
         ("grace", "1.5", "str"),
         ("concurrency", '"many"', "int"),
         ("concurrency", "2.5", "int"),
-        ("processes", "true", "str"),
+        ("processes", "true", "number, or such as '1-8'"),
+        ("processes", '""', "number, or such as '1-8'"),
+        ("processes", '"1-"', "number, or such as '1-8'"),
+        ("processes", "-1", "number, or such as '1-8'"),
     ],
 )
 def test_a_value_of_another_kind_is_refused(tmp_path: Path, key: str, value: str, kind: str) -> None:

@@ -363,33 +363,21 @@ def test_a_process_that_died_while_it_was_idle_is_charged_to_nobody(loop_factory
 
 
 @BOTH_LOOPS
+@pytest.mark.parametrize("leaves", [False, True], ids=["in its session", "that has left its session"])
 def test_a_death_is_noticed_although_a_fork_of_the_process_keeps_its_pipes_open(
-    tmp_path: Path, loop_factory: Loop
+    tmp_path: Path, loop_factory: Loop, leaves: bool
 ) -> None:
     started = tmp_path / "started"
 
     async def test(executor: ProcessExecutor) -> None:
         async with asyncio.timeout(20):
             with pytest.raises(WorkerLost, match="SIGKILL"):
-                await executor.run(_execution("fork_and_die", str(started)))
+                await executor.run(_execution("fork_and_die", str(started), leaves))
 
-        await until(lambda: not _is_alive(int(started.read_text())))
-
-    _in_loop(test, loop_factory)
-
-
-@BOTH_LOOPS
-def test_a_death_is_noticed_although_a_fork_that_has_left_its_session_keeps_its_pipes_open(
-    tmp_path: Path, loop_factory: Loop
-) -> None:
-    started = tmp_path / "started"
-
-    async def test(executor: ProcessExecutor) -> None:
-        async with asyncio.timeout(20):
-            with pytest.raises(WorkerLost, match="SIGKILL"):
-                await executor.run(_execution("fork_and_die", str(started), True))
-
-        os.kill(int(started.read_text()), signal.SIGKILL)
+        fork = int(started.read_text())
+        if leaves:
+            os.kill(fork, signal.SIGKILL)
+        await until(lambda: not _is_alive(fork))
 
     _in_loop(test, loop_factory)
 

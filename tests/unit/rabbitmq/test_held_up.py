@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
 
-from taskmq.broker import BrokerOptions
+from taskmq.broker import Broker, BrokerOptions
 from taskmq.errors import BrokerUnavailable
 from taskmq.testing.broker_suite import message
 from taskmq_rabbitmq import open_broker
@@ -28,40 +28,43 @@ async def _hold_up(future: "asyncio.Future[None]") -> None:
     assert future.done()
 
 
-def test_a_send_is_told_at_its_deadline() -> None:
+def _out_of_reach(test: Callable[[Broker], Awaitable[None]]) -> None:
     async def main() -> None:
         broker = open_broker("amqp://guest@127.0.0.1:1/", BrokerOptions(name="test"))
         try:
-            sent = broker.publish(message("q", "x"), timeout=0.5)
-            await _hold_up(sent)
-            with pytest.raises(BrokerUnavailable):
-                await sent
+            await test(broker)
         finally:
             await broker.aclose()
 
     asyncio.run(main())
+
+
+def test_a_send_is_told_at_its_deadline() -> None:
+    async def test(broker: Broker) -> None:
+        sent = broker.publish(message("q", "x"), timeout=0.5)
+        await _hold_up(sent)
+        with pytest.raises(BrokerUnavailable):
+            await sent
+
+    _out_of_reach(test)
 
 
 def test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own() -> None:
-    async def main() -> None:
-        broker = open_broker("amqp://guest@127.0.0.1:1/", BrokerOptions(name="test"))
-        try:
-            first = broker.publish(message("q", "first"), timeout=0.2)
-            second = broker.publish(message("q", "second"), timeout=2.5)
-            for stall in (0.5, 2.5):
-                time.sleep(stall)
-                # A turn for the timer, and one for what it has told.
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-            assert (first.done(), second.done()) == (True, False)
-            with pytest.raises(BrokerUnavailable):
-                await first
-            with pytest.raises(BrokerUnavailable):
-                await second
-        finally:
-            await broker.aclose()
+    async def test(broker: Broker) -> None:
+        first = broker.publish(message("q", "first"), timeout=0.2)
+        second = broker.publish(message("q", "second"), timeout=2.5)
+        for stall in (0.5, 2.5):
+            time.sleep(stall)
+            # A turn for the timer, and one for what it has told.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert (first.done(), second.done()) == (True, False)
+        with pytest.raises(BrokerUnavailable):
+            await first
+        with pytest.raises(BrokerUnavailable):
+            await second
 
-    asyncio.run(main())
+    _out_of_reach(test)
 
 
 def test_a_request_to_the_broker_is_given_up() -> None:
