@@ -62,6 +62,12 @@ class Ground:
             self._has_redis = True
         return self._redis.url
 
+    def redis_calls(self) -> dict[str, int]:
+        """How often each command was called so far, but for this one."""
+        told = str(self._redis.command("INFO", "commandstats"))
+        rows = re.findall(r"cmdstat_([^:]+):calls=(\d+)", told)
+        return {name: int(calls) for name, calls in rows if name not in ("info", "select")}
+
     def cpu(self, kind: str) -> float:
         """Processor seconds that the broker of such queues has used so far."""
         return cpu_seconds(self._pids(kind))

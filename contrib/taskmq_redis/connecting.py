@@ -12,7 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from taskmq_redis.call import Reply, Word
+from taskmq_redis.call import Reply
 from taskmq_redis.url import Endpoint, Host
 
 __all__ = ["Connection", "Target", "abandon", "close", "is_stale", "new_connection", "targets_of"]
@@ -29,8 +29,6 @@ class Connection(Protocol):
     async def connect(self) -> None: ...
 
     async def disconnect(self, *, nowait: bool = False) -> None: ...
-
-    def pack_commands(self, commands: Iterable[Iterable[Word]]) -> list[bytes]: ...
 
     async def send_packed_command(self, command: Iterable[bytes], *, check_health: bool = True) -> None: ...
 

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from redis.exceptions import RedisError
 
+from taskmq_redis.call import packed
 from taskmq_redis.connecting import Connection, abandon, close
 
 __all__ = ["Ears", "Heard"]
@@ -158,7 +159,7 @@ class Ears:
 
 
 async def _say(connection: Connection, verb: str, names: Iterable[bytes]) -> None:
-    await connection.send_packed_command(connection.pack_commands([(verb, *names)]), check_health=False)
+    await connection.send_packed_command([packed((verb, *names))], check_health=False)
 
 
 def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:

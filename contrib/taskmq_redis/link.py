@@ -8,7 +8,7 @@ from typing import Final
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from taskmq.errors import StateUnavailable
-from taskmq_redis.call import Call, Reply, Word
+from taskmq_redis.call import Call, Reply, packed
 from taskmq_redis.connecting import Connection, abandon, close, is_stale
 
 __all__ = ["Link"]
@@ -19,6 +19,7 @@ _MOST_REPEATS: Final = 2
 _LOADING_PAUSE: Final = 0.1
 # Seconds for which a connection is taken to be as it was.
 _FRESH: Final = 0.1
+_ASKING: Final = packed(("ASKING",))
 
 
 class Link:
@@ -135,13 +136,13 @@ class Link:
         return self._connection
 
     async def _send(self, connection: Connection, batch: list[Call]) -> None:
-        commands: list[tuple[Word, ...]] = []
+        commands: list[bytes] = []
         for call in batch:
             call.was_sent = True
             if call.is_asking:
-                commands.append(("ASKING",))
-            commands.append(call.words)
-        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+                commands.append(_ASKING)
+            commands.append(call.command)
+        await connection.send_packed_command(commands, check_health=False)
 
     def _next_batch(self) -> list[Call]:
         batch: list[Call] = []
@@ -151,7 +152,7 @@ class Link:
             # Nobody waits any more: what was given up must not happen afterwards.
             if not call.future.done():
                 batch.append(call)
-                size += call.size
+                size += len(call.command)
         return batch
 
     def _lost(self, unanswered: deque[Call], error: Exception) -> None:

@@ -17,7 +17,7 @@ from redis.exceptions import (
 )
 
 from taskmq.errors import StateUnavailable
-from taskmq_redis.call import Call, Reply, Word
+from taskmq_redis.call import Call, Reply, Word, packed
 from taskmq_redis.connecting import Connection, Target, new_connection, targets_of
 from taskmq_redis.link import Link
 from taskmq_redis.scripts import Script
@@ -68,9 +68,8 @@ class Server:
         Raises:
             StateUnavailable: it could not be run within `timeout` seconds, by default the URL's.
         """
-        tail = (len(keys), *keys, *arguments)
-        call = Call(("EVALSHA", script.digest, *tail), can_repeat)
-        return await self._settle(call, keys[0], ("EVAL", script.source, *tail), timeout)
+        words = ("EVALSHA", script.digest, len(keys), *keys, *arguments)
+        return await self._settle(_Journey(keys[0], words, can_repeat=can_repeat, script=script), timeout)
 
     async def ask(self, *words: Word, key: str, timeout: float | None = None) -> Reply:
         """What the server answers to a command that changes nothing.
@@ -78,7 +77,7 @@ class Server:
         Raises:
             StateUnavailable: there was no answer within `timeout` seconds, by default the URL's.
         """
-        return await self._settle(Call(words, can_repeat=True), key, words, timeout)
+        return await self._settle(_Journey(key, words, can_repeat=True), timeout)
 
     async def aclose(self) -> None:
         """Wait for the calls that are under way, and close. May be called twice."""
@@ -90,43 +89,50 @@ class Server:
         if self._is_closed:
             raise StateUnavailable(f"the state {self.address} was closed")
 
-    async def _settle(self, call: Call, key: str, in_full: tuple[Word, ...], timeout: float | None) -> Reply:
+    async def _settle(self, journey: "_Journey", timeout: float | None) -> Reply:
         self.check_open()
         patience = self.timeout if timeout is None else timeout
-        journey = _Journey(call, key_slot(key.encode()))
+        # Less than asyncio's own timeouts need, and there is one for each call.
+        timer = asyncio.get_running_loop().call_later(patience, journey.give_up)
         try:
-            async with asyncio.timeout(patience):
-                return await self._travel(journey, in_full)
+            return await self._travel(journey)
         except TimeoutError:
             raise StateUnavailable(
                 f"the state {self.address} did not answer within {patience:g} s",
-                is_certain=not journey.call.was_sent,
+                is_certain=not (journey.was_lost or journey.call.was_sent),
             ) from None
+        finally:
+            timer.cancel()
 
-    async def _travel(self, journey: "_Journey", in_full: tuple[Word, ...]) -> Reply:
+    async def _travel(self, journey: "_Journey") -> Reply:
         for _ in range(_MOST_REFERRALS):
+            if journey.is_given_up:
+                raise TimeoutError
             call = journey.call
-            node = journey.asked or self._slots.get(journey.slot)
+            node = journey.asked or (self._slots.get(journey.slot) if self._slots else None)
             link = self._home if node is None else self._link(node)
             link.submit(call)
             try:
                 reply = await call.future
             except StateUnavailable as error:
                 may_go_on = error.is_certain or call.can_repeat
+                journey.was_lost |= not error.is_certain
                 if node is None or not may_go_on or not self._forget(node):
+                    # Of the last step that may be certain.
+                    error.is_certain = not journey.was_lost
                     raise
                 journey.go_on()
                 continue
             if not isinstance(reply, ResponseError):
                 return reply
-            await self._refer(reply, journey, link, in_full)
+            await self._refer(reply, journey, link)
         raise StateUnavailable(f"the state {self.address} referred from node to node")
 
-    async def _refer(self, error: ResponseError, journey: "_Journey", link: Link, in_full: tuple[Word, ...]) -> None:
+    async def _refer(self, error: ResponseError, journey: "_Journey", link: Link) -> None:
         """Prepare the next step after an error that names or allows one."""
         match error:
             case NoScriptError():
-                journey.go_on(in_full)
+                journey.go_on(in_full=True)
             case MovedError():
                 journey.go_on()
                 self._slots[journey.slot] = self._known(error)
@@ -174,14 +180,42 @@ class Server:
 
 
 class _Journey:
-    """A call that may have to go several ways."""
+    """A call that may have to go several ways.
 
-    def __init__(self, call: Call, slot: int) -> None:
-        self.call = call
-        self.slot = slot
+    Args:
+        key: says which node it belongs to.
+        script: what the words name by its hash.
+
+    Attributes:
+        asked: the node that the next step is to go to, once.
+        was_lost: what became of a step is not known.
+        is_given_up: the time is up.
+    """
+
+    __slots__ = ("_key", "_script", "_words", "asked", "call", "is_given_up", "was_lost")
+
+    def __init__(self, key: str, words: tuple[Word, ...], *, can_repeat: bool, script: Script | None = None) -> None:
+        self._key = key
+        self._words = words
+        self._script = script
+        self.call = Call(packed(words), can_repeat)
         self.asked: Host | None = None
+        self.was_lost = False
+        self.is_given_up = False
 
-    def go_on(self, words: tuple[Word, ...] | None = None) -> None:
-        """Take the next step with a call of its own."""
-        self.call = Call(words or self.call.words, self.call.can_repeat)
+    @property
+    def slot(self) -> int:
+        return key_slot(self._key.encode())
+
+    def go_on(self, *, in_full: bool = False) -> None:
+        """Take the next step with a call of its own; `in_full` with the script itself, for who does not know it."""
+        command = self.call.command
+        if in_full and self._script is not None:
+            command = packed(("EVAL", self._script.source, *self._words[2:]))
+        self.call = Call(command, self.call.can_repeat)
         self.asked = None
+
+    def give_up(self) -> None:
+        """The time is up."""
+        self.is_given_up = True
+        self.call.fail(TimeoutError())

@@ -5,6 +5,10 @@ no callback and no turn of the loop. A piece that has to wait keeps its member t
 leaves with it. So whatever a piece has bound to its task while it waited (timers that cancel it, a cancellation that
 comes too late) never meets another piece.
 
+Members are called one by one, each by the one before it, as long as pieces end at once: one member is enough then. The
+more pieces wait, the more members are called in one turn of the loop, up to one for each: what they begin together
+is sent together, to a server or over a connection that they share.
+
 A piece of somebody who has had room so far without a member (`aside`) gets one of its own.
 
 A member also leaves when a piece says so, because it has changed context variables, and when the task was cancelled.
@@ -44,7 +48,7 @@ class Crew(Generic[T]):
         size: how many pieces may be under way at a time.
         take: the next piece and whose it is; None where there is none. It may carry out itself what never waits, in
             the member's task.
-        is_more: whether there may be another one.
+        more: how many others there may be.
         done: called with whose a piece was, and how it failed, if it did.
         aside: what has room here without being a piece; whoever makes it less says so by `call`.
 
@@ -57,20 +61,22 @@ class Crew(Generic[T]):
         size: int,
         *,
         take: Callable[[], tuple[T, Piece] | Pause | None],
-        is_more: Callable[[], bool],
+        more: Callable[[], int],
         done: Callable[[T, BaseException | None], None],
         aside: Sized = (),
     ) -> None:
         self.size = size
         self.busy: dict[asyncio.Task[None], T] = {}
         self._take = take
-        self._is_more = is_more
+        self._more = more
         self._done = done
         self._aside = aside
         self._context = contextvars.copy_context()
         self._idle: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
         self._members: set[asyncio.Task[None]] = set()
-        self._called: asyncio.Task[None] | None = None
+        self._called: set[asyncio.Task[None]] = set()
+        # How many are called in one turn.
+        self._reach = 1
         self._is_closed = False
 
     @property
@@ -79,19 +85,25 @@ class Crew(Generic[T]):
         return self.size - len(self.busy) - len(self._aside)
 
     def call(self) -> None:
-        """There may be work: have one member look. It calls the next one if there is more."""
-        if self._called is not None or self._is_closed or len(self.busy) + len(self._aside) >= self.size:
+        """There may be work: have members look. They call further ones if there is more."""
+        called = len(self._called)
+        if called >= self._reach or self._is_closed:
             return
+        for _ in range(min(self._reach, self.room, max(self._more(), 1)) - called):
+            self._call_one()
+
+    def _call_one(self) -> None:
         while self._idle:
             member, waiter = self._idle.pop()
             # One that was cancelled is about to leave.
             if not waiter.done():
-                self._called = member
+                self._called.add(member)
                 waiter.set_result(None)
                 return
-        self._called = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
-        self._members.add(self._called)
-        self._called.add_done_callback(self._left)
+        member = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
+        self._called.add(member)
+        self._members.add(member)
+        member.add_done_callback(self._left)
 
     def carry_out(self, owner: T, piece: Piece, variables: contextvars.Context) -> None:
         """Have a member of its own carry out a piece, also where there is no room, among these context variables."""
@@ -126,16 +138,17 @@ class Crew(Generic[T]):
     async def _serve(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        self._called = None
+        self._called.discard(me)
         # Not the loop's clock, which may stand still within a turn.
         began = time.monotonic()
         while not self._is_closed:
             taken = self._take() if self.room > 0 else None
             if taken is None:
+                self._reach = max(self._reach // 2, 1)
                 waiter = asyncio.get_running_loop().create_future()
                 self._idle.append((me, waiter))
                 await waiter
-                self._called = None
+                self._called.discard(me)
                 began = time.monotonic()
                 continue
             if isinstance(taken, Pause):
@@ -146,7 +159,7 @@ class Crew(Generic[T]):
                 continue
             owner, piece = taken
             self.busy[me] = owner
-            if self._is_more():
+            if self._more():
                 self.call()
             error: BaseException | None = None
             is_clean = False
@@ -154,9 +167,11 @@ class Crew(Generic[T]):
                 waits_for = piece.send(None)
             except StopIteration as stop:
                 is_clean = stop.value
+                self._reach = max(self._reach // 2, 1)
             except BaseException as failure:  # noqa: BLE001 - told to who gave the piece
                 error = failure
             else:
+                self._reach = min(self._reach * 2, self.size)
                 try:
                     await Rest(piece, waits_for)
                 except BaseException as failure:  # noqa: BLE001 - as above
@@ -171,16 +186,15 @@ class Crew(Generic[T]):
 
     def _left(self, member: "asyncio.Task[None]") -> None:
         self._members.discard(member)
-        if self._called is member:
-            # Cancelled before its first step.
-            self._called = None
+        # One that was cancelled before its first step.
+        self._called.discard(member)
         self._idle = [entry for entry in self._idle if entry[0] is not member]
         if member in self.busy:
             # The same, of one with a piece of its own.
             self._done(self.busy.pop(member), asyncio.CancelledError())
         if not member.cancelled():
             member.exception()
-        if self._is_more():
+        if self._more():
             self.call()
 
 

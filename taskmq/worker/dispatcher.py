@@ -94,7 +94,7 @@ class Dispatcher:
         self._crew: Crew[Delivery] = Crew(
             config.concurrency,
             take=self._take,
-            is_more=self._is_more,
+            more=self._more,
             done=self._freed,
             aside=() if self._threads is None else self._threads.going,
         )
@@ -252,8 +252,8 @@ class Dispatcher:
 
     # Slots -------------------------------------------------------------------------------------------------
 
-    def _is_more(self) -> bool:
-        return len(self._backlog) > 0 or bool(self._slots) or bool(self._first)
+    def _more(self) -> int:
+        return len(self._backlog) + len(self._slots) + len(self._first)
 
     def _take(self) -> tuple[Delivery, Piece] | Pause | None:
         """What to do next; what the broker has given to somebody else meanwhile is passed over.

@@ -24,7 +24,7 @@ class Yard:
         self.ended: list[tuple[str, BaseException | None]] = []
         self.tasks: dict[str, asyncio.Task[object]] = {}
         self.crew: Crew[str] = Crew(
-            size, take=self._take, is_more=lambda: bool(self.waiting), done=lambda *end: self.ended.append(end)
+            size, take=self._take, more=lambda: len(self.waiting), done=lambda *end: self.ended.append(end)
         )
 
     def give(self, work: Work, *names: str) -> None:
@@ -105,7 +105,7 @@ def test_what_has_room_without_being_a_piece_is_counted_and_what_it_leaves_is_ca
         crew: Crew[str] = Crew(
             2,
             take=lambda: waiting.popleft() if waiting else None,
-            is_more=lambda: bool(waiting),
+            more=lambda: len(waiting),
             done=lambda *end: ended.append(end),
             aside=aside,
         )
@@ -178,6 +178,43 @@ def test_no_more_are_under_way_than_there_is_room_for() -> None:
         await settle_loop()
 
     play(test)
+
+
+def test_the_more_pieces_wait_the_more_are_begun_in_one_turn_of_the_loop() -> None:
+    async def test(yard: Yard) -> None:
+        gate = asyncio.Event()
+
+        async def held(name: str) -> bool:
+            await gate.wait()
+            return True
+
+        async def turns_until_all_are_begun() -> int:
+            gate.clear()
+            yard.give(held, *map(str, range(64)))
+            turns = 0
+            while len(yard.crew.busy) < 64:
+                await asyncio.sleep(0)
+                turns += 1
+            gate.set()
+            await settle_loop()
+            return turns
+
+        assert await turns_until_all_are_begun() <= 8
+        assert await turns_until_all_are_begun() <= 2
+        assert len(yard.done) == 128
+
+        yard.give(at_once, *"abcdefgh")
+        yard.give(at_once, *"ijklmnop")
+        await settle_loop()
+        before = asyncio.all_tasks()
+        yard.give(at_once, *"qrstuvwxyz")
+
+        # One is enough again.
+        assert len(asyncio.all_tasks() - before) <= 1
+        await settle_loop()
+        assert len({yard.tasks[name] for name in "qrstuvwxyz"}) == 1
+
+    play(test, size=64)
 
 
 def test_a_cancelled_piece_takes_nobody_along() -> None:
