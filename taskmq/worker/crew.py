@@ -5,9 +5,9 @@ no callback and no turn of the loop. A piece that has to wait keeps its member t
 leaves with it. So whatever a piece has bound to its task while it waited (timers that cancel it, a cancellation that
 comes too late) never meets another piece.
 
-Members are called one by one, each by the one before it, as long as pieces end at once: one member is enough then. The
-more pieces wait, the more members are called in one turn of the loop, up to one for each: what they begin together
-is sent together, to a server or over a connection that they share.
+Members are called one by one, each by the one before it, as long as pieces end at once: one member is enough then.
+The more pieces wait, the more members are called in one turn of the loop, up to one for each: what they begin
+together is sent together, to a server or over a connection that they share.
 
 A piece of somebody who has had room so far without a member (`aside`) gets one of its own.
 
