@@ -29,7 +29,7 @@ Piece = Coroutine[Any, Any, bool]
 """Returns whether its task is as it was before."""
 
 TURN: Final = 0.005
-"""For so long, in seconds, a member goes on without a turn of the loop, which has sockets and timers to serve."""
+"""For so long, in seconds, members go on without a turn of the loop, which has sockets and timers to serve."""
 
 
 class Pause(enum.Enum):
@@ -77,6 +77,7 @@ class Crew(Generic[T]):
         self._called: set[asyncio.Task[None]] = set()
         # How many are called in one turn.
         self._reach = 1
+        self._turn_began: float | None = None
         self._is_closed = False
 
     @property
@@ -139,9 +140,10 @@ class Crew(Generic[T]):
         me = asyncio.current_task()
         assert me is not None
         self._called.discard(me)
-        # Not the loop's clock, which may stand still within a turn.
-        began = time.monotonic()
         while not self._is_closed:
+            if self._has_had_the_turn():
+                await asyncio.sleep(0)
+                continue
             taken = self._take() if self.room > 0 else None
             if taken is None:
                 self._reach = max(self._reach // 2, 1)
@@ -149,13 +151,11 @@ class Crew(Generic[T]):
                 self._idle.append((me, waiter))
                 await waiter
                 self._called.discard(me)
-                began = time.monotonic()
                 continue
             if isinstance(taken, Pause):
                 if taken is Pause.LEAVE:
                     return
                 await asyncio.sleep(0)
-                began = time.monotonic()
                 continue
             owner, piece = taken
             self.busy[me] = owner
@@ -180,9 +180,18 @@ class Crew(Generic[T]):
             self._done(self.busy.pop(me), error)
             if not is_clean or me.cancelling():
                 return
-            if time.monotonic() - began > TURN:
-                await asyncio.sleep(0)
-                began = time.monotonic()
+
+    def _has_had_the_turn(self) -> bool:
+        """Whether members have done so much in this turn of the loop that it goes on first."""
+        # Not the loop's clock, which may stand still within a turn.
+        now = time.monotonic()
+        if self._turn_began is None:
+            self._turn_began = now
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        return now - self._turn_began > TURN
+
+    def _end_turn(self) -> None:
+        self._turn_began = None
 
     def _left(self, member: "asyncio.Task[None]") -> None:
         self._members.discard(member)

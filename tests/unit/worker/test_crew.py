@@ -374,6 +374,36 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait(monkeypatch:
     play(test)
 
 
+def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_they_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(yard: Yard) -> None:
+        gate = asyncio.Event()
+        now = 0.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+
+        async def held(name: str) -> bool:
+            nonlocal now
+            now += 0.002
+            await gate.wait()
+            return True
+
+        for _ in range(2):
+            yard.give(held, *map(str, range(60)))
+            most = 0
+            while (before := len(yard.crew.busy)) < 60:
+                await asyncio.sleep(0)
+                most = max(most, len(yard.crew.busy) - before)
+            gate.set()
+            await settle_loop()
+            gate.clear()
+
+            # The third one goes beyond 5 ms.
+            assert most <= 3
+
+    play(test, size=64)
+
+
 def test_whoever_owns_a_piece_may_change_while_it_runs() -> None:
     async def test(yard: Yard) -> None:
         async def held(name: str) -> bool:
