@@ -62,6 +62,11 @@ class Ground:
             self._has_redis = True
         return self._redis.url
 
+    def redis_bytes(self) -> int:
+        """Memory that its data takes."""
+        told = re.search(r"used_memory:(\d+)", str(self._redis.command("INFO", "memory")))
+        return int(told[1]) if told else 0
+
     def redis_calls(self) -> dict[str, int]:
         """How often each command was called so far, but for this one."""
         told = str(self._redis.command("INFO", "commandstats"))

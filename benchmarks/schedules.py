@@ -1,0 +1,145 @@
+"""`python -m benchmarks.schedules`: what a beat holds and does for many schedules, few of which are due.
+
+    beat alone                memory, processor
+    + COUNT that are not due  the same, and what Redis holds
+    + DUE in each second      how late they are emitted and started, and what one costs
+
+Memory is what is resident, of the beat's one process. `peers/schedules_peer.py` is the app.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.contender import Contender, Setup
+from benchmarks.failures import RunFailed
+from benchmarks.ground import Ground, Run, Worker
+
+__all__ = ["main"]
+
+_KIND: Final = "quorum"
+_PATIENCE: Final = 600.0
+# A beat that takes less than this share of a processor has nothing to load any more.
+_IDLE: Final = 0.1
+
+
+def _taskmq(*words: str) -> Setup:
+    return Setup(lambda folder: [str(folder / "taskmq"), "-q", *words])
+
+
+_BEAT: Final = _taskmq("beat", "schedules_peer:app")
+_WORKER: Final = _taskmq("worker", "schedules_peer:app", "--concurrency", "100")
+_OURS: Final = Contender("taskmq", "schedules_peer.py", (), {"1": _BEAT}, {})
+
+
+def main() -> int:
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory(prefix="taskmq-schedules-") as folder:
+        ground = Ground(arguments.rabbitmq)
+        try:
+            _measure(ground, Path(folder) / "ledger", arguments)
+        except RunFailed as error:
+            print(error, file=sys.stderr)
+            return 1
+        finally:
+            ground.close()
+    return 0
+
+
+def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> None:
+    ground.clear(_KIND)
+    env = {"BENCH_REDIS": ground.redis(), "BENCH_LEDGER": str(ledger)}
+    count, seconds = arguments.count, arguments.seconds
+
+    with _running(ground, _BEAT, env) as (_, beat):
+        _until_idle(beat)
+        bare = beat.resident_mb()
+        print(f"a beat without schedules: {bare:.1f} MB, {_share(beat, seconds):.2%} of a processor", flush=True)
+
+    before = ground.redis_bytes()
+    with contextlib.closing(Run(ground, _OURS, _BEAT, kind=_KIND, env=env)) as run:
+        added = run.produce(str(count))
+    kept = (ground.redis_bytes() - before) / count
+    print(
+        f"{count:,} added: {count / added['seconds']:,.0f} a second, {added['cpu'] / count * 1e6:.0f} us each, "
+        f"{kept:.0f} bytes each in Redis"
+    )
+
+    with _running(ground, _BEAT, env) as (_, beat):
+        took = _until_idle(beat)
+        held = (beat.resident_mb() - bare) / count * 1e6
+        print(
+            f"a beat with them: {beat.resident_mb():.1f} MB, {held:.0f} bytes each, loaded in {took:.1f} s, "
+            f"{_share(beat, seconds):.2%} of a processor"
+        )
+        print(f"Redis then: {(ground.redis_bytes() - before) / count:.0f} bytes each", flush=True)
+
+    due = {**env, "BENCH_DUE": str(arguments.due)}
+    with _running(ground, _WORKER, due), _running(ground, _BEAT, due) as (_, beat):
+        _until_lines(ledger, 2 * arguments.due)
+        first, cpu, began = len(_lines(ledger)), beat.cpu(), time.perf_counter()
+        time.sleep(seconds)
+        emitted = len(_lines(ledger)) - first
+        share = (beat.cpu() - cpu) / (time.perf_counter() - began)
+        each = share * seconds / max(emitted, 1) * 1e6
+        print(
+            f"{arguments.due} due in each second beside them: {emitted} in {seconds:.0f} s, {share:.1%} of a "
+            f"processor, {each:.0f} us each"
+        )
+        for place, what in enumerate(("emitted", "started")):
+            late = sorted(float(line.split()[place]) for line in _lines(ledger)[first:])
+            p50, p99 = late[len(late) // 2], late[int(len(late) * 0.99)]
+            print(f"{what} late: p50 {p50:.0f} ms, p99 {p99:.0f} ms, max {late[-1]:.0f} ms")
+
+
+@contextlib.contextmanager
+def _running(ground: Ground, setup: Setup, env: dict[str, str]) -> Generator[tuple[Run, Worker]]:
+    with contextlib.closing(Run(ground, _OURS, setup, kind=_KIND, env=env)) as run, run.working() as processes:
+        yield run, processes
+
+
+def _until_idle(beat: Worker) -> float:
+    """Seconds until it does next to nothing, once it has begun."""
+    began = time.perf_counter()
+    while (now := time.perf_counter()) - began < _PATIENCE:
+        if _share(beat, 1.0) < _IDLE and now - began > 3:
+            return now - began
+        if not beat.is_alive():
+            raise RunFailed("the beat has ended")
+    raise RunFailed(f"the beat is busy after {_PATIENCE:.0f} s")
+
+
+def _share(processes: Worker, seconds: float) -> float:
+    cpu, began = processes.cpu(), time.perf_counter()
+    time.sleep(seconds)
+    return (processes.cpu() - cpu) / (time.perf_counter() - began)
+
+
+def _lines(ledger: Path) -> Sequence[str]:
+    return ledger.read_text(encoding="ascii").splitlines() if ledger.exists() else ()
+
+
+def _until_lines(ledger: Path, count: int) -> None:
+    began = time.perf_counter()
+    while len(_lines(ledger)) < count:
+        if time.perf_counter() - began > _PATIENCE:
+            raise RunFailed(f"{len(_lines(ledger))} of {count} runs after {_PATIENCE:.0f} s")
+        time.sleep(0.1)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.schedules", description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000, help="schedules that are not due")
+    parser.add_argument("--due", type=int, default=100, help="schedules that are due in each second")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for which each part is watched")
+    parser.add_argument("--rabbitmq", help="the broker's version, such as 4.3; default: this machine's")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
