@@ -380,7 +380,7 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_
     async def test(yard: Yard) -> None:
         gate = asyncio.Event()
         now = 0.0
-        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        monkeypatch.setattr("time.monotonic", lambda: now)
 
         async def held(name: str) -> bool:
             nonlocal now
