@@ -117,6 +117,23 @@ class Campaign:
 
         eventually(whole, "every node and replica being back", within=timedelta(seconds=90))
 
+    def wait_until_settled(self) -> None:
+        """Nothing is in anybody's hands; what still is after a while is told, with who has it."""
+
+        def held() -> dict[str, int]:
+            found: dict[str, int] = {}
+            for path in ("queues", "channels"):
+                for each in cast("list[dict[str, object]]", self.cluster.nodes[0].http("GET", f"/api/{path}")):
+                    if count := cast("int", each.get("messages_unacknowledged", 0)):
+                        found[f"{path[:-1]} {each['name']}"] = count
+            return found
+
+        try:
+            # Counted every five seconds.
+            eventually(lambda: not held(), "all being settled", within=timedelta(seconds=30))
+        except TimeoutError:
+            print(f"not settled: {held()}", flush=True)
+
     def leader(self, queue: str) -> RabbitMQ:
         """The node that leads the queue now."""
 
@@ -142,6 +159,7 @@ class Campaign:
         field.stop_producers()
         elapsed = time.monotonic() - self.began
         field.drain(patience=90)
+        self.wait_until_settled()
         field.stop_workers()
         verdict = field.verdict()
         backs = f"consumers back after p50 {statistics.median(self.backs):.2f} s, max {max(self.backs):.2f} s"
