@@ -6,6 +6,7 @@ Processor time is that of the whole process tree: `worker_us` of the worker's, `
 
 import contextlib
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -19,6 +20,7 @@ __all__ = [
     "backlog",
     "delayed",
     "drain",
+    "embedded",
     "enqueue",
     "fan",
     "idle_memory",
@@ -55,6 +57,17 @@ def drain(ground: Ground, contender: Contender, setup: Setup, *, kind: str, coun
         sent = run.produce("enqueue", "--mode", setup.fill, "--count", str(count))
         figures = _drained(ground, run, kind=kind, count=count)
         return {**figures, "producer_us": sent["cpu"] / count * 1e6}
+
+
+def embedded(ground: Ground, contender: Contender, setup: Setup, *, count: int) -> Figures:
+    """Send `count` no-op tasks into a file, which is the broker, and run them."""
+    with tempfile.TemporaryDirectory(prefix="taskmq-bench-") as folder:
+        env = {"BENCH_URL": f"local://{folder}/taskmq.db"}
+        with _running(ground, contender, setup, kind="quorum", env=env) as run:
+            sent = run.produce("enqueue", "--mode", "bulk", "--count", str(count))
+            figures = _drained(ground, run, kind="quorum", count=count)
+    del figures["broker_us"]
+    return {**figures, "sent_per_second": count / sent["seconds"], "producer_us": sent["cpu"] / count * 1e6}
 
 
 def scaling(

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PEERS", "WORK", "Contender", "Setup"]
+__all__ = ["PEERS", "SHARED_WORK", "WORK", "Contender", "Setup"]
 
 PEERS: Final = Path(__file__).parent / "peers"
 
 # In this order a round goes through it.
-WORK: Final = ("drain", "enqueue", "latency", "backlog", "delayed", "start", "fan", "scaling", "memory")
+WORK: Final = ("drain", "enqueue", "latency", "backlog", "delayed", "start", "fan", "scaling", "memory", "embedded")
+# What needs no broker is ours alone.
+SHARED_WORK: Final = frozenset(WORK) - {"embedded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +55,5 @@ class Contender:
     sleeping: Mapping[str, Setup] = field(default_factory=dict[str, Setup])
     delaying: str = "1"
     kinds: tuple[str, ...] = ("quorum", "classic")
-    work: frozenset[str] = frozenset(WORK)
+    work: frozenset[str] = SHARED_WORK
     share: float = 1.0

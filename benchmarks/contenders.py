@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks.contender import WORK, Contender, Setup
+from benchmarks.contender import SHARED_WORK, WORK, Contender, Setup
 
 __all__ = ["CONTENDERS"]
 
@@ -14,7 +14,6 @@ _CONFIRM: Final = {"BENCH_CONFIRM": "1"}
 _DEFAULTS: Final = {"BENCH_DEFAULTS": "1"}
 # For each of a hundred threads, or the first worker would take all that there is.
 _FEW_EACH: Final = {"BENCH_PREFETCH_MULTIPLIER": "4"}
-_ALL: Final = frozenset(WORK)
 _FLOOR: Final = frozenset({"drain", "enqueue"})
 
 
@@ -92,6 +91,7 @@ CONTENDERS: Final = (
         },
         {"one by one": ("one", {}), "100 concurrent": ("concurrent", {}), "bulk": ("bulk", {})},
         sleeping={"1": Setup(_taskmq(1)), "2": Setup(_taskmq(2))},
+        work=frozenset(WORK),
         share=8.0,
     ),
     Contender(
@@ -141,7 +141,7 @@ CONTENDERS: Final = (
         },
         {"one by one": ("one", {}), "100 concurrent": ("concurrent", {})},
         sleeping={"1": Setup(_taskiq(1)), "2": Setup(_taskiq(2))},
-        work=_ALL - {"fan"},
+        work=SHARED_WORK - {"fan"},
     ),
     Contender(
         "faststream",

@@ -25,10 +25,11 @@ _LATENCY_SECONDS: Final = 4.0
 _DELAYED: Final = 10_000
 _FAN: Final = 10_000
 _QUEUED: Final = 1_000_000
+_EMBEDDED: Final = 40_000
 # What takes long and hardly differs from run to run is not run in every round.
 _ROUNDS: Final = {"memory": 1, "scaling": 2}
 # These are compared on one kind of queue: the first that a contender has, and for ours all that somebody else uses.
-_ONE_KIND: Final = frozenset({"start", "scaling", "memory", "delayed", "backlog"})
+_ONE_KIND: Final = frozenset({"start", "scaling", "memory", "delayed", "backlog", "embedded"})
 
 
 @dataclass(slots=True)
@@ -61,7 +62,9 @@ def _jobs(ground: Ground, contenders: Sequence[Contender], work: str, kind: str,
     for contender in contenders:
         if work in contender.work and kind in contender.kinds and _is_compared(contender, contenders, work, kind):
             for label, note, run in _PLANS[work](ground, contender, kind, scale):
-                yield Job(Cell(label, kind, contender.name, note), run, work, rounds)
+                yield Job(
+                    Cell(label, "local" if work == "embedded" else kind, contender.name, note), run, work, rounds
+                )
     if kind != "redis":
         for label, note, run in _floor(ground, work, kind, scale):
             yield Job(Cell(label, kind, "C", note), run, work, rounds)
@@ -145,6 +148,13 @@ def _memory(ground: Ground, contender: Contender, kind: str, scale: float) -> _R
     yield "memory, many queued", "", run
 
 
+def _embedded(ground: Ground, contender: Contender, _kind: str, scale: float) -> _Runs:
+    for processes in ("1", "2"):
+        count = max(round(_EMBEDDED * scale), 1000)
+        run = partial(cells.embedded, ground, contender, contender.setups[processes], count=count)
+        yield f"embedded, {processes}", "", run
+
+
 def _floor(ground: Ground, work: str, kind: str, scale: float) -> _Runs:
     count = max(round(_TASKS * _FLOOR_SHARE * scale), 1000)
     if work == "enqueue":
@@ -169,4 +179,5 @@ _PLANS: Final = {
     "start": _start,
     "fan": _fan,
     "memory": _memory,
+    "embedded": _embedded,
 }
