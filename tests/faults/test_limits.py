@@ -157,11 +157,12 @@ def test_places_are_never_exceeded_while_workers_are_killed(project: Project) ->
             victim.end(signal.SIGKILL)
             workers.remove(victim)
             workers.append(_worker(project, next(numbers)))
+        # Not by what is ready at the broker: jobs that wait for a place are in its delay.
         until(
-            lambda: project.waiting() == 0,
+            lambda: len(_done(project)) == KILLS * _PORTION,
             "all have run",
             within=120 + 5 * KILLS,
-            details=lambda: f"{project.stats()}",
+            details=lambda: f"{len(_done(project))}, {project.stats()}",
         )
     finally:
         for worker in workers:
@@ -177,7 +178,6 @@ def test_places_are_never_exceeded_while_workers_are_killed(project: Project) ->
         f"load {os.getloadavg()[0]:.1f}"
     )
     assert most_at_once(spans) <= PLACES
-    assert {line[3] for line in project.ledger if line[0] == "ends"} == {f"{number}" for number in range(next(sent))}
 
 
 @pytest.mark.timeout(240)
@@ -228,6 +228,11 @@ def _worker(project: Project, number: int) -> LoneWorker:
     worker = LoneWorker(project, project.folder / f"log-lone-{number}", concurrency=10, name=f"w{number}")
     worker.wait_until_ready()
     return worker
+
+
+def _done(project: Project) -> set[str]:
+    """The jobs of which a run has ended."""
+    return {line[3] for line in project.ledger if line[0] == "ends"}
 
 
 def _unended(project: Project) -> list[list[str]]:
