@@ -13,7 +13,7 @@ MARK_CANCELLED: Final = Script(
     + IF_OPEN % "0"
     + """
 call('HSET', F, 'cancelled', ARGV[1])
-keep()
+keep_all()
 return 1
 """
 )
@@ -38,7 +38,7 @@ for at = 2, #ARGV do
         end
     end
 end
-keep()
+keep_all()
 return running
 """
 )
@@ -57,7 +57,7 @@ call('HSET', F, 'is_redriving', '1')
 call('HINCRBY', F, 'run', 1)
 call('HDEL', F, 'cancelled')
 withdraw('.')
-keep()
+keep_all()
 return 1
 """
 )
@@ -88,7 +88,7 @@ for _, key in ipairs(ARGV) do
     end
 end
 more(F .. ':redo')
-keep()
+keep_all()
 return 1
 """
 )

@@ -43,7 +43,7 @@ local G, S, V, C, O, B = F .. ':graph', F .. ':states', F .. ':values', F .. ':c
 local T, X, W, E, M = F .. ':visits', F .. ':outbox', F .. ':takers', F .. ':ends', F .. ':more'
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local ttl = call('HGET', F, 'ttl')
+local ttl, kept = unpack(call('HMGET', F, 'ttl', 'kept'))
 local ENDED = {succeeded = 1, failed = 2, upstream_failed = 2, skipped = 3, cancelled = 3}
 local evaluate
 
@@ -51,20 +51,34 @@ local function number(value)
     return string.format('%.0f', value)
 end
 
-local function keep()
-    if call('PTTL', F) < ttl * 0.75 then
-        for _, name in ipairs(call('SMEMBERS', M)) do
-            call('PEXPIRE', name, ttl)
-        end
+-- A sixteenth more than is promised, so that not every step has to prolong everything.
+local function longer()
+    return number(ttl * 1.0625)
+end
+
+local function keep_all()
+    for _, name in ipairs(call('SMEMBERS', M)) do
+        call('PEXPIRE', name, longer())
     end
     for _, name in ipairs({F, G, S, V, C, O, B, T, X, W, E, M}) do
-        call('PEXPIRE', name, ttl)
+        call('PEXPIRE', name, longer())
+    end
+    call('HSET', F, 'kept', call('EXISTS', V, C, B, E, M))
+end
+
+-- These three come and go; of the others that are not there from the start it is counted whether there is a new one.
+local function keep()
+    for _, name in ipairs({X, W, T}) do
+        call('PEXPIRE', name, longer())
+    end
+    if call('PTTL', F) < tonumber(ttl) or call('EXISTS', V, C, B, E, M) ~= tonumber(kept or '-1') then
+        keep_all()
     end
 end
 
 local function more(name)
     if call('SADD', M, name) == 1 or call('PTTL', name) < 0 then
-        call('PEXPIRE', name, ttl)
+        call('PEXPIRE', name, longer())
     end
 end
 
