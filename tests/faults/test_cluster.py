@@ -72,7 +72,7 @@ class Campaign:
             field.start_producer(
                 Order(name=f"p{number}", queues=QUEUES, lanes=8, rate=RATE / 2, delayed=delayed, longest=8.0)
             )
-        # A queue that is declared while the cluster begins to lose nodes may have no leader for minutes.
+        # Seen once: a queue that lost its majority half a second after it was declared was not back for two minutes.
         settled = int(5 * RATE)
         field.until(lambda: field.confirmed() >= settled, f"{settled} confirmed sends", 60)
 
@@ -225,7 +225,7 @@ def test_nothing_is_lost_when_two_of_three_nodes_are_down_and_come_back(
         campaign.wait_until_whole()
         print(f"round {number + 1}: {during} confirmed around the loss of the majority", flush=True)
         campaign.calm((number + 1) / MINORITIES)
-    # An election that nobody wins is repeated after five seconds.
+    # Seen once in eight losses: 5.5 s for one of six queues, with the connections up all the while; not explained.
     campaign.judge(f"two of three nodes down {MINORITIES} times", back_within=BACK_WITHIN + 5)
 
 
