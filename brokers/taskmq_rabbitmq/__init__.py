@@ -14,7 +14,8 @@ heartbeats is a loss (`Pulse`). Nothing is carried over from one to the next but
 - Each consumed queue has its own channel (`Feed`) and its own task that replaces it, with a new consumer tag. A
   delivery knows its feed; settling one whose channel has ended does nothing and is counted.
 - What was declared or found (`Declarations`) is looked at once more in each generation. Declares, looks and
-  purges run on channels of their own, because a refusal costs the channel.
+  purges run on channels of their own, because a refusal costs the channel. After quorum queues that are new one
+  more is declared and deleted, or a broker that dies at once would have forgotten the last of them (`registration`).
 - What the broker refuses costs the publisher's channel: the guilty message ends with its error (`refused`), all
   others go out again.
 - Announcements have a channel of their own on the publishing connection, without confirms, and are dropped where the
@@ -37,9 +38,9 @@ in `outgoing` and come in through `Feed.receive`, and nowhere else.
 
 Modules, pure first: url, delay, levels, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,
 queue_diagnosis; amqp (the border with pika), resolver, resets, shortcut, lane, channels, pulse, connection;
-declarations; outgoing, refused, publisher; announcements, listener; delivery, queue_consumer, watchdog, consumer,
-hold, reentry; examination (what the doctor asks); broker. Topology as code, loaded on demand: plan, definitions,
-policies, copying; management, inspection; mover, seclusion, migration; blueprint.
+registration, declarations; outgoing, refused, publisher; announcements, listener; delivery, queue_consumer,
+watchdog, consumer, hold, reentry; examination (what the doctor asks); broker. Topology as code, loaded on demand:
+plan, definitions, policies, copying; management, inspection; mover, seclusion, migration; blueprint.
 """
 
 from taskmq.broker import Broker, BrokerOptions

@@ -14,6 +14,7 @@ from taskmq.topology import WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.denial import ACCESS_REFUSED, whose_fault
+from taskmq_rabbitmq.registration import last_quorum_queue, write_down
 from taskmq_rabbitmq.topology import (
     Binding,
     Entity,
@@ -66,7 +67,7 @@ class Declarations:
         self._connection = connection
         self._archive = keeps
         self._with_levels = with_levels
-        self._settle = look_for_all if passive else declare_all
+        self._passive = passive
         # No task needs the exchange of events: where nothing may be declared, nobody asks for it here.
         self._shared = shared() if passive else (*shared(), *events())
         self._lock = asyncio.Lock()
@@ -98,19 +99,25 @@ class Declarations:
         async with self._lock:
             await self._connection().opened(_PATIENCE)
             self._forget_other_generations()
+            missing = {queue: work_queue(queue) for queue in queues if queue not in self._complete}
+            are_new = not self._passive and await _are_new(self._connection(), missing.values())
             await self._ensure_shared()
             for queue in queues:
-                if queue not in self._complete:
+                if queue in missing:
                     _check_version(queue, self._connection().server_version)
-                    await self._declare(work_queue(queue))
+                    await self._declare(missing[queue])
                     self._complete.add(queue)
                     self._deliverable.update(queue.physical)
                 self._queues[queue.name] = queue
+            if are_new:
+                await _write_down(self._connection())
 
     async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
         """See `taskmq.broker.Topical.bind`."""
         await self._connection().opened(_PATIENCE)
-        await self._declare(topic_queue(queue, exchange, patterns))
+        await (look_for_all if self._passive else declare_all)(
+            self._connection(), topic_queue(queue, exchange, patterns)
+        )
 
     async def restore(self, queue: str) -> None:
         """Declare the physical `queue` again, which was declared here and has gone since.
@@ -169,7 +176,7 @@ class Declarations:
         self._has_shared = True
 
     async def _declare(self, entities: Iterable[Entity]) -> None:
-        await self._settle(self._connection(), entities)
+        await (look_for_all if self._passive else _declare_in_order)(self._connection(), entities)
 
     def _forget_other_generations(self) -> None:
         connection = self._connection()
@@ -182,13 +189,21 @@ class Declarations:
 
 
 async def declare_all(connection: Connection, entities: Iterable[Entity]) -> None:
-    """Declare in this order; what exists already stays as it is.
+    """Declare in this order; what exists already stays as it is, and what is new outlives the broker's death.
 
     Raises:
         AccessDenied: the user may not.
         BrokerUnavailable: the broker could not be reached.
         TopologyMismatch: something exists with other properties.
     """
+    entities = list(entities)
+    are_new = await _are_new(connection, [entities])
+    await _declare_in_order(connection, entities)
+    if are_new:
+        await _write_down(connection)
+
+
+async def _declare_in_order(connection: Connection, entities: Iterable[Entity]) -> None:
     # All but the last go out without waiting for an answer: a channel works them off in order, and the
     # first that is refused closes it.
     *before, last = entities
@@ -200,6 +215,19 @@ async def declare_all(connection: Connection, entities: Iterable[Entity]) -> Non
 
     try:
         await connection.ask(declare)
+    except ChannelRefused as error:
+        raise refusal(error) from error
+
+
+async def _are_new(connection: Connection, declarations: Iterable[Iterable[Entity]]) -> bool:
+    """Whether any of these has a queue, not there yet, that nodes may forget."""
+    lasts = [last for entities in declarations if (last := last_quorum_queue(entities)) is not None]
+    return bool(lasts) and not await exists(connection, *lasts)
+
+
+async def _write_down(connection: Connection) -> None:
+    try:
+        await connection.ask(write_down)
     except ChannelRefused as error:
         raise refusal(error) from error
 
@@ -220,22 +248,18 @@ async def look_for_all(connection: Connection, entities: Iterable[Entity]) -> No
         raise TopologyMismatch(f"exchange {entity.name!r} does not exist at the broker: {_APPLY}")
 
 
-async def exists(connection: Connection, entity: Exchange | Queue) -> bool:
-    """Whether it is there. Where the user may not know, it is taken to be: its use will tell.
+async def exists(connection: Connection, *entities: Exchange | Queue) -> bool:
+    """Whether they are all there. Where the user may not know, they are taken to be: their use will tell.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
     """
+    *before, last = entities
 
     async def look(channel: OpenChannel) -> None:
-        raw = channel.raw
-        match entity:
-            case Queue(name):
-                await channel.request(lambda done: raw.queue_declare(name, passive=True, callback=done))
-            case Exchange(name, kind):
-                await channel.request(lambda done: raw.exchange_declare(name, kind, passive=True, callback=done))
-            case _:
-                assert_never(entity)
+        for entity in before:
+            channel.send(partial(_look, channel.raw, entity, None))
+        await channel.request(partial(_look, channel.raw, last))
 
     try:
         await connection.ask(look)
@@ -300,5 +324,15 @@ def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None") -> None:
             raw.exchange_bind(target, source, key, callback=done)
         case Binding(source, target, key):
             raw.queue_bind(target, source, key, callback=done)
+        case _:
+            assert_never(entity)
+
+
+def _look(raw: "PikaChannel", entity: Exchange | Queue, done: "Done | None") -> None:
+    match entity:
+        case Queue(name):
+            raw.queue_declare(name, passive=True, callback=done)
+        case Exchange(name, kind):
+            raw.exchange_declare(name, kind, passive=True, callback=done)
         case _:
             assert_never(entity)

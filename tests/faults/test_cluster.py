@@ -72,9 +72,7 @@ class Campaign:
             field.start_producer(
                 Order(name=f"p{number}", queues=QUEUES, lanes=8, rate=RATE / 2, delayed=delayed, longest=8.0)
             )
-        # Seen once: a queue that lost its majority half a second after it was declared was not back for two minutes.
-        settled = int(5 * RATE)
-        field.until(lambda: field.confirmed() >= settled, f"{settled} confirmed sends", 60)
+        field.until(lambda: field.confirmed() >= 10, "ten confirmed sends", 60)
 
     def calm(self, share: float) -> None:
         """Return once this share of the sends is confirmed."""
@@ -155,7 +153,7 @@ class Campaign:
         assert node is not None
         return node
 
-    def judge(self, what: str, *, back_within: float = BACK_WITHIN) -> Verdict:
+    def judge(self, what: str) -> Verdict:
         """End the load, drain, and say what became of everything."""
         field = self.field
         field.stop_producers()
@@ -170,7 +168,7 @@ class Campaign:
         assert verdict.dead == 0
         assert verdict.outcomes["ok"] >= SENDS
         assert field.left() == []
-        assert max(self.backs) <= back_within
+        assert max(self.backs) <= BACK_WITHIN
         return verdict
 
 
@@ -225,8 +223,7 @@ def test_nothing_is_lost_when_two_of_three_nodes_are_down_and_come_back(
         campaign.wait_until_whole()
         print(f"round {number + 1}: {during} confirmed around the loss of the majority", flush=True)
         campaign.calm((number + 1) / MINORITIES)
-    # Seen once in eight losses: 5.5 s for one of six queues, with the connections up all the while; not explained.
-    campaign.judge(f"two of three nodes down {MINORITIES} times", back_within=BACK_WITHIN + 5)
+    campaign.judge(f"two of three nodes down {MINORITIES} times")
 
 
 def test_nothing_is_lost_in_a_rolling_restart(cluster: RabbitMQCluster, field: Field) -> None:

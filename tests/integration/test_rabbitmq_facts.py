@@ -1,11 +1,12 @@
 """What RabbitMQ itself does, by version, where our decisions rest on it; nothing of ours is tested here."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.raw_rabbitmq import Raw
-from tests.servers import RabbitMQ
+from tests.servers import RabbitMQ, StartRabbitMQ, eventually
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -83,3 +84,23 @@ def test_quorum_queues_have_three_ways_with_priorities(raw: Raw, version: tuple[
         assert came[:6].count(b"normal") == 2
     else:
         assert came == [b"20"] * 3 + [b"9"] * 3 + [b"normal"] * 6
+
+
+def test_the_quorum_queue_that_was_declared_last_is_forgotten_by_a_node_that_dies_at_once(
+    own_rabbitmq: StartRabbitMQ,
+) -> None:
+    node = own_rabbitmq()
+    with Raw(node.url) as raw:
+        for queue in ("first", "last"):
+            raw.quorum(queue)
+            raw.publish("", queue, b"confirmed")
+
+    node.kill()
+    node.start()
+
+    def counted() -> dict[str, int]:
+        rows = json.loads(node.ctl("list_queues", "--formatter", "json", "name", "messages"))
+        return {row["name"]: row["messages"] for row in rows}
+
+    # Before 4.3 it never has a leader again either.
+    eventually(lambda: counted() == {"first": 1, "last": 0}, "one message, not two")

@@ -316,6 +316,23 @@ class TestKilled(OwnNodeCase):
         assert time.time() * 1000 >= due
         assert consumer.healthy
 
+    @case
+    async def test_a_node_that_is_killed_right_after_queues_were_declared_has_everything_confirmed(self) -> None:
+        broker = self.broker()
+        work = self.undeclared()
+        queues = work.physical
+        await broker.declare([work])
+        await self.publish(broker, *(message(queue, queue) for queue in queues))
+        await asyncio.to_thread(self.kill_and_restart)
+
+        acking = Acking()
+        await broker.consume([Subscription(queue, 50) for queue in queues], acking)
+
+        async def seen() -> set[str]:
+            return set(acking.seen)
+
+        await eventually(seen, set(queues), within=40)
+
     def kill_and_restart(self) -> None:
         self.server.kill()
         self.server.start()
