@@ -6,6 +6,7 @@ called, `commands` everything that Redis counts: those calls, what the scripts d
 """
 
 import argparse
+import contextlib
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -116,11 +117,8 @@ def _row(feature: Feature, runs: Sequence[Figures], bare: Sequence[Figures]) -> 
 def _measure(ground: Ground, feature: Feature, count: int) -> Figures:
     ground.clear(_KIND)
     env = {"BENCH_REDIS": ground.redis(), "BENCH_FEATURE": feature.mode}
-    run = Run(ground, _OURS, _OURS.setups["1"], kind=_KIND, env=env)
-    try:
+    with contextlib.closing(Run(ground, _OURS, _OURS.setups["1"], kind=_KIND, env=env)) as run:
         return (_live if feature.is_live else _one_then_other)(ground, run, feature, count)
-    finally:
-        run.close()
 
 
 def _one_then_other(ground: Ground, run: Run, feature: Feature, count: int) -> Figures:
@@ -131,7 +129,8 @@ def _one_then_other(ground: Ground, run: Run, feature: Feature, count: int) -> F
         began = run.until(round(count * _WARM), worker)
         first, cpu, state = run.done(), worker.cpu(), _Reading(ground)
         ended = run.until(count, worker)
-        done = count - first
+        if not (done := count - first):
+            raise RunFailed(f"{feature.what}: all {count} had run before the measurement began, say a higher --count")
         running = state.since(done)
         return {
             "runs_per_second": done / (ended - began),

@@ -63,9 +63,15 @@ class Ground:
         return self._redis.url
 
     def redis_bytes(self) -> int:
-        """Memory that its data takes."""
+        """Memory that the data of Redis takes.
+
+        Raises:
+            RunFailed: Redis does not say.
+        """
         told = re.search(r"used_memory:(\d+)", str(self._redis.command("INFO", "memory")))
-        return int(told[1]) if told else 0
+        if told is None:
+            raise RunFailed("Redis does not say how much memory its data takes")
+        return int(told[1])
 
     def redis_calls(self) -> dict[str, int]:
         """How often each command was called so far, but for this one."""

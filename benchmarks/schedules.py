@@ -13,12 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from benchmarks.contender import Contender, Setup
 from benchmarks.failures import RunFailed
 from benchmarks.ground import Ground, Run, Worker
+from tests.servers import eventually
 
 __all__ = ["main"]
 
@@ -43,7 +45,7 @@ def main() -> int:
         ground = Ground(arguments.rabbitmq)
         try:
             _measure(ground, Path(folder) / "ledger", arguments)
-        except RunFailed as error:
+        except (RunFailed, TimeoutError) as error:
             print(error, file=sys.stderr)
             return 1
         finally:
@@ -56,7 +58,7 @@ def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> Non
     env = {"BENCH_REDIS": ground.redis(), "BENCH_LEDGER": str(ledger)}
     count, seconds = arguments.count, arguments.seconds
 
-    with _running(ground, _BEAT, env) as (_, beat):
+    with _running(ground, _BEAT, env) as beat:
         _until_idle(beat)
         bare = beat.resident_mb()
         print(f"a beat without schedules: {bare:.1f} MB, {_share(beat, seconds):.2%} of a processor", flush=True)
@@ -70,7 +72,7 @@ def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> Non
         f"{kept:.0f} bytes each in Redis"
     )
 
-    with _running(ground, _BEAT, env) as (_, beat):
+    with _running(ground, _BEAT, env) as beat:
         took = _until_idle(beat)
         held = (beat.resident_mb() - bare) / count * 1e6
         print(
@@ -80,8 +82,9 @@ def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> Non
         print(f"Redis then: {(ground.redis_bytes() - before) / count:.0f} bytes each", flush=True)
 
     due = {**env, "BENCH_DUE": str(arguments.due)}
-    with _running(ground, _WORKER, due), _running(ground, _BEAT, due) as (_, beat):
-        _until_lines(ledger, 2 * arguments.due)
+    with _running(ground, _WORKER, due), _running(ground, _BEAT, due) as beat:
+        wanted = 2 * arguments.due
+        eventually(lambda: len(_lines(ledger)) >= wanted, f"{wanted} runs", within=timedelta(seconds=_PATIENCE))
         first, cpu, began = len(_lines(ledger)), beat.cpu(), time.perf_counter()
         time.sleep(seconds)
         emitted = len(_lines(ledger)) - first
@@ -98,9 +101,9 @@ def _measure(ground: Ground, ledger: Path, arguments: argparse.Namespace) -> Non
 
 
 @contextlib.contextmanager
-def _running(ground: Ground, setup: Setup, env: dict[str, str]) -> Generator[tuple[Run, Worker]]:
+def _running(ground: Ground, setup: Setup, env: dict[str, str]) -> Generator[Worker]:
     with contextlib.closing(Run(ground, _OURS, setup, kind=_KIND, env=env)) as run, run.working() as processes:
-        yield run, processes
+        yield processes
 
 
 def _until_idle(beat: Worker) -> float:
@@ -122,14 +125,6 @@ def _share(processes: Worker, seconds: float) -> float:
 
 def _lines(ledger: Path) -> Sequence[str]:
     return ledger.read_text(encoding="ascii").splitlines() if ledger.exists() else ()
-
-
-def _until_lines(ledger: Path, count: int) -> None:
-    began = time.perf_counter()
-    while len(_lines(ledger)) < count:
-        if time.perf_counter() - began > _PATIENCE:
-            raise RunFailed(f"{len(_lines(ledger))} of {count} runs after {_PATIENCE:.0f} s")
-        time.sleep(0.1)
 
 
 def _arguments() -> argparse.Namespace:

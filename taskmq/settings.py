@@ -5,14 +5,14 @@ silently.
 """
 
 import difflib
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
-from taskmq.errors import InvalidSetting
+from taskmq.errors import InvalidOption, InvalidSetting
+from taskmq.process_count import parse_processes
 
 __all__ = ["DEFAULT_URL", "Settings", "load_settings"]
 
@@ -51,9 +51,8 @@ class Settings:
 _TEXT: Final[tuple[Callable[[str | int], object], str]] = (str, "str")
 _KINDS: Final[dict[str, tuple[Callable[[str | int], object], str]]] = {
     "concurrency": (int, "int"),
-    "processes": (lambda value: _bounds(str(value)), "number, or such as '1-8'"),
+    "processes": (lambda value: _processes(str(value)), "number, or such as '1-8'"),
 }
-_BOUNDS: Final = re.compile(r"\s*\d+(-\d+)?\s*")
 _KEYS: Final = tuple(entry.name for entry in fields(Settings) if entry.name != "origin")
 
 
@@ -123,13 +122,12 @@ def _read(key: str, value: object, source: str) -> object:
     if isinstance(value, str | int) and not isinstance(value, bool):
         try:
             return read(value)
-        except ValueError:
+        except (ValueError, InvalidOption):
             pass
     # The value itself stays out of the message: it may be a URL with a password.
     raise InvalidSetting(f"{source}: {key} is to be a {kind}")
 
 
-def _bounds(value: str) -> str:
-    if _BOUNDS.fullmatch(value) is None:
-        raise ValueError(value)
+def _processes(value: str) -> str:
+    parse_processes(value)
     return value

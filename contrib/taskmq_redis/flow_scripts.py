@@ -52,16 +52,14 @@ local function number(value)
 end
 
 -- A sixteenth more than is promised, so that not every step has to prolong everything.
-local function longer()
-    return number(ttl * 1.0625)
-end
+local longer = ttl and number(ttl * 1.0625)
 
 local function keep_all()
     for _, name in ipairs(call('SMEMBERS', M)) do
-        call('PEXPIRE', name, longer())
+        call('PEXPIRE', name, longer)
     end
     for _, name in ipairs({F, G, S, V, C, O, B, T, X, W, E, M}) do
-        call('PEXPIRE', name, longer())
+        call('PEXPIRE', name, longer)
     end
     call('HSET', F, 'kept', call('EXISTS', V, C, B, E, M))
 end
@@ -69,7 +67,7 @@ end
 -- These three come and go; of the others that are not there from the start it is counted whether there is a new one.
 local function keep()
     for _, name in ipairs({X, W, T}) do
-        call('PEXPIRE', name, longer())
+        call('PEXPIRE', name, longer)
     end
     if call('PTTL', F) < tonumber(ttl) or call('EXISTS', V, C, B, E, M) ~= tonumber(kept or '-1') then
         keep_all()
@@ -78,7 +76,7 @@ end
 
 local function more(name)
     if call('SADD', M, name) == 1 or call('PTTL', name) < 0 then
-        call('PEXPIRE', name, longer())
+        call('PEXPIRE', name, longer)
     end
 end
 

@@ -5,7 +5,7 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.supervisor.recycling import Limits
 
-__all__ = ["Address", "Supervision", "parse_address", "parse_processes"]
+__all__ = ["Address", "Supervision", "parse_address"]
 
 DEFAULT_HOST = "127.0.0.1"
 
@@ -50,20 +50,6 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     drained_after: float = 30.0
     calm: float = 60.0
     watch: tuple[str, ...] = ()
-
-
-def parse_processes(text: str) -> tuple[int, int | None]:
-    """The least and the most number in `text`, such as `4` or `1-8`; the most is None for a plain number.
-
-    Raises:
-        InvalidOption: it is neither, or less than 1, or the wrong way round.
-    """
-    least, dash, most = text.strip().partition("-")
-    if least.isdecimal() and (most.isdecimal() if dash else True):
-        low, high = int(least), int(most) if dash else None
-        if low >= 1 and (high is None or high >= low):
-            return low, high
-    raise InvalidOption(f"processes={text!r}: a number from 1 on, or such as '1-8'")
 
 
 def parse_address(text: str) -> Address:

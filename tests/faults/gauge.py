@@ -1,6 +1,9 @@
 """What processes hold, and whether it grows: memory, descriptors, threads."""
 
+import contextlib
+import os
 import statistics
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +11,13 @@ from pathlib import Path
 __all__ = ["Gauge", "Sample", "growth", "sample"]
 
 _PAGE_KIB = 4
+# Where a worker without a state counts starts: three descriptors from its first redelivery on.
+_STARTS = f"{tempfile.gettempdir()}/taskmq-{os.getuid()}/"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One process at one moment; resident memory in KiB."""
+    """One process at one moment; resident memory in KiB, descriptors without those of the file of starts."""
 
     memory: int
     descriptors: int
@@ -24,9 +29,18 @@ def sample(pid: int) -> Sample:
     root = Path(f"/proc/{pid}")
     return Sample(
         memory=int((root / "statm").read_text().split()[1]) * _PAGE_KIB,
-        descriptors=len([*(root / "fd").iterdir()]),
+        descriptors=_descriptors(root / "fd"),
         threads=len([*(root / "task").iterdir()]),
     )
+
+
+def _descriptors(folder: Path) -> int:
+    count = 0
+    for each in folder.iterdir():
+        # It may be closed meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            count += not str(each.readlink()).startswith(_STARTS)
+    return count
 
 
 def growth(samples: Sequence[Sample], *, ends: int) -> Sample:

@@ -1,8 +1,10 @@
 """What campaigns write down and measure with."""
 
 import os
+import shutil
 from pathlib import Path
 
+from taskmq.worker.starts import private_folder
 from tests.faults.checker import Fault, Run, Send
 from tests.faults.gauge import Sample, growth, sample
 from tests.faults.ledger import Ledger, append, noted, run_of, send_line, send_of
@@ -59,3 +61,19 @@ def test_a_sample_of_this_process_is_plausible() -> None:
     assert here.memory > 1024
     assert here.descriptors >= 3
     assert here.threads >= 1
+
+
+def test_a_sample_counts_the_descriptors_that_are_open_now(tmp_path: Path) -> None:
+    before = sample(os.getpid()).descriptors
+
+    with (tmp_path / "a").open("w"), (tmp_path / "b").open("w"):
+        assert sample(os.getpid()).descriptors == before + 2
+
+
+def test_a_sample_does_not_count_the_file_of_starts() -> None:
+    before = sample(os.getpid()).descriptors
+
+    folder = private_folder("the address of no broker")
+    with (folder / "taskmq.db").open("w"):
+        assert sample(os.getpid()).descriptors == before
+    shutil.rmtree(folder)

@@ -150,6 +150,8 @@ def test_an_unknown_key_in_a_file_is_refused_with_its_place(tmp_path: Path) -> N
         ("processes", '""', "number, or such as '1-8'"),
         ("processes", '"1-"', "number, or such as '1-8'"),
         ("processes", "-1", "number, or such as '1-8'"),
+        ("processes", "0", "number, or such as '1-8'"),
+        ("processes", '"8-1"', "number, or such as '1-8'"),
     ],
 )
 def test_a_value_of_another_kind_is_refused(tmp_path: Path, key: str, value: str, kind: str) -> None:
