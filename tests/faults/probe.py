@@ -4,7 +4,9 @@ Each queue has one consumer in the whole campaign, so a probe that runs proves t
 says about consumers is not asked for that.
 """
 
+import contextlib
 import itertools
+import threading
 import time
 
 import msgspec
@@ -57,18 +59,22 @@ class Probe:
         return {tokens[token]: seconds for token, seconds in back.items()}
 
     def _publish(self, tokens: dict[str, str]) -> None:
-        # Without confirms, and again soon: what a broker does with a message in the middle of an election is not
-        # what is measured here.
-        try:
-            with self._field.channel() as channel:
-                for token, queue in tokens.items():
-                    body = msgspec.json.encode({"v": 1, "task": "jobs.work", "args": [token]})
-                    properties = pika.BasicProperties(
-                        content_type="application/json", delivery_mode=2, message_id=token
-                    )
-                    channel.basic_publish("", queue, body, properties)
-        except (pika.exceptions.AMQPError, OSError):
-            return
+        # Through each node at once: one that has just started may keep its caller waiting for seconds.
+        for node in self._field.direct:
+            threading.Thread(target=_publish, args=(node, tokens), daemon=True).start()
+
+
+def _publish(node: pika.URLParameters, tokens: dict[str, str]) -> None:
+    # Without confirms, and again soon: what a broker does with a message in the middle of an election is not
+    # what is measured here.
+    with contextlib.suppress(pika.exceptions.AMQPError, OSError):
+        connection = pika.BlockingConnection(node)
+        channel = connection.channel()
+        for token, queue in tokens.items():
+            body = msgspec.json.encode({"v": 1, "task": "jobs.work", "args": [token]})
+            properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=token)
+            channel.basic_publish("", queue, body, properties)
+        connection.close()
 
 
 def wait_until_accepting(port: int, *, within: float = 90.0) -> int:
