@@ -1,14 +1,26 @@
-"""Pauses between attempts. Pure but for the dice."""
+"""Pauses between attempts, and how long one may take. Pure but for the dice."""
 
 import random
 from typing import Final
 
-__all__ = ["Backoff"]
+__all__ = ["Backoff", "patience"]
 
 _FIRST: Final = 0.2
 # Not longer: a node that is back should have its workers back within five seconds, and a thousand clients that
 # try every two seconds on the average are no load that a node could not bear.
 _MOST: Final = 4.0
+_LEAST_PATIENCE: Final = 3.0
+_MOST_PATIENCE: Final = 30.0
+
+
+def patience(lasted: float) -> float:
+    """Seconds to wait for the answer to an attempt where there has been none for `lasted` seconds.
+
+    A request to a quorum queue that has no majority keeps its channel for half a minute, also when the majority is
+    back sooner: another one is tried on another channel then. A quarter of `lasted`, because each of them stays with
+    the broker for so long.
+    """
+    return min(max(_LEAST_PATIENCE, lasted / 4), _MOST_PATIENCE)
 
 
 class Backoff:

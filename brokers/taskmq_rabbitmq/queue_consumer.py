@@ -20,7 +20,7 @@ from taskmq.broker import Delivery, Subscription
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.topology import is_shard
 from taskmq_rabbitmq import timeouts
-from taskmq_rabbitmq.backoff import Backoff
+from taskmq_rabbitmq.backoff import Backoff, patience
 from taskmq_rabbitmq.channels import ChannelEnd, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declarations import Declarations, refusal
@@ -74,6 +74,9 @@ class QueueConsumer:
         self._keeper: asyncio.Task[None] | None = None
         self._stopped = False
         self._complaint = ""
+        # In which generation of the connection it tries to consume, and since when.
+        self._trying: int | None = None
+        self._since = 0.0
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "consuming" if self.consuming else "starting"
@@ -206,6 +209,8 @@ class QueueConsumer:
             _log.warning("queue %r cannot be consumed for now, trying again: %s", self.queue, complaint)
 
     async def _begin(self) -> None:
+        if self._trying != self._connection.generation:
+            self._trying, self._since = self._connection.generation, self._loop.time()
         try:
             await self._consume()
         except ChannelRefused as error:
@@ -250,11 +255,12 @@ class QueueConsumer:
 
         channel.raw.add_on_cancel_callback(on_cancel)
         try:
-            await feed.start(self._subscription.prefetch, arguments)
+            within = patience(self._loop.time() - self._since)
+            await feed.start(self._subscription.prefetch, arguments, within=within)
         except BaseException:
             feed.abandon()
             raise
-        self._feed, self._lost = feed, lost
+        self._feed, self._lost, self._trying = feed, lost, None
 
     async def _loss(self) -> None:
         feed = self._feed

@@ -25,6 +25,7 @@ class FrameProxy:
     Attributes:
         lost: methods of the broker that are not handed on, nor are their contents.
         swallowed: how many these were.
+        held: methods of the broker that are handed on when they are let go.
         seen: the broker's methods, those among them.
         is_vague: the broker's refusals of channels lose their text.
     """
@@ -32,6 +33,8 @@ class FrameProxy:
     def __init__(self, target_port: int) -> None:
         self.lost: set[Method] = set()
         self.swallowed = 0
+        self.held: set[Method] = set()
+        self._late: list[tuple[asyncio.StreamWriter, bytes]] = []
         self.seen: Counter[Method] = Counter()
         self.is_vague = False
         self._target_port = target_port
@@ -55,11 +58,26 @@ class FrameProxy:
             link.cancel()
         await asyncio.gather(*self._links, return_exceptions=True)
 
+    def let_go(self) -> None:
+        """Hand on what is held."""
+        late, self._late = self._late, []
+        for writer, frame in late:
+            writer.write(frame)
+
+    def hold(self, writer: asyncio.StreamWriter, frame: bytes) -> None:
+        """Keep a frame for later."""
+        self._late.append((writer, frame))
+
+    @property
+    def waiting(self) -> int:
+        """How many are held."""
+        return len(self._late)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._target_port)
         for way in (
             self._forward(reader, to_broker, lambda chunk: chunk),
-            self._forward(from_broker, writer, _Stream(self).feed),
+            self._forward(from_broker, writer, _Stream(self, writer).feed),
         ):
             link = asyncio.create_task(way)
             self._links.add(link)
@@ -81,8 +99,9 @@ class FrameProxy:
 class _Stream:
     """What of one connection's bytes goes on."""
 
-    def __init__(self, proxy: FrameProxy) -> None:
+    def __init__(self, proxy: FrameProxy, writer: asyncio.StreamWriter) -> None:
         self._proxy = proxy
+        self._writer = writer
         self._pending = b""
         # Channels whose content is lost, and how much of it is still to come; None before its header.
         self._losing: dict[int, int | None] = {}
@@ -97,7 +116,7 @@ class _Stream:
             if len(data) < end:
                 break
             if (payload := self._changed(kind, channel, data[at + 7 : end - 1])) is not None:
-                out.append(struct.pack(">BHI", kind, channel, len(payload)) + payload + _END)
+                out.append(_frame(kind, channel, payload))
             at = end
         self._pending = data[at:]
         return b"".join(out)
@@ -110,6 +129,9 @@ class _Stream:
                 self._proxy.swallowed += 1
                 if method == BASIC_DELIVER:
                     self._losing[channel] = None
+                return None
+            if method in self._proxy.held:
+                self._proxy.hold(self._writer, _frame(kind, channel, payload))
                 return None
             if method == _CHANNEL_CLOSE and self._proxy.is_vague:
                 return payload[:6] + b"\x02no" + payload[-4:]
@@ -127,3 +149,7 @@ class _Stream:
             self._losing[channel] = left
         else:
             del self._losing[channel]
+
+
+def _frame(kind: int, channel: int, payload: bytes) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + _END

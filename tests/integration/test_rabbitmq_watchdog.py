@@ -108,6 +108,23 @@ class TestWatchdog(RabbitMQCase):
         assert sorted(set(bodies(await inbox.take_and_ack(3)))) == ["a", "b", "c"]
 
     @case
+    async def test_a_beginning_that_is_not_answered_soon_is_tried_on_another_channel(self) -> None:
+        """As by a quorum queue that had no majority, and has it again."""
+        queue = await self.queue(self.broker())
+        inbox = self.inbox()
+        self.frames.held = {BASIC_CONSUME_OK}
+        beginning = asyncio.create_task(self.broker(CUT_OFF).consume([Subscription(queue, 10)], inbox))
+        await eventually(self.held, 1, within=self.patience)
+        self.frames.held = set()
+
+        consumer = await beginning
+        await self.send(self.broker(), queue, *"abc")
+        self.frames.let_go()
+
+        assert sorted(bodies(await inbox.take_and_ack(3))) == ["a", "b", "c"]
+        assert consumer.healthy
+
+    @case
     async def test_a_busy_consumer_is_left_alone(self) -> None:
         broker, sender = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(sender)
@@ -199,6 +216,9 @@ class TestWatchdog(RabbitMQCase):
 
     async def lost(self) -> int:
         return self.frames.swallowed
+
+    async def held(self) -> int:
+        return self.frames.waiting
 
     async def stays_ready(self, queue: str, count: int) -> bool:
         """Whether so many messages are ready in the end, after more than enough time for a watchdog."""
