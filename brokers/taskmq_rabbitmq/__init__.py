@@ -11,7 +11,8 @@ heartbeats is a loss (`Pulse`). Nothing is carried over from one to the next but
 
 - The publisher has one channel in confirm mode. What is unconfirmed when it ends is published again on the next,
   with the same message id and the header `x-taskmq-republished`.
-- Each consumed queue has its own channel (`Feed`) and its own task that replaces it, with a new consumer tag. A
+- Each consumed queue has its own channel (`Feed`) and its own task that replaces it, with a new consumer tag; while
+  the broker does not answer, it begins on one channel after the other, and the first that is answered stays. A
   delivery knows its feed; settling one whose channel has ended does nothing and is counted.
 - What was declared or found (`Declarations`) is looked at once more in each generation. Declares, looks and
   purges run on channels of their own, because a refusal costs the channel. After quorum queues that are new one

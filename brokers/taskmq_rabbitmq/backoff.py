@@ -1,4 +1,4 @@
-"""Pauses between attempts, and how long one may take. Pure but for the dice."""
+"""Pauses between attempts, and when another one begins beside them. Pure but for the dice."""
 
 import random
 from typing import Final
@@ -14,11 +14,10 @@ _MOST_PATIENCE: Final = 30.0
 
 
 def patience(lasted: float) -> float:
-    """Seconds to wait for the answer to an attempt where there has been none for `lasted` seconds.
+    """Seconds after which another attempt is begun beside those that have no answer, after `lasted` seconds of that.
 
-    A request to a quorum queue that has no majority keeps its channel for half a minute, also when the majority is
-    back sooner: another one is tried on another channel then. A quarter of `lasted`, because each of them stays with
-    the broker for so long.
+    A request to a quorum queue that has no majority is answered as soon as it has one again, or only after half a
+    minute. A quarter of `lasted`, because each attempt stays with the broker for so long.
     """
     return min(max(_LEAST_PATIENCE, lasted / 4), _MOST_PATIENCE)
 

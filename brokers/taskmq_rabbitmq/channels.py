@@ -12,14 +12,14 @@ from taskmq_rabbitmq.lane import AmqpChannel
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import Done, Method, MethodFrame
 
-__all__ = ["ANSWER_SECONDS", "GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
+__all__ = ["GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
 
 HELD_UP_SECONDS: Final = 0.1
 """Later than this, a timer tells that the loop stood: what the broker has said is not read, nor all written."""
 GRACE_SECONDS: Final = 0.3
 """For so long what has fallen due meanwhile waits for what is read now."""
 
-ANSWER_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 30.0
 _T = TypeVar("_T")
 
 
@@ -52,7 +52,7 @@ class OpenChannel:
         self._answers: set[asyncio.Future[Any]] = set()
         raw.add_on_close_callback(self._on_close)
 
-    async def request(self, send: "Callable[[Done], object]", *, timeout: float = ANSWER_SECONDS) -> "Method":
+    async def request(self, send: "Callable[[Done], object]", *, timeout: float = _ANSWER_SECONDS) -> "Method":
         """The broker's answer to what `send` sends; `send` gets the callback to hand to pika.
 
         Raises:

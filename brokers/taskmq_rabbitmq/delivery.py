@@ -13,7 +13,7 @@ import msgspec
 
 from taskmq.errors import BrokerUnavailable
 from taskmq.topology import TOPIC_QUEUE, is_shard
-from taskmq_rabbitmq.channels import ANSWER_SECONDS, ChannelRefused, OpenChannel
+from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.deaths import REASON, death_of, keeps_letters
 from taskmq_rabbitmq.lane import Properties, headers_of
 from taskmq_rabbitmq.outgoing import SEQUENCE
@@ -99,14 +99,12 @@ class Feed:
         """Whether its channel has: what is unsettled is given to a consumer again."""
         return not self._raw.is_live
 
-    async def start(
-        self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS, *, within: float = ANSWER_SECONDS
-    ) -> None:
+    async def start(self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS) -> None:
         """Begin to consume.
 
         Raises:
             ChannelRefused: the queue does not exist, for example.
-            BrokerUnavailable: the connection went, or the broker gave no answer within `within` seconds.
+            BrokerUnavailable: the connection went.
         """
         raw = self._raw
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
@@ -119,8 +117,7 @@ class Feed:
         await self.channel.request(
             lambda done: raw.basic_consume(
                 self.queue, _unused, consumer_tag=self._tag, arguments=dict(arguments), callback=done
-            ),
-            timeout=within,
+            )
         )
 
     async def stop(self, timeout: float) -> None:

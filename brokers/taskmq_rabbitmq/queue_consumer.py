@@ -224,21 +224,35 @@ class QueueConsumer:
                 raise refusal(again, self.queue) from again
 
     async def _consume(self) -> None:
+        before, attempts = self._feed, list[asyncio.Task[None]]()
+        try:
+            while not any(attempt.done() for attempt in attempts):
+                attempts.append(self._loop.create_task(self._attempt(before)))
+                within = patience(self._loop.time() - self._since)
+                await asyncio.wait(attempts, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            if self._feed is before:
+                next(attempt for attempt in attempts if attempt.done()).result()
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+            await asyncio.gather(*attempts, return_exceptions=True)
+
+    async def _attempt(self, before: Feed | None) -> None:
         channel = await self._connection.channel()
         arguments = timeouts.consume_arguments(self._subscription.longest, self._connection.server_version)
         if not arguments or not self._takes_timeout:
-            await self._start_feed(channel, {})
+            await self._start_feed(channel, {}, before)
             return
         try:
-            await self._start_feed(channel, arguments)
+            await self._start_feed(channel, arguments, before)
         except ChannelRefused as error:
             # Classic queues do not take the argument, and have no timeout.
             if error.code != _PRECONDITION_FAILED:
                 raise
-            await self._start_feed(await self._connection.channel(), {})
+            await self._start_feed(await self._connection.channel(), {}, before)
             self._takes_timeout = False
 
-    async def _start_feed(self, channel: OpenChannel, arguments: Mapping[str, int]) -> None:
+    async def _start_feed(self, channel: OpenChannel, arguments: Mapping[str, int], before: Feed | None) -> None:
         feed = Feed(
             channel,
             self.queue,
@@ -255,12 +269,14 @@ class QueueConsumer:
 
         channel.raw.add_on_cancel_callback(on_cancel)
         try:
-            within = patience(self._loop.time() - self._since)
-            await feed.start(self._subscription.prefetch, arguments, within=within)
+            await feed.start(self._subscription.prefetch, arguments)
         except BaseException:
             feed.abandon()
             raise
-        self._feed, self._lost, self._trying = feed, lost, None
+        if self._feed is before:
+            self._feed, self._lost, self._trying = feed, lost, None
+        else:
+            feed.abandon()
 
     async def _loss(self) -> None:
         feed = self._feed

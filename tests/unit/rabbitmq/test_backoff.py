@@ -1,4 +1,4 @@
-"""How long attempts and the pauses between them are."""
+"""When attempts are begun."""
 
 import random
 
@@ -8,7 +8,7 @@ from taskmq_rabbitmq.backoff import Backoff, patience
 
 
 @pytest.mark.parametrize(("lasted", "seconds"), [(0, 3), (12, 3), (20, 5), (60, 15), (120, 30), (3600, 30)])
-def test_an_attempt_may_take_a_quarter_of_how_long_it_has_lasted(lasted: float, seconds: float) -> None:
+def test_another_attempt_begins_after_a_quarter_of_how_long_it_has_lasted(lasted: float, seconds: float) -> None:
     assert patience(lasted) == seconds
 
 
