@@ -1,4 +1,4 @@
-"""How soon every consumer is back: one message to each physical queue, and the time of its run.
+"""How soon every consumer is back: one message to each physical queue, and the times of its confirm and its run.
 
 Each queue has one consumer in the whole campaign, so a probe that runs proves that very consumer; what the broker
 says about consumers is not asked for that.
@@ -27,11 +27,17 @@ class Stalled(AssertionError):
 
 
 class Probe:
-    """Probes one field, again and again."""
+    """Probes one field, again and again.
+
+    Attributes:
+        behind: seconds from the first confirm of a queue itself until its probe has run, of the last `back_after`.
+    """
 
     def __init__(self, field: Field) -> None:
+        self.behind: dict[str, float] = {}
         self._field = field
         self._rounds = itertools.count()
+        self._confirmed: dict[str, int] = {}
 
     def back_after(self, since: int, *, within: float = 60.0) -> dict[str, float]:
         """Seconds from `since` (ms since the epoch) until each physical queue's probe has run.
@@ -53,28 +59,31 @@ class Probe:
                 self._publish({token: tokens[token] for token in missing})
                 again_at = time.monotonic() + _AGAIN
             for run in self._field.runs.refresh():
-                if run.token in tokens:
-                    back.setdefault(run.token, max(run.at - since, 0) / 1000)
+                if run.token in tokens and run.token not in back:
+                    back[run.token] = max(run.at - since, 0) / 1000
+                    # What ran before it was confirmed is not behind.
+                    confirmed = max(self._confirmed.get(run.token, run.at), since)
+                    self.behind[tokens[run.token]] = max(run.at - confirmed, 0) / 1000
             time.sleep(_LOOK)
         return {tokens[token]: seconds for token, seconds in back.items()}
 
     def _publish(self, tokens: dict[str, str]) -> None:
-        # Through each node at once: one that has just started may keep its caller waiting for seconds.
+        # Through each node, each on a connection of its own: a node that has just started, and a queue without a
+        # leader, may keep their callers waiting for seconds.
         for node in self._field.direct:
-            threading.Thread(target=_publish, args=(node, tokens), daemon=True).start()
+            for token, queue in tokens.items():
+                threading.Thread(target=self._publish_one, args=(node, token, queue), daemon=True).start()
 
-
-def _publish(node: pika.URLParameters, tokens: dict[str, str]) -> None:
-    # Without confirms, and again soon: what a broker does with a message in the middle of an election is not
-    # what is measured here.
-    with contextlib.suppress(pika.exceptions.AMQPError, OSError):
-        connection = pika.BlockingConnection(node)
-        channel = connection.channel()
-        for token, queue in tokens.items():
-            body = msgspec.json.encode({"v": 1, "task": "jobs.work", "args": [token]})
-            properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=token)
+    def _publish_one(self, node: pika.URLParameters, token: str, queue: str) -> None:
+        body = msgspec.json.encode({"v": 1, "task": "jobs.work", "args": [token]})
+        properties = pika.BasicProperties(content_type="application/json", delivery_mode=2, message_id=token)
+        with contextlib.suppress(pika.exceptions.AMQPError, OSError):
+            connection = pika.BlockingConnection(node)
+            channel = connection.channel()
+            channel.confirm_delivery()
             channel.basic_publish("", queue, body, properties)
-        connection.close()
+            self._confirmed.setdefault(token, now_ms())
+            connection.close()
 
 
 def wait_until_accepting(port: int, *, within: float = 90.0) -> int:
