@@ -39,7 +39,7 @@ async def write_down(channel: OpenChannel) -> None:
     """Return once all names are written that were declared before.
 
     Raises:
-        ChannelRefused: the user may not declare queues whose names begin with `taskmq.`.
+        ChannelRefused: no more queues may be declared, or none whose name begins with `taskmq.`.
         BrokerUnavailable: the broker could not be reached.
     """
     raw = channel.raw

@@ -279,3 +279,18 @@ class TestWhatExists(RabbitMQCase):
         for name in work.physical:
             arguments = (await self.http("GET", f"queues/{{vhost}}/{name}"))["arguments"]
             assert (arguments["x-single-active-consumer"], arguments["x-delivery-limit"]) == (True, 7)
+
+
+class TestLimitOfTheVhost(RabbitMQCase):
+    @case
+    async def test_as_many_queues_as_it_allows_can_be_declared(self) -> None:
+        broker, work = self.broker(), self.undeclared()
+        await broker.declare([self.undeclared()])
+        there = len(await self.http("GET", "queues/{vhost}?columns=name"))
+        needed = len(work.physical) + 1
+        await self.http("PUT", "vhost-limits/{vhost}/max-queues", {"value": there + needed})
+
+        await broker.declare([work])
+
+        assert len(await self.http("GET", "queues/{vhost}?columns=name")) == there + needed
+        await self.http("DELETE", "vhost-limits/{vhost}/max-queues")
