@@ -70,6 +70,7 @@ class Declarations:
         self._archive = keeps
         self._with_levels = with_levels
         self._passive = passive
+        self._settle = look_for_all if passive else declare_all
         # No task needs the exchange of events: where nothing may be declared, nobody asks for it here.
         self._shared = shared() if passive else (*shared(), *events())
         self._lock = asyncio.Lock()
@@ -117,9 +118,7 @@ class Declarations:
     async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
         """See `taskmq.broker.Topical.bind`."""
         await self._connection().opened(_PATIENCE)
-        await (look_for_all if self._passive else declare_all)(
-            self._connection(), topic_queue(queue, exchange, patterns)
-        )
+        await self._settle(self._connection(), topic_queue(queue, exchange, patterns))
 
     async def restore(self, queue: str) -> None:
         """Declare the physical `queue` again, which was declared here and has gone since.
@@ -169,9 +168,9 @@ class Declarations:
             return
         await self._declare(self._shared)
         if self._ladder_is_doubtful or not await exists(self._connection(), ladder_marker()):
-            await self._declare(ladder())
+            await self._settle(self._connection(), ladder())
         if self._with_levels and (self._ladder_is_doubtful or not await exists(self._connection(), levels_marker())):
-            await self._declare(levels())
+            await self._settle(self._connection(), levels())
         if self._archive is not None and not await exists(self._connection(), self._archive):
             await self._declare([self._archive])
         self._ladder_is_doubtful = False
