@@ -7,6 +7,8 @@ head of the line and out again on the next channel, marked `x-taskmq-republished
 come from. One whose deadline passes unconfirmed keeps its place in the window until the channel ends, because
 the broker still has it to work off.
 
+A channel that confirms nothing of what another one does (`second_channel`) is closed.
+
 A message that the broker refuses (no permission, too large) costs the channel and so the confirms of all others.
 Whose fault it was is read from the broker's words (`refused`), or, where these do not tell, found by sending out
 alone each that was unconfirmed: the guilty one ends with its error, all others go out again.
@@ -14,6 +16,7 @@ alone each that was unconfirmed: the guilty one ends with its error, all others 
 
 import asyncio
 import itertools
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -35,7 +38,7 @@ from taskmq.errors import (
     Unroutable,
 )
 from taskmq_rabbitmq.amqp import ChannelClosedByBroker
-from taskmq_rabbitmq.backoff import Backoff
+from taskmq_rabbitmq.backoff import Backoff, patience
 from taskmq_rabbitmq.channels import GRACE_SECONDS, HELD_UP_SECONDS, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import Declarations
@@ -43,11 +46,14 @@ from taskmq_rabbitmq.denial import refused_exchange
 from taskmq_rabbitmq.lane import AmqpChannel
 from taskmq_rabbitmq.outgoing import Batch, Pending, Route, destination, sequence_of, transmit, transmit_at_once
 from taskmq_rabbitmq.refused import culprit, maybe_sent, sentence
+from taskmq_rabbitmq.second_channel import LOOK_SECONDS, send_elsewhere
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import BasicProperties, Method, PikaChannel
 
 __all__ = ["Publisher"]
+
+_log = logging.getLogger(__name__)
 
 _WINDOW: Final = 1000
 _WINDOW_BYTES: Final = 32 * 2**20
@@ -59,6 +65,8 @@ _PAUSE: Final = 0.2
 _GOOD_SECONDS: Final = 10.0
 # A refusal costs the channel, so its reason is believed for so long.
 _DENIED_SECONDS: Final = 1.0
+# A confirm comes so much later than one that another channel has for a later message, at most.
+_LATE_SECONDS: Final = 1.0
 
 Errand = Literal["restore", "make deliverable"]
 
@@ -262,11 +270,70 @@ class Publisher:
                 await asyncio.sleep(backoff.next())
                 continue
             began = self._loop.time()
+            await self._stay(channel)
             end = await channel.end()
             if self._loop.time() - began > _GOOD_SECONDS:
                 backoff.reset()
             if isinstance(end, ChannelRefused) and not self._was_solved:
                 await asyncio.sleep(backoff.next())
+
+    async def _stay(self, channel: OpenChannel) -> None:
+        """Return once the channel has ended; see to its end if it alone is not answered."""
+        since, next_tag = 0.0, self._next_tag
+        while not await self._has_ended(channel, LOOK_SECONDS):
+            stuck, next_tag = self._stuck(next_tag), self._next_tag
+            if not stuck:
+                since = 0.0
+                continue
+            now = self._loop.time()
+            since = since or now
+            answered = await self._answered_elsewhere(stuck, patience(now - since))
+            # Its own answers may be on their way.
+            if not answered or await self._has_ended(channel, _LATE_SECONDS):
+                continue
+            if any(tag in self._unconfirmed for tag in answered):
+                _log.warning(
+                    "%s: a channel confirms nothing to a queue that others reach: replacing it", self._connection
+                )
+                self._raw = None
+                channel.close()
+                return
+
+    async def _has_ended(self, channel: OpenChannel, within: float) -> bool:
+        await asyncio.wait({channel.ended}, timeout=within)
+        return channel.ended.done()
+
+    def _stuck(self, next_tag: int) -> dict[int, Pending]:
+        """One message for each queue whose confirm does not come, of those written before `next_tag`, by tag."""
+        if self._alone is not None or self._connection.blocked is not None:
+            return {}
+        stuck: dict[str, tuple[int, Pending]] = {}
+        for tag, pending in self._unconfirmed.items():
+            if tag >= next_tag:
+                break
+            if not pending.over:
+                stuck.setdefault(pending.message.queue, (tag, pending))
+        if not stuck and next(iter(self._unconfirmed), next_tag) < next_tag:
+            # Nobody waits any more for what the window is full of, but for what has no place in it.
+            waiting = next((pending for pending in self._line if not pending.over), None)
+            if waiting is not None and not self._may_write(waiting):
+                return {next(iter(self._unconfirmed)): waiting}
+        return dict(stuck.values())
+
+    async def _answered_elsewhere(self, stuck: dict[int, Pending], within: float) -> list[int]:
+        """The tags of those that another channel has an answer for; what it confirms has ended."""
+        tags, messages = list(stuck), list(stuck.values())
+        try:
+            answers = await send_elsewhere(
+                self._connection, messages, clock=self._clock, route=self._route, within=within
+            )
+        except Exception as error:  # noqa: BLE001 - what is wrong with a message is said where it is sent first
+            _log.debug("no other channel is answered either: %r", error)
+            return []
+        for place, is_confirmed in answers.items():
+            if is_confirmed and not messages[place].over:
+                self._end(messages[place], None)
+        return [tags[place] for place in answers]
 
     def _deny(self, why: str) -> None:
         for pending in self._line:

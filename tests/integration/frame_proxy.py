@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Self
 
-__all__ = ["BASIC_CANCEL", "BASIC_CONSUME_OK", "BASIC_DELIVER", "FrameProxy"]
+__all__ = ["BASIC_ACK", "BASIC_CANCEL", "BASIC_CONSUME_OK", "BASIC_DELIVER", "FrameProxy"]
 
 Method = tuple[int, int]
 
+BASIC_ACK: Method = (60, 80)
 BASIC_CANCEL: Method = (60, 30)
 BASIC_CONSUME_OK: Method = (60, 21)
 BASIC_DELIVER: Method = (60, 60)
 _CHANNEL_CLOSE: Method = (20, 40)
+_CHANNEL_CLOSE_OK: Method = (20, 41)
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _END = b"\xce"
 
@@ -27,6 +29,8 @@ class FrameProxy:
         swallowed: how many these were.
         held: methods of the broker that are handed on when they are let go.
         seen: the broker's methods, those among them.
+        last: the channel that each of them was seen on last.
+        muted: a method that this channel of the broker loses, until it is closed.
         is_vague: the broker's refusals of channels lose their text.
     """
 
@@ -36,6 +40,8 @@ class FrameProxy:
         self.held: set[Method] = set()
         self._late: list[tuple[asyncio.StreamWriter, bytes]] = []
         self.seen: Counter[Method] = Counter()
+        self.last: dict[Method, int] = {}
+        self.muted: set[tuple[Method, int]] = set()
         self.is_vague = False
         self._target_port = target_port
         self._server: asyncio.Server | None = None
@@ -125,6 +131,11 @@ class _Stream:
         if kind == _METHOD:
             method = struct.unpack_from(">HH", payload)
             self._proxy.seen[method] += 1
+            self._proxy.last[method] = channel
+            if method == _CHANNEL_CLOSE_OK:
+                self._proxy.muted = {each for each in self._proxy.muted if each[1] != channel}
+            if (method, channel) in self._proxy.muted:
+                return None
             if method in self._proxy.lost:
                 self._proxy.swallowed += 1
                 if method == BASIC_DELIVER:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, cast
 from urllib.parse import quote, urlsplit
 
@@ -10,6 +10,7 @@ import pytest
 
 from taskmq.broker import BrokerOptions
 from taskmq.testing.broker_suite import BrokerCase
+from taskmq.testing.runner import eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.servers import RabbitMQ, TcpProxy
 
@@ -44,6 +45,14 @@ class RabbitMQCase(BrokerCase):
 
     async def lose(self, broker: object) -> None:
         self.proxy.cut()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return once it holds."""
+
+        async def look() -> bool:
+            return holds()
+
+        await eventually(look, True, within=20)
 
     async def http(self, method: str, path: str, body: object = None) -> Any:
         """The management API's answer; {vhost} in the path is the test's own."""

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +98,6 @@ class TestHalfOpenConnections(RabbitMQCase):
         assert "lost its connection" not in self.log.text
         await self.send(other, queue, "one")
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async def look() -> bool:
-            return holds()
-
-        await eventually(look, True, within=20)
 
 
 class TestNodeLists(RabbitMQCase):

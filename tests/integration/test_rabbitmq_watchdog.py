@@ -1,4 +1,4 @@
-"""Consumers that are lost without a word, with and without the watchdog that finds them."""
+"""Consumers and publishing channels that are lost without a word, and how they are found."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,12 +9,14 @@ import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
 from taskmq.broker import BrokerOptions, Subscription
+from taskmq.errors import PublishUnknown
+from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import Inbox, bodies
 from taskmq.testing.runner import case, eventually
 from taskmq_rabbitmq.broker import RabbitMQBroker
 from taskmq_rabbitmq.consumer import RabbitMQConsumer
 from taskmq_rabbitmq.url import parse_url
-from tests.integration.frame_proxy import BASIC_CANCEL, BASIC_CONSUME_OK, BASIC_DELIVER, FrameProxy
+from tests.integration.frame_proxy import BASIC_ACK, BASIC_CANCEL, BASIC_CONSUME_OK, BASIC_DELIVER, FrameProxy
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
@@ -23,13 +25,9 @@ QUICKLY = 0.2
 NEVER = 3600.0
 
 
-class TestWatchdog(RabbitMQCase):
+class FrameCase(RabbitMQCase):
     watch_seconds = QUICKLY
     frames: FrameProxy
-
-    @pytest.fixture(autouse=True)
-    def _log(self, caplog: pytest.LogCaptureFixture) -> None:
-        self.log = caplog
 
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def behind_frames() -> None:
@@ -44,6 +42,63 @@ class TestWatchdog(RabbitMQCase):
         assert self.process_url is not None
         url = urlsplit(self.process_url)._replace(netloc=f"guest:guest@127.0.0.1:{self.frames.port}")
         return RabbitMQBroker(parse_url(url.geturl()), BrokerOptions(), watch_seconds=self.watch_seconds)
+
+
+class TestChannelsWithoutConfirms(FrameCase):
+    patience = 20.0
+
+    @case
+    async def test_a_channel_that_confirms_nothing_any_more_is_replaced(self) -> None:
+        broker = self.broker(CUT_OFF)
+        queue = await self.queue(broker)
+        await self.mute(broker, queue)
+
+        await asyncio.gather(*(broker.publish(message(queue, str(number)), timeout=15) for number in range(30)))
+
+        await self.until(lambda: not self.frames.muted)
+        await self.send(broker, queue, "after")
+
+    @case
+    async def test_so_is_one_that_is_full_of_what_nobody_waits_for_any_more(self) -> None:
+        broker = self.broker(CUT_OFF)
+        queue = await self.queue(broker)
+        await self.mute(broker, queue)
+        given_up = [broker.publish(message(queue, str(number)), timeout=0.5) for number in range(1000)]
+        outcomes = await asyncio.gather(*given_up, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {PublishUnknown}
+
+        await broker.publish(message(queue, "after"), timeout=15)
+
+        await self.until(lambda: not self.frames.muted)
+
+    @case
+    async def test_one_whose_queue_answers_nobody_is_kept_and_little_is_sent_twice(self) -> None:
+        broker = self.broker(CUT_OFF)
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "before")
+        channel = self.frames.last[BASIC_ACK]
+        self.frames.held = {BASIC_ACK}
+        futures = [broker.publish(message(queue, str(number)), timeout=15) for number in range(30)]
+        await self.until(lambda: self.frames.last[BASIC_ACK] != channel)
+
+        self.frames.held = set()
+        self.frames.let_go()
+
+        await asyncio.gather(*futures)
+        await self.send(broker, queue, "after")
+        assert self.frames.last[BASIC_ACK] == channel
+        await self.expect_ready(broker, queue, 33)
+
+    async def mute(self, broker: RabbitMQBroker, queue: str) -> None:
+        """Let the channel that `broker` publishes on have no confirms any more."""
+        await self.send(broker, queue, "before")
+        self.frames.muted = {(BASIC_ACK, self.frames.last[BASIC_ACK])}
+
+
+class TestWatchdog(FrameCase):
+    @pytest.fixture(autouse=True)
+    def _log(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.log = caplog
 
     @case
     async def test_a_lost_cancel_stalls_without_the_watchdog(self) -> None:
