@@ -17,6 +17,7 @@ alone each that was unconfirmed: the guilty one ends with its error, all others 
 import asyncio
 import itertools
 import logging
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -280,60 +281,52 @@ class Publisher:
     async def _stay(self, channel: OpenChannel) -> None:
         """Return once the channel has ended; see to its end if it alone is not answered."""
         since, next_tag = 0.0, self._next_tag
-        while not await self._has_ended(channel, LOOK_SECONDS):
+        while not await _has_ended(channel, LOOK_SECONDS):
             stuck, next_tag = self._stuck(next_tag), self._next_tag
             if not stuck:
                 since = 0.0
                 continue
             now = self._loop.time()
             since = since or now
-            answered = await self._answered_elsewhere(stuck, patience(now - since))
-            # Its own answers may be on their way.
-            if not answered or await self._has_ended(channel, _LATE_SECONDS):
+            tag, pending = random.choice(stuck)
+            if not await self._is_answered_elsewhere(pending, patience(now - since)):
                 continue
-            if any(tag in self._unconfirmed for tag in answered):
-                _log.warning(
-                    "%s: a channel confirms nothing to a queue that others reach: replacing it", self._connection
-                )
+            # Its own answer may be on its way.
+            if not await _has_ended(channel, _LATE_SECONDS) and tag in self._unconfirmed:
+                _log.warning("%s: a channel without confirms from a queue that others reach", self._connection)
                 self._raw = None
                 channel.close()
                 return
 
-    async def _has_ended(self, channel: OpenChannel, within: float) -> bool:
-        await asyncio.wait({channel.ended}, timeout=within)
-        return channel.ended.done()
-
-    def _stuck(self, next_tag: int) -> dict[int, Pending]:
-        """One message for each queue whose confirm does not come, of those written before `next_tag`, by tag."""
+    def _stuck(self, next_tag: int) -> list[tuple[int, Pending]]:
+        """One message for each queue whose confirms do not come, of those written before `next_tag`, with its tag."""
         if self._alone is not None or self._connection.blocked is not None:
-            return {}
+            return []
         stuck: dict[str, tuple[int, Pending]] = {}
         for tag, pending in self._unconfirmed.items():
             if tag >= next_tag:
                 break
             if not pending.over:
                 stuck.setdefault(pending.message.queue, (tag, pending))
-        if not stuck and next(iter(self._unconfirmed), next_tag) < next_tag:
+        if not stuck and (oldest := next(iter(self._unconfirmed), next_tag)) < next_tag:
             # Nobody waits any more for what the window is full of, but for what has no place in it.
             waiting = next((pending for pending in self._line if not pending.over), None)
             if waiting is not None and not self._may_write(waiting):
-                return {next(iter(self._unconfirmed)): waiting}
-        return dict(stuck.values())
+                return [(oldest, waiting)]
+        return list(stuck.values())
 
-    async def _answered_elsewhere(self, stuck: dict[int, Pending], within: float) -> list[int]:
-        """The tags of those that another channel has an answer for; what it confirms has ended."""
-        tags, messages = list(stuck), list(stuck.values())
+    async def _is_answered_elsewhere(self, pending: Pending, within: float) -> bool:
+        """Whether another channel has an answer for the message; if that is a confirm, it has ended."""
         try:
-            answers = await send_elsewhere(
-                self._connection, messages, clock=self._clock, route=self._route, within=within
+            is_confirmed = await send_elsewhere(
+                self._connection, pending, clock=self._clock, route=self._route, within=within
             )
         except Exception as error:  # noqa: BLE001 - what is wrong with a message is said where it is sent first
             _log.debug("no other channel is answered either: %r", error)
-            return []
-        for place, is_confirmed in answers.items():
-            if is_confirmed and not messages[place].over:
-                self._end(messages[place], None)
-        return [tags[place] for place in answers]
+            return False
+        if is_confirmed and not pending.over:
+            self._end(pending, None)
+        return True
 
     def _deny(self, why: str) -> None:
         for pending in self._line:
@@ -551,6 +544,11 @@ class Publisher:
         self._open -= count
         if not self._open and self._all_over is not None and not self._all_over.done():
             self._all_over.set_result(None)
+
+
+async def _has_ended(channel: OpenChannel, within: float) -> bool:
+    await asyncio.wait({channel.ended}, timeout=within)
+    return channel.ended.done()
 
 
 Unwritten = type[BrokerBlocked] | type[BrokerUnavailable]
