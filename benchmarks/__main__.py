@@ -27,8 +27,10 @@ def main() -> int:
     arguments = _arguments()
     chosen = [each for each in CONTENDERS if not arguments.only or each.name in arguments.only]
     _provision(chosen)
-    ground = Ground(arguments.rabbitmq)
+    ground = Ground(arguments.rabbitmq, advanced_config=arguments.advanced_config)
     about: dict[str, Any] = {"broker": f"RabbitMQ {ground.version}", "scale": arguments.scale}
+    if arguments.advanced_config:
+        about["advanced.config"] = arguments.advanced_config
     cells: list[Cell] = []
     try:
         jobs = plan(ground, chosen, arguments.work, arguments.kinds, scale=arguments.scale)
@@ -97,7 +99,7 @@ def _run(job: Job) -> None:
             print({name: round(value, 2) for name, value in figures.items()}, end="", file=sys.stderr)
         except Exception as error:  # noqa: BLE001 - one contender's failure is its own
             cell.runs.append(None)
-            cell.failures.append(f"{type(error).__name__}: {error}")
+            cell.failures.append(f"{type(error).__name__}: {error}".replace(str(Path.home()), "~"))
             print("FAILED", str(error)[-500:], end="", file=sys.stderr)
     cell.seconds.append(time.monotonic() - began)
     print(file=sys.stderr, flush=True)
@@ -112,6 +114,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--only", nargs="+", choices=[each.name for each in CONTENDERS], default=[])
     parser.add_argument("--rabbitmq", help="the broker's version, such as 4.3; default: this machine's")
+    parser.add_argument("--advanced-config", default="", help="the text of the broker's advanced.config")
     parser.add_argument("--results", type=Path, default=RESULTS)
     return parser.parse_args()
 

@@ -35,8 +35,8 @@ _LOOK = 0.002
 class Ground:
     """One RabbitMQ node for the whole session, and one Redis once somebody needs it."""
 
-    def __init__(self, version: str | None) -> None:
-        self._node = RabbitMQ(version)
+    def __init__(self, version: str | None, *, advanced_config: str = "") -> None:
+        self._node = RabbitMQ(version, advanced_config=advanced_config)
         self._node.start()
         self.url = self._node.url
         self.version = self._node.version
