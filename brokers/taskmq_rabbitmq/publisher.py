@@ -280,40 +280,40 @@ class Publisher:
 
     async def _stay(self, channel: OpenChannel) -> None:
         """Return once the channel has ended; see to its end if it alone is not answered."""
-        since, next_tag = 0.0, self._next_tag
+        since, heads = 0.0, dict[str, int]()
         while not await _has_ended(channel, LOOK_SECONDS):
-            stuck, next_tag = self._stuck(next_tag), self._next_tag
-            if not stuck:
+            before, heads = heads, self._heads()
+            stuck = [queue for queue, tag in heads.items() if before.get(queue) == tag]
+            if not stuck or self._alone is not None or self._connection.blocked is not None:
                 since = 0.0
                 continue
             now = self._loop.time()
             since = since or now
-            tag, pending = random.choice(stuck)
-            if not await self._is_answered_elsewhere(pending, patience(now - since)):
+            queue = random.choice(stuck)
+            pending = self._awaited(queue)
+            if pending is None or not await self._is_answered_elsewhere(pending, patience(now - since)):
                 continue
             # Its own answer may be on its way.
-            if not await _has_ended(channel, _LATE_SECONDS) and tag in self._unconfirmed:
+            if not await _has_ended(channel, _LATE_SECONDS) and heads[queue] in self._unconfirmed:
                 _log.warning("%s: a channel without confirms from a queue that others reach", self._connection)
                 self._raw = None
                 channel.close()
                 return
 
-    def _stuck(self, next_tag: int) -> list[tuple[int, Pending]]:
-        """One message for each queue whose confirms do not come, of those written before `next_tag`, with its tag."""
-        if self._alone is not None or self._connection.blocked is not None:
-            return []
-        stuck: dict[str, tuple[int, Pending]] = {}
+    def _heads(self) -> dict[str, int]:
+        """The oldest tag of each queue that is not confirmed."""
+        heads: dict[str, int] = {}
         for tag, pending in self._unconfirmed.items():
-            if tag >= next_tag:
-                break
-            if not pending.over:
-                stuck.setdefault(pending.message.queue, (tag, pending))
-        if not stuck and (oldest := next(iter(self._unconfirmed), next_tag)) < next_tag:
-            # Nobody waits any more for what the window is full of, but for what has no place in it.
-            waiting = next((pending for pending in self._line if not pending.over), None)
-            if waiting is not None and not self._may_write(waiting):
-                return [(oldest, waiting)]
-        return list(stuck.values())
+            heads.setdefault(pending.message.queue, tag)
+        return heads
+
+    def _awaited(self, queue: str) -> Pending | None:
+        """A message for the queue that somebody waits for; if there is none, one that has no place in the window."""
+        for pending in self._unconfirmed.values():
+            if pending.message.queue == queue and not pending.over:
+                return pending
+        waiting = next((pending for pending in self._line if not pending.over), None)
+        return None if waiting is None or self._may_write(waiting) else waiting
 
     async def _is_answered_elsewhere(self, pending: Pending, within: float) -> bool:
         """Whether another channel has an answer for the message; if that is a confirm, it has ended."""

@@ -18,7 +18,7 @@ from taskmq_rabbitmq.outgoing import Pending, Route, transmit
 __all__ = ["LOOK_SECONDS", "send_elsewhere"]
 
 LOOK_SECONDS: Final = 2.0
-"""How often to look for messages that were there at the last look."""
+"""A channel that confirms nothing of a queue from one look to the next is doubted."""
 
 
 async def send_elsewhere(
