@@ -1,10 +1,10 @@
 """A second channel for messages whose confirms do not come on the first.
 
-A node's channel keeps for each quorum queue what it has sent to the queue's leader, numbered. RabbitMQ 4.3.6, when a
-leader was killed and leads again after its node has come back, sometimes does not send it what was lost (two of three
-nodes killed: one time in five). The queue does not take numbers after a gap, so it never again confirms anything to
-that channel, while it serves all others. A copy of one message on another channel tells such a channel from a queue
-that serves nobody.
+A node's channel keeps for each quorum queue what it has sent to the queue's leader, numbered. RabbitMQ 4.3.6, when
+two of three nodes were killed, often does not send again what was lost with a leader that was on one of them (seen
+in channels' state: all since the first lost one is kept, for queues that lead again on a node that was down). The
+queue takes no number after a gap, so it never again confirms anything to that channel, while it serves all others. A
+copy of one message on another channel tells such a channel from a queue that serves nobody.
 """
 
 import asyncio
