@@ -30,8 +30,11 @@ class TestConsumers(RabbitMQCase):
 
         waits: list[float] = []
         for _ in range(7):
+            # Nothing is back before it was seen to be gone: the first pause of a connection may be next to nothing.
+            self.proxy.refuse(True)
             self.proxy.cut()
             await eventually(healthy, False, within=5)
+            self.proxy.refuse(False)
             await eventually(connected, True, within=10)
             began = time.monotonic()
             await eventually(healthy, True, within=10)
