@@ -33,9 +33,9 @@ when RabbitMQ's own dead-letter worker restarts on the delay ladder. All copies 
 
 Per message. No task, no timer, no log line. Deliveries and confirms are read from the received bytes and publishes
 and settlings written as ready bytes (`wire`), beside pika on its own connection (`lane`); the frames of one turn of
-the loop leave in one write, past pika's transport where there is no TLS (`shortcut`). Messages of one task to one
-queue share their ready bytes (`letterhead`). `?wire=plain` in the URL leaves all frames to pika. Messages are written
-in `outgoing` and come in through `Feed.receive`, and nowhere else.
+the loop leave in one write, or by the dozen where they are many, past pika's transport where there is no TLS
+(`shortcut`). Messages of one task to one queue share their ready bytes (`letterhead`). `?wire=plain` in the URL
+leaves all frames to pika. Messages are written in `outgoing` and come in through `Feed.receive`, and nowhere else.
 
 Modules, pure first: url, delay, levels, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,
 queue_diagnosis; amqp (the border with pika), resolver, resets, shortcut, lane, channels, pulse, connection;

@@ -2,9 +2,9 @@
 
 Everything that is done once (opening, declaring, consuming, cancelling, closing, heartbeats) stays pika's.
 Deliveries and confirms are read from the received bytes, and publishes and settlings written as ready bytes
-(`wire`); the frames of one turn of the loop leave in one write. `?wire=plain` in the URL leaves all of it to
-pika: the same calls here, the reference that the lane is tested against, and what a pika without the private
-hooks falls back to.
+(`wire`); the frames of one turn of the loop leave in one write, many of them in several. `?wire=plain` in the URL
+leaves all of it to pika: the same calls here, the reference that the lane is tested against, and what a pika without
+the private hooks falls back to.
 
 Three things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer
 decides about late ones (`_on_deliver`), heartbeats are ours (`Heartbeats`), and a mistake of pika 1.4.4 is mended
@@ -67,6 +67,8 @@ _log = logging.getLogger(__name__)
 _RECEIVE_BYTES: Final = 2**16
 # Seconds that an acknowledgement waits for others.
 _LINGER: Final = 0.001
+# So many are not held until the turn of the loop has ended: the broker works on them meanwhile.
+_MANY: Final = 32
 _JSON: Final = "application/json"
 _APP_ID: Final = "taskmq"
 # Queues may be named by calls, so there is no end to them.
@@ -396,10 +398,13 @@ class AmqpConnection(PikaConnection):
         return channel
 
     def send(self, frames: bytes) -> None:
-        """Write ready frames, together with all others of this turn of the loop."""
-        self._outbox.append(frames)
+        """Write ready frames, together with others of this turn of the loop."""
+        outbox = self._outbox
+        outbox.append(frames)
         if not self._is_due:
             self.hurry()
+        elif len(outbox) >= _MANY and self._shortcut is not None:
+            self._write_out()
 
     def hold_back(self, saying: "_Saying") -> None:
         """Write with what is written next, or in a moment."""
@@ -474,8 +479,10 @@ class AmqpConnection(PikaConnection):
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        if not self._outbox:
-            return
+        if self._outbox:
+            self._write_out()
+
+    def _write_out(self) -> None:
         self.frames_sent += len(self._outbox)
         data = b"".join([part if isinstance(part, bytes) else part.frames() for part in self._outbox])
         self._outbox.clear()

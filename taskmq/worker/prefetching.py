@@ -20,9 +20,13 @@ __all__ = ["Prefetching", "adapting"]
 _log = logging.getLogger("taskmq.worker")
 
 _LOOK: Final = 10.0
-# Looks between two changes of one queue.
-_REST: Final = 6
+# Pauses before the first one: a worker of short runs that begins with a backlog waits for the broker until then.
+_EARLY: Final = (0.5, 1.0, 3.0)
+# Between two changes of one queue.
+_REST: Final = 60.0
 _ENOUGH_RUNS: Final = 5
+# For each slot: so many in so short a time were short indeed.
+_ENOUGH_EARLY_RUNS: Final = 10
 
 
 @asynccontextmanager
@@ -51,35 +55,40 @@ class Prefetching:
         self._queues = [queue for queue in queues if queue.ordered is None]
         first = prefetch_for(dispatcher.concurrency, seconds=None)
         self._now = dict.fromkeys((queue.name for queue in self._queues), first)
-        self._rest: dict[str, int] = {}
+        self._rested: dict[str, float] = {}
+        self._clock = asyncio.get_running_loop().time
         self._seen: dict[str, tuple[int, float]] = {}
 
     async def run(self) -> None:
         """Look now and then, until cancelled."""
+        for pause in _EARLY:
+            await asyncio.sleep(pause)
+            await self.look(enough=_ENOUGH_EARLY_RUNS * self._dispatcher.concurrency)
+        pause = _LOOK - sum(_EARLY)
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(pause)
             await self.look()
+            pause = _LOOK
 
-    async def look(self) -> None:
-        """Change what is worth it."""
+    async def look(self, *, enough: int = _ENOUGH_RUNS) -> None:
+        """Change what is worth it, where at least `enough` runs have ended, or one goes on for long."""
         for queue in self._queues:
             name = queue.name
-            rest = self._rest[name] = max(self._rest.get(name, 0) - 1, 0)
-            if rest:
+            if self._clock() < self._rested.get(name, 0.0):
                 continue
-            wanted = prefetch_for(self._dispatcher.concurrency, seconds=self._mean(queue))
+            wanted = prefetch_for(self._dispatcher.concurrency, seconds=self._mean(queue, enough))
             if worth_changing(self._now[name], wanted):
                 await self._change(queue, wanted)
 
-    def _mean(self, queue: WorkQueue) -> float | None:
-        """Seconds of a run since the last look, those that go on among them; None where nothing has run."""
+    def _mean(self, queue: WorkQueue, enough: int) -> float | None:
+        """Seconds of a run since the last look, those that go on among them; None where too few have ended."""
         runs, seconds = 0, 0.0
         for (_, physical), count in self._tally.counts.items():
             if physical in queue.physical:
                 runs += sum(count.run.counts)
                 seconds += count.run.total
         before = self._seen.get(queue.name, (0, 0.0))
-        if runs - before[0] >= _ENOUGH_RUNS:
+        if runs - before[0] >= enough:
             self._seen[queue.name] = (runs, seconds)
             return (seconds - before[1]) / (runs - before[0])
         now = time.monotonic()
@@ -97,7 +106,7 @@ class Prefetching:
             return
         _log.debug("queue %s: prefetch %d instead of %d", queue.name, wanted, before)
         self._now[queue.name] = wanted
-        self._rest[queue.name] = _REST
+        self._rested[queue.name] = self._clock() + _REST
         if wanted < before:
             for physical in queue.physical:
                 self._dispatcher.shed(physical, keep=max(wanted - self._dispatcher.concurrency, 0))

@@ -9,6 +9,7 @@ from taskmq.errors import BrokerBlocked, EncodeError, PublishUnknown
 from taskmq.testing.broker_suite.publishing_many import usual
 from taskmq.testing.runner import case, eventually
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+from tests.integration.raw_rabbitmq import Raw
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -37,6 +38,21 @@ class TestMany(RabbitMQCase):
             "timestamp": 1_700_000_000,
             "type": "suite.task",
         }
+
+    @case
+    async def test_the_broker_has_the_first_of_many_before_the_turn_of_the_loop_has_ended(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "the channel is open")
+        assert self.process_url is not None
+
+        with Raw(self.process_url) as raw:
+            sent = [broker.publish(usual(queue, str(number), number), timeout=10) for number in range(100)]
+            raw.wait_until(lambda: raw.ready(queue) > 90, "nearly all of them are there")
+
+        assert not any(each.done() for each in sent)
+        await asyncio.gather(*sent)
+        await self.expect_only(broker, queue, "the channel is open", *map(str, range(100)))
 
     @case
     async def test_what_has_no_form_on_the_wire_harms_none_of_the_others(self) -> None:

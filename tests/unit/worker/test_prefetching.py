@@ -9,6 +9,7 @@ from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop
 
 _LOOK = 10.5
+_EARLY = 0.6
 _MINUTE = 60.0
 
 
@@ -39,6 +40,30 @@ def test_a_worker_of_short_tasks_comes_to_have_more_in_hand() -> None:
             assert await in_hand(app) == 250
 
     play(test)
+
+
+def test_a_worker_that_begins_with_a_backlog_of_short_tasks_has_more_in_hand_soon() -> None:
+    async def test(app: StagedApp, gate: Gate, *, backlog: int, soon: int) -> None:
+        gate.open.set()
+        await send(app, *(str(number) for number in range(backlog)))
+        async with working(app, concurrency=4):
+            await settle_loop()
+            gate.open.clear()
+            await send(app, *(f"later {number}" for number in range(300)))
+            await settle_loop()
+
+            await asyncio.sleep(_EARLY)
+
+            assert await in_hand(app) == soon
+
+    async def busy(app: StagedApp, gate: Gate) -> None:
+        await test(app, gate, backlog=40, soon=250)
+
+    async def just_begun(app: StagedApp, gate: Gate) -> None:
+        await test(app, gate, backlog=30, soon=8)
+
+    play(busy)
+    play(just_begun)
 
 
 def test_a_worker_of_long_tasks_gives_back_what_others_could_run() -> None:
