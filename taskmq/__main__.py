@@ -24,7 +24,7 @@ def main() -> None:
 def _runs_worker(tokens: list[str]) -> bool:
     """Whether it looks so; it does not matter much if that is wrong."""
     first = next((token for token in tokens if not token.startswith("-")), "")
-    return first == "worker" and not {"--help", "-h", "--version"}.intersection(tokens)
+    return first in ("worker", "dev") and not {"--help", "-h", "--version"}.intersection(tokens)
 
 
 if __name__ == "__main__":

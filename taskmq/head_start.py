@@ -1,4 +1,4 @@
-"""The first worker process of `taskmq worker`, started before it is known what for.
+"""The first worker process of `taskmq worker` and `taskmq dev`, started before it is known what for.
 
 To load what reads the command line takes about as long as to load what a worker process needs. So the first one is
 started at once, and is given its order when that is known. If it never is, as after an option that is wrong, the

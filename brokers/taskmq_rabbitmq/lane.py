@@ -67,7 +67,8 @@ _log = logging.getLogger(__name__)
 _RECEIVE_BYTES: Final = 2**16
 # Seconds that an acknowledgement waits for others.
 _LINGER: Final = 0.001
-# So many are not held until the turn of the loop has ended: the broker works on them meanwhile.
+# So many are not held until the turn of the loop has ended, as the broker can work on them meanwhile; the next time
+# in a turn it is twice as many, as it has something to do by then.
 _MANY: Final = 32
 _JSON: Final = "application/json"
 _APP_ID: Final = "taskmq"
@@ -380,6 +381,7 @@ class AmqpConnection(PikaConnection):
         self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
         self._is_reading = False
         self._is_due = False
+        self._many = _MANY
         self._lingering: asyncio.TimerHandle | None = None
         self._shortcut: Shortcut | None = None
         self.reader = FrameReader(super()._on_data_available)
@@ -403,7 +405,8 @@ class AmqpConnection(PikaConnection):
         outbox.append(frames)
         if not self._is_due:
             self.hurry()
-        elif len(outbox) >= _MANY and self._shortcut is not None:
+        elif len(outbox) >= self._many and self._shortcut is not None:
+            self._many *= 2
             self._write_out()
 
     def hold_back(self, saying: "_Saying") -> None:
@@ -476,6 +479,7 @@ class AmqpConnection(PikaConnection):
 
     def _flush(self) -> None:
         self._is_due = False
+        self._many = _MANY
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None

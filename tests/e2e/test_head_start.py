@@ -132,6 +132,7 @@ def _marked(mark: bytes) -> list[int]:
     [
         ("worker shop:app", True),
         ("-q worker shop:app -c 4", True),
+        ("dev shop:app", True),
         ("worker --help", False),
         ("worker -h", False),
         ("workers", False),
