@@ -12,19 +12,9 @@ def main() -> None:
         from taskmq.probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))
-    if _runs_worker(sys.argv[1:]):
-        from taskmq import head_start
-
-        head_start.begin()
     from taskmq.cli import run
 
     sys.exit(run(sys.argv[1:]))
-
-
-def _runs_worker(tokens: list[str]) -> bool:
-    """Whether it looks so; it does not matter much if that is wrong."""
-    first = next((token for token in tokens if not token.startswith("-")), "")
-    return first in ("worker", "dev") and not {"--help", "-h", "--version"}.intersection(tokens)
 
 
 if __name__ == "__main__":

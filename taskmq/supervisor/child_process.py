@@ -6,15 +6,12 @@ import logging
 import os
 import random
 import signal
-import subprocess
-import threading
+import sys
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
-from taskmq import head_start
 from taskmq.metrics import Count
 from taskmq.presence import WorkerStatus
 from taskmq.worker.order import Order
@@ -44,7 +41,7 @@ class ChildProcess:
 
     def __init__(
         self,
-        process: "_Process",
+        process: asyncio.subprocess.Process,
         lifeline: int,
         status: asyncio.StreamReader,
         transport: asyncio.BaseTransport,
@@ -75,8 +72,29 @@ class ChildProcess:
         Args:
             patience: seconds after which it is killed when it was told to drain.
         """
-        line = msgspec.json.encode(order) + b"\n"
-        process, lifeline, reading = _warm(line) or await _fresh(line)
+        # Pipes of our own, because asyncio counts a process as running for as long as anybody holds one of its.
+        orders, lifeline = os.pipe()
+        reading, writing = os.pipe()
+        try:
+            os.write(lifeline, msgspec.json.encode(order) + b"\n")
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "taskmq.worker.child",
+                str(writing),
+                # Its end tells the child that this process is gone, however that came about.
+                stdin=orders,
+                pass_fds=(writing,),
+                # Ctrl-C in a terminal reaches this process alone, which stops its children in order.
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(lifeline)
+            os.close(reading)
+            raise
+        finally:
+            os.close(orders)
+            os.close(writing)
         status = asyncio.StreamReader(limit=_LONGEST_LINE)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(status), os.fdopen(reading, "rb")
@@ -175,75 +193,3 @@ class ChildProcess:
         except ValueError:
             # A line without an end is none of ours; what follows it may be.
             return b"\n"
-
-
-class _Process(Protocol):
-    """As `asyncio.subprocess` has it."""
-
-    @property
-    def pid(self) -> int: ...
-
-    async def wait(self) -> int: ...
-
-    def send_signal(self, signal: int, /) -> None: ...
-
-
-class _Popen:
-    """One that was started without a loop."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self.pid = process.pid
-        self.send_signal = process.send_signal
-        self._process = process
-
-    async def wait(self) -> int:
-        loop = asyncio.get_running_loop()
-        code: asyncio.Future[int] = loop.create_future()
-
-        def wait() -> None:
-            ended = self._process.wait()
-            # The loop is closed when nobody wants to know any more.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(lambda: None if code.done() else code.set_result(ended))
-
-        threading.Thread(target=wait, name="taskmq-child", daemon=True).start()
-        return await code
-
-
-def _warm(order: bytes) -> tuple[_Process, int, int] | None:
-    """The process that has a head start, with the ends of its pipes, if it is there and takes the order."""
-    waiting = head_start.take()
-    if waiting is None:
-        return None
-    try:
-        os.write(waiting.orders, order)
-    except OSError:
-        os.close(waiting.orders)
-        os.close(waiting.reports)
-        waiting.process.wait()
-        return None
-    return _Popen(waiting.process), waiting.orders, waiting.reports
-
-
-async def _fresh(order: bytes) -> tuple[_Process, int, int]:
-    # Pipes of our own, because asyncio counts a process as running for as long as anybody holds one of its.
-    orders, lifeline = os.pipe()
-    reading, writing = os.pipe()
-    try:
-        os.write(lifeline, order)
-        process = await asyncio.create_subprocess_exec(
-            *head_start.child_command(writing),
-            # Its end tells the child that this process is gone, however that came about.
-            stdin=orders,
-            pass_fds=(writing,),
-            # Ctrl-C in a terminal reaches this process alone, which stops its children in order.
-            start_new_session=True,
-        )
-    except BaseException:
-        os.close(lifeline)
-        os.close(reading)
-        raise
-    finally:
-        os.close(orders)
-        os.close(writing)
-    return process, lifeline, reading

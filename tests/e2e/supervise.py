@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from taskmq import head_start
 from taskmq.supervisor.supervision import Supervision
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.event_loop import loop_factory
@@ -34,7 +33,6 @@ async def _main(options: Options) -> int:
 
 
 if __name__ == "__main__":
-    head_start.begin()
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s supervisor: %(message)s", level=logging.INFO)
     given = msgspec.json.decode(sys.argv[1], type=Options)
     with asyncio.Runner(loop_factory=loop_factory() if given.loop == "usual" else asyncio.new_event_loop) as runner:
