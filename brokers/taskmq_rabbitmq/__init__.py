@@ -37,10 +37,10 @@ the loop leave in one write, or by the dozen where they are many, past pika's tr
 (`shortcut`). Messages of one task to one queue share their ready bytes (`letterhead`). `?wire=plain` in the URL
 leaves all frames to pika. Messages are written in `outgoing` and come in through `Feed.receive`, and nowhere else.
 
-Modules, pure first: url, delay, levels, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,
+Modules, pure first: url, delay, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,
 queue_diagnosis; amqp (the border with pika), resolver, resets, shortcut, lane, channels, pulse, connection;
 registration, declarations; outgoing, refused, publisher; announcements, listener; delivery, queue_consumer,
-watchdog, consumer, hold, reentry; examination (what the doctor asks); broker. Topology as code, loaded on demand:
+watchdog, consumer, hold; examination (what the doctor asks); broker. Topology as code, loaded on demand:
 plan, definitions, policies, copying; management, inspection; mover, seclusion, migration; blueprint.
 """
 

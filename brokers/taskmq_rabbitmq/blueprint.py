@@ -19,7 +19,7 @@ from taskmq_rabbitmq.migration import SETTLE_SECONDS, Migration
 from taskmq_rabbitmq.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
 from taskmq_rabbitmq.policies import parse_version, permissions, policies
 from taskmq_rabbitmq.seclusion import Seclusion
-from taskmq_rabbitmq.topology import Binding, Entity, Exchange, Queue, events, ladder, levels, shared, work_queue
+from taskmq_rabbitmq.topology import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
 from taskmq_rabbitmq.url import Endpoint
 
 __all__ = ["Blueprint"]
@@ -130,12 +130,10 @@ class Blueprint:
             await connection.close(_CLOSE_SECONDS)
 
     def _wanted(self) -> list[Entity]:
-        tables = levels() if self._endpoint.delay == "levels" else ()
         return [
             *shared(),
             *ladder(),
             *events(),
-            *tables,
             *(entity for queue in self._queues for entity in work_queue(queue)),
         ]
 

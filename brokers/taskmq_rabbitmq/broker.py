@@ -11,7 +11,6 @@ from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, S
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.planning import Topology
 from taskmq.topology import WorkQueue, dead_letter_queue
-from taskmq_rabbitmq import delay, levels
 from taskmq_rabbitmq.announcements import Announcements
 from taskmq_rabbitmq.archive import keep_copy, read_archive
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
@@ -25,7 +24,6 @@ from taskmq_rabbitmq.listener import RabbitMQListener
 from taskmq_rabbitmq.management import Management
 from taskmq_rabbitmq.publisher import Publisher
 from taskmq_rabbitmq.queue_consumer import consumer_tag
-from taskmq_rabbitmq.reentry import Reentry
 from taskmq_rabbitmq.topology import ARCHIVE, archive
 from taskmq_rabbitmq.url import Endpoint
 from taskmq_rabbitmq.watchdog import WATCH_SECONDS
@@ -39,7 +37,6 @@ _LARGE: Final = 128 * 2**20
 _SMALL: Final = 16 * 2**20
 _DRAIN_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
-_REENTRY_SECONDS: Final = 30.0
 
 
 class RabbitMQBroker:
@@ -120,8 +117,6 @@ class RabbitMQBroker:
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
     ) -> RabbitMQConsumer:
         parts = self._open()
-        if self._endpoint.delay == "levels":
-            deliver = self._reentry(deliver, parts.publisher)
         consumer = await RabbitMQConsumer.start(
             list(subscriptions),
             deliver,
@@ -241,12 +236,6 @@ class RabbitMQBroker:
         await asyncio.gather(parts.sending.close(_CLOSE_SECONDS), parts.receiving.close(_CLOSE_SECONDS))
         parts.login.close()
 
-    def _reentry(self, deliver: Callable[[Delivery], None], publisher: Publisher) -> Reentry:
-        def publish(message: Outgoing) -> asyncio.Future[None]:
-            return publisher.publish(message, timeout=_REENTRY_SECONDS, limit=self.max_message_bytes)
-
-        return Reentry(deliver, publish, clock=self._options.clock, loop=asyncio.get_running_loop())
-
     def _open(self) -> "_Parts":
         if self._closing is not None:
             raise BrokerUnavailable(f"the broker object for {self.address} was closed")
@@ -265,7 +254,6 @@ class _Parts:
         self.declarations = Declarations(
             self.asking,
             passive=endpoint.declare == "off",
-            with_levels=endpoint.delay == "levels",
             keeps=None if endpoint.archive is None else archive(endpoint.archive.age, endpoint.archive.bytes),
         )
         self.publisher = Publisher(
@@ -273,7 +261,6 @@ class _Parts:
             self.declarations,
             clock=options.clock,
             loop=loop,
-            route=levels.route if endpoint.delay == "levels" else delay.route,
         )
         self.announcements = Announcements(self.sending, declares=endpoint.declare != "off", loop=loop)
         self.management = Management(endpoint, token=self.login.secret if endpoint.token is not None else None)

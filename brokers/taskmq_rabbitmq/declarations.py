@@ -26,8 +26,6 @@ from taskmq_rabbitmq.topology import (
     events,
     ladder,
     ladder_marker,
-    levels,
-    levels_marker,
     shared,
     topic_queue,
     work_queue,
@@ -54,7 +52,6 @@ class Declarations:
     Args:
         connection: where to ask; asked for before each use.
         passive: look instead of declaring: what is missing is an error, and no configure permission is needed.
-        with_levels: delays wait in a fixed table of levels.
         keeps: the stream of dead letters, where there is to be one.
     """
 
@@ -63,12 +60,10 @@ class Declarations:
         connection: Callable[[], Connection],
         *,
         passive: bool = False,
-        with_levels: bool = False,
         keeps: Queue | None = None,
     ) -> None:
         self._connection = connection
         self._archive = keeps
-        self._with_levels = with_levels
         self._passive = passive
         self._settle = look_for_all if passive else declare_all
         # No task needs the exchange of events: where nothing may be declared, nobody asks for it here.
@@ -169,8 +164,6 @@ class Declarations:
         await self._declare(self._shared)
         if self._ladder_is_doubtful or not await exists(self._connection(), ladder_marker()):
             await self._settle(self._connection(), ladder())
-        if self._with_levels and (self._ladder_is_doubtful or not await exists(self._connection(), levels_marker())):
-            await self._settle(self._connection(), levels())
         if self._archive is not None and not await exists(self._connection(), self._archive):
             await self._declare([self._archive])
         self._ladder_is_doubtful = False

@@ -4,13 +4,13 @@
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from taskmq.broker import HeaderValue, Outgoing
 from taskmq.envelope import JSON
+from taskmq_rabbitmq import delay
 from taskmq_rabbitmq.amqp import BasicProperties
 from taskmq_rabbitmq.lane import AmqpChannel
 
@@ -20,7 +20,6 @@ __all__ = [
     "SEQUENCE",
     "Batch",
     "Pending",
-    "Route",
     "destination",
     "sequence_of",
     "transmit",
@@ -30,7 +29,6 @@ __all__ = [
 SEQUENCE: Final = "x-taskmq-pub"
 REPUBLISHED: Final = "x-taskmq-republished"
 ETA: Final = "x-taskmq-eta"
-Route = Callable[[int, str], tuple[str, str]]
 _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 
@@ -109,7 +107,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
                 future.set_exception(error)
 
 
-def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int, route: Route) -> None:
+def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int) -> None:
     """Write the message to a channel in confirm mode.
 
     Args:
@@ -117,7 +115,6 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         pending: the message.
         sequence: its number on this channel, by which a return is matched to it.
         delay_ms: how long it has to wait at the broker; not above 0: not at all.
-        route: exchange and routing key for a wait.
 
     Raises:
         Exception: the message has no form on the wire; nothing was written.
@@ -131,7 +128,7 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     if delay_ms > 0:
         assert message.due is not None
         headers[ETA] = message.due
-    exchange, key = destination(message.queue, delay_ms, route)
+    exchange, key = destination(message.queue, delay_ms)
     pending.exchange = exchange
     raw.publish(
         exchange,
@@ -170,9 +167,9 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     return True
 
 
-def destination(queue: str, delay_ms: int, route: Route) -> tuple[str, str]:
+def destination(queue: str, delay_ms: int) -> tuple[str, str]:
     """Exchange and routing key of a message that has to wait so long; not above 0: not at all."""
-    return route(delay_ms, queue) if delay_ms > 0 else ("", queue)
+    return delay.route(delay_ms, queue) if delay_ms > 0 else ("", queue)
 
 
 def _short(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from taskmq.planning import Comparison, TopologyEntry
 from taskmq.topology import WorkQueue, logical_queue
 from taskmq_rabbitmq import delay
-from taskmq_rabbitmq.topology import LISTENER, Argument, Binding, Entity, Exchange, Queue, entrance, levels
+from taskmq_rabbitmq.topology import LISTENER, Argument, Binding, Entity, Exchange, Queue, entrance
 
 __all__ = [
     "MIGRATION",
@@ -167,8 +167,7 @@ def _text(value: Trait) -> str:
 def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue]) -> Iterator[TopologyEntry]:
     if not found.complete:
         return
-    # The table of delays is there where any app with ?delay=levels is.
-    names = {entity.name for entity in (*wanted, *levels()) if not isinstance(entity, Binding)}
+    names = {entity.name for entity in wanted if not isinstance(entity, Binding)}
     logical = {queue.name for queue in queues}
     for kind, there in (("exchange", found.exchanges), ("queue", found.queues)):
         for name in sorted(there.keys() - names):

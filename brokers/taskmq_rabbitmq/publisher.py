@@ -45,7 +45,7 @@ from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import Declarations
 from taskmq_rabbitmq.denial import refused_exchange
 from taskmq_rabbitmq.lane import AmqpChannel
-from taskmq_rabbitmq.outgoing import Batch, Pending, Route, destination, sequence_of, transmit, transmit_at_once
+from taskmq_rabbitmq.outgoing import Batch, Pending, destination, sequence_of, transmit, transmit_at_once
 from taskmq_rabbitmq.refused import culprit, maybe_sent, sentence
 from taskmq_rabbitmq.second_channel import LOOK_SECONDS, send_elsewhere
 
@@ -82,9 +82,7 @@ class Publisher:
         *,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        route: Route,
     ) -> None:
-        self._route = route
         self._connection = connection
         self._declarations = declarations
         self._clock = clock
@@ -232,7 +230,7 @@ class Publisher:
             self._ask_for_queue(pending)
             return
         if self._denied:
-            exchange, _ = destination(message.queue, delay_ms, self._route)
+            exchange, _ = destination(message.queue, delay_ms)
             if (why := self._denial_of(exchange)) is not None:
                 self._refuse(pending, AccessDenied(why))
                 return
@@ -240,7 +238,7 @@ class Publisher:
         assert raw is not None
         try:
             if delay_ms > 0 or not transmit_at_once(raw, pending, tag):
-                transmit(raw, pending, sequence=tag, delay_ms=delay_ms, route=self._route)
+                transmit(raw, pending, sequence=tag, delay_ms=delay_ms)
         except Exception as error:  # noqa: BLE001 - whatever pika's encoder meets in a header or a name
             if not raw.is_open:
                 self._raw = None
@@ -318,9 +316,7 @@ class Publisher:
     async def _is_answered_elsewhere(self, pending: Pending, within: float) -> bool:
         """Whether another channel has an answer for the message; if that is a confirm, it has ended."""
         try:
-            is_confirmed = await send_elsewhere(
-                self._connection, pending, clock=self._clock, route=self._route, within=within
-            )
+            is_confirmed = await send_elsewhere(self._connection, pending, clock=self._clock, within=within)
         except Exception as error:  # noqa: BLE001 - what is wrong with a message is said where it is sent first
             _log.debug("no other channel is answered either: %r", error)
             return False

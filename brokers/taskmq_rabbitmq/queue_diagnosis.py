@@ -1,7 +1,7 @@
 """What `taskmq doctor` says about the queues of a RabbitMQ virtual host. Pure: facts in, findings out.
 
 Three kinds of queues are told apart, because the same policy means other things for each: those in which messages
-wait (the levels of the ladder and of the table, the entrances of full queues), those that keep letters, and those of
+wait (the levels of the ladder, the entrances of full queues), those that keep letters, and those of
 work. Policies are judged by what they come to for one queue, operator policies included.
 """
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from taskmq.clock import Clock
 from taskmq_rabbitmq.connection import Connection
-from taskmq_rabbitmq.outgoing import Pending, Route, transmit
+from taskmq_rabbitmq.outgoing import Pending, transmit
 
 __all__ = ["LOOK_SECONDS", "send_elsewhere"]
 
@@ -21,9 +21,7 @@ LOOK_SECONDS: Final = 2.0
 """A channel that confirms nothing of a queue from one look to the next is doubted."""
 
 
-async def send_elsewhere(
-    connection: Connection, pending: Pending, *, clock: Clock, route: Route, within: float
-) -> bool:
+async def send_elsewhere(connection: Connection, pending: Pending, *, clock: Clock, within: float) -> bool:
     """Publish the message on a channel of its own; whether the broker has confirmed it rather than refused.
 
     The message is marked as uncertain: the broker may have it, whatever comes later.
@@ -50,7 +48,7 @@ async def send_elsewhere(
     try:
         raw.add_on_return_callback(on_return)
         await channel.request(lambda done: raw.confirm(on_confirm, done), timeout=within)
-        channel.send(partial(transmit, raw, pending, sequence=1, delay_ms=delay_ms, route=route))
+        channel.send(partial(transmit, raw, pending, sequence=1, delay_ms=delay_ms))
         pending.uncertain = True
         return await channel.outcome(answer, timeout=within)
     finally:

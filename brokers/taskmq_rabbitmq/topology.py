@@ -15,7 +15,6 @@ from typing import Final, Literal
 from taskmq.errors import InvalidOption
 from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq_rabbitmq import delay
-from taskmq_rabbitmq import levels as table
 
 __all__ = [
     "ARCHIVE",
@@ -33,8 +32,6 @@ __all__ = [
     "events",
     "ladder",
     "ladder_marker",
-    "levels",
-    "levels_marker",
     "shared",
     "topic_queue",
     "work_queue",
@@ -146,21 +143,6 @@ def ladder() -> tuple[Entity, ...]:
 def ladder_marker() -> Exchange:
     """Declared last: where it exists, the whole ladder does."""
     return Exchange(delay.READY, "fanout")
-
-
-def levels() -> tuple[Entity, ...]:
-    """The table of fixed delays, its marker last; needs `ladder`, whose end is its end too."""
-    entities: list[Entity] = []
-    for ttl in table.LEVELS:
-        name = table.level_name(ttl)
-        queue = Queue(name, _waiting_arguments(ttl, delay.DELIVER))
-        entities += (Exchange(name, "fanout"), queue, Binding(name, name))
-    return (*entities, levels_marker())
-
-
-def levels_marker() -> Exchange:
-    """Declared last: where it exists, all levels do."""
-    return Exchange(table.READY, "fanout")
 
 
 def events() -> tuple[Entity, ...]:

@@ -19,7 +19,6 @@ __all__ = [
     "Archive",
     "Auth",
     "Declare",
-    "Delay",
     "Endpoint",
     "Host",
     "Tls",
@@ -31,7 +30,6 @@ __all__ = [
 
 Auth = Literal["password", "external"]
 Wire = Literal["fast", "plain"]
-Delay = Literal["ladder", "levels"]
 Declare = Literal["auto", "off"]
 
 _Word = TypeVar("_Word", bound=str)
@@ -49,7 +47,6 @@ _KNOWN: Final = (
     "oauth2_token_url",
     "oauth2_scope",
     "wire",
-    "delay",
     "declare",
     "management",
     "archive",
@@ -126,7 +123,6 @@ class Endpoint:
         user: "" where the broker takes the name from a token or a certificate.
         heartbeat: seconds; 0 is off.
         wire: `fast` reads and writes the frames of messages here, `plain` leaves them to pika.
-        delay: where delayed messages wait: on the `ladder` (any delay), or in `levels`, a fixed table of delays.
         declare: `off` declares nothing and asks for no configure permission: what is missing is an error.
         management: base URL of RabbitMQ's HTTP API; None: port 15672 (15671 with TLS) of each host in turn.
         archive: how long a stream keeps copies of dead letters; None: there is none.
@@ -142,7 +138,6 @@ class Endpoint:
     tls: Tls | None = None
     heartbeat: int = _HEARTBEAT
     wire: Wire = "fast"
-    delay: Delay = "ladder"
     declare: Declare = "auto"
     management: str | None = None
     archive: Archive | None = None
@@ -185,7 +180,6 @@ def parse_url(url: str) -> Endpoint:
         tls=tls,
         heartbeat=_heartbeat(options),
         wire=_one_of(options, "wire", "fast", "plain"),
-        delay=_one_of(options, "delay", "ladder", "levels"),
         declare=_one_of(options, "declare", "auto", "off"),
         management=_management(options),
         archive=_archive(options),
@@ -215,6 +209,11 @@ def _options(query: str) -> dict[str, str]:
     except ValueError:
         _refuse(f"what follows the '?' cannot be read; {_ENCODE}")
     options = dict(pairs)
+    if "delay" in options:
+        _refuse(
+            f"the option delay={options['delay']} does not exist any more, remove it: delayed messages wait on the "
+            "delay ladder, or in the state with TaskMQ(delay='state')"
+        )
     if len(options) < len(pairs) or not options.keys() <= set(_KNOWN):
         _refuse(f"the options after the '?' are {', '.join(_KNOWN)}, each once at most; {_ENCODE}")
     return options

@@ -17,7 +17,6 @@ from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq.topology import dead_letter_queue
 from taskmq_rabbitmq.consumer import RabbitMQConsumer
-from taskmq_rabbitmq.levels import LEVELS, level_name
 from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq
@@ -333,19 +332,6 @@ class TestKilled(OwnNodeCase):
             return set(acking.seen)
 
         await eventually(seen, set(queues), within=40)
-
-    @case
-    async def test_a_node_that_is_killed_right_after_levels_were_declared_has_them(self) -> None:
-        work = self.undeclared()
-        await self.broker().declare([work])
-        assert self.process_url is not None
-        self.process_url += "?delay=levels"
-        broker = self.broker("with levels")
-        await broker.declare([work])
-        await broker.publish(message(work.name, "delayed", due=int(time.time() * 1000) + LEVELS[-1]), timeout=10)
-        await asyncio.to_thread(self.kill_and_restart)
-
-        await self.expect_ready(broker, level_name(LEVELS[-1]), 1)
 
     def kill_and_restart(self) -> None:
         self.server.kill()

@@ -129,7 +129,12 @@ def test_a_shared_thing_that_differs_is_nothing_to_migrate() -> None:
 
 def test_what_is_left_over_is_told_and_does_no_harm() -> None:
     found = after(Found(), wanted(WorkQueue("orders", ordered=3), WorkQueue("others")))
-    more: dict[str, dict[str, Trait]] = {"taskmq.delay.v0.l01": {}, "taskmq.migration.orders.s00": {}, "celery": {}}
+    more: dict[str, dict[str, Trait]] = {
+        "taskmq.delay.v0.l01": {},
+        "taskmq.delay.levels.v1.5s": {},
+        "taskmq.migration.orders.s00": {},
+        "celery": {},
+    }
     found = replace(found, queues={**found.queues, **more})
 
     comparison = compare(wanted(WorkQueue("orders", ordered=2)), found, queues=[WorkQueue("orders", ordered=2)])
@@ -141,12 +146,15 @@ def test_what_is_left_over_is_told_and_does_no_harm() -> None:
         "others.dlq",
         "others.p.high",
         "others.p.low",
+        "taskmq.delay.levels.v1.5s",
         "taskmq.delay.v0.l01",
         "taskmq.migration.orders.s00",
     }
     assert "nothing puts messages of 'orders' here" in extras["orders.s02"].detail
     assert "which this app does not have" in extras["others.dlq"].detail
-    assert "not of this version" in extras["taskmq.delay.v0.l01"].detail
+    for name in ("taskmq.delay.v0.l01", "taskmq.delay.levels.v1.5s"):
+        assert "not of this version" in extras[name].detail
+        assert "delete it once it is empty" in extras[name].remedy
     assert "`taskmq topology migrate orders` again" in extras["taskmq.migration.orders.s00"].remedy
 
 

@@ -17,7 +17,7 @@ from taskmq_rabbitmq.queue_diagnosis import (
     timeout_findings,
     waits_there,
 )
-from taskmq_rabbitmq.topology import Queue, levels, work_queue
+from taskmq_rabbitmq.topology import Queue, work_queue
 from taskmq_rabbitmq.topology import ladder as ladder_entities
 
 _WORK = WorkQueue("images")
@@ -25,7 +25,6 @@ _ARGUMENTS = {
     entity.name: dict(entity.arguments)
     for entity in (
         *ladder_entities(),
-        *levels(),
         *work_queue(WorkQueue("images")),
         *work_queue(WorkQueue("full", max_length=5)),
     )
@@ -58,7 +57,6 @@ def queue(name: str, policy: dict[str, Any] | None = None, **facts: Any) -> Queu
     ("name", "does_wait"),
     [
         ("taskmq.delay.v1.l00", True),
-        ("taskmq.delay.levels.v1.5s", True),
         ("taskmq.late.full", True),
         ("taskmq.parking", False),
         ("images.dlq", False),
@@ -77,7 +75,7 @@ def test_queues_in_which_messages_only_wait_are_known_by_name(name: str, does_wa
         ("taskmq.delay.v1.l00", {"overflow": "drop-head"}, "problem", "jobs are lost"),
         ("taskmq.delay.v1.l00", {"overflow": "reject-publish-dlx"}, "problem", "jobs are lost"),
         ("taskmq.delay.v1.l00", {"max-length": 10}, "warning", "delayed jobs and retries are refused"),
-        ("taskmq.delay.levels.v1.5s", {"max-length-bytes": 10}, "warning", "max-length-bytes=10"),
+        ("taskmq.delay.v1.l00", {"max-length-bytes": 10}, "warning", "max-length-bytes=10"),
         ("taskmq.late.full", {"expires": 60_000}, "problem", "deleted with all that waits"),
         ("images.dlq", {"message-ttl": 1_000}, "problem", "dead letters vanish"),
         ("taskmq.parking", {"expires": 1_000}, "problem", "deleted with its letters"),

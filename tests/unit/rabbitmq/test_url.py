@@ -68,8 +68,7 @@ def test_any_text_is_an_endpoint_or_an_error_that_does_not_show_it(text: str) ->
         ("amqp://u:p@[::1]:7,[fe80::1]", Endpoint((Host("::1", 7), Host("fe80::1", 5672)), "u", "p")),
         ("amqps://h", Endpoint((Host("h", 5671),), "guest", "guest", tls=Tls())),
         ("amqp://h?wire=plain", Endpoint((Host("h", 5672),), "guest", "guest", wire="plain")),
-        ("amqp://h?delay=levels", Endpoint((Host("h", 5672),), "guest", "guest", delay="levels")),
-        ("amqp://h?delay=ladder&declare=auto", Endpoint((Host("h", 5672),), "guest", "guest")),
+        ("amqp://h?declare=auto", Endpoint((Host("h", 5672),), "guest", "guest")),
         ("amqp://h?declare=off", Endpoint((Host("h", 5672),), "guest", "guest", declare="off")),
         (
             "amqp://h?management=http%3A%2F%2Fweb%3A15672%2Frabbit%2F",
@@ -124,7 +123,6 @@ def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
         "amqp://h/?wire=slow",
         "amqp://h/?cafile=x",
         "amqps://h/?keyfile=x",
-        "amqp://h/?delay=none",
         "amqp://h/?declare=no",
         "amqp://h/?management=web:15672",
         "amqp://h/?management=http://user:pw@web",
@@ -150,6 +148,14 @@ def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
 def test_what_cannot_be_read_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting, match="the broker URL cannot be read"):
         parse_url(url)
+
+
+@pytest.mark.parametrize("value", ["levels", "ladder"])
+def test_the_former_option_for_delays_is_refused_with_what_to_do_instead(value: str) -> None:
+    with pytest.raises(
+        InvalidSetting, match=rf"delay={value} does not exist any more, remove it: .* TaskMQ\(delay='state'\)"
+    ):
+        parse_url(f"amqp://h/?delay={value}")
 
 
 def test_tls_verifies_the_server_and_its_name() -> None:
