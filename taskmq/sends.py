@@ -127,10 +127,6 @@ class Sends(JobDesk):
         """Send many, and give the id of each once it is confirmed; see `Call.asend_stream`."""
         return stream_async(sendings, self._batches(linger), Conveyor(self._publish_chunk))
 
-    def send_many_sync(self, sendings: Iterable[Sending]) -> list[str]:
-        """Send many; see `Call.send_many`."""
-        return list(self.stream_sync(sendings, linger=math.inf))
-
     async def send_many_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> list[str]:
         """Send many; see `Call.asend_many`."""
         return [job_id async for job_ids in self.chunks_async(sendings) for job_id in job_ids]

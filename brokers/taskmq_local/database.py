@@ -122,10 +122,6 @@ class Database:
         self.submit(work)
         return work.future
 
-    async def barrier(self) -> None:
-        """Return once everything has ended that was submitted before."""
-        await self.call(lambda _: None, care=Care.READ)
-
     async def wait_idle(self) -> None:
         """Return once nothing is left to be done."""
         await self._idle.wait()

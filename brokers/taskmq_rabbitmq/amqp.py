@@ -240,12 +240,6 @@ if TYPE_CHECKING:
         reply_code: int
         reply_text: str
 
-    class ProbableAuthenticationError(AMQPError):
-        """User or password refused."""
-
-    class ProbableAccessDeniedError(AMQPError):
-        """Virtual host refused."""
-
     class AuthenticationError(AMQPError):
         """No way to authenticate in common."""
 
@@ -313,8 +307,6 @@ else:
         AMQPError,
         AuthenticationError,
         ChannelClosedByBroker,
-        ProbableAccessDeniedError,
-        ProbableAuthenticationError,
         StreamLostError,
     )
     from pika.heartbeat import HeartbeatChecker
@@ -336,8 +328,6 @@ __all__ = [
     "PikaConnection",
     "PlainCredentials",
     "PlainTransport",
-    "ProbableAccessDeniedError",
-    "ProbableAuthenticationError",
     "SSLOptions",
     "StreamLostError",
     "decode_table",

@@ -65,11 +65,6 @@ class Announcer:
         self._is_permanent = False
         self._until: asyncio.TimerHandle | None = None
 
-    @property
-    def is_watching(self) -> bool:
-        """Whether the events of jobs are told."""
-        return self._is_watching
-
     def watch(self, seconds: float | None = None) -> None:
         """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:

@@ -255,7 +255,7 @@ asyncio.run(main())
     assert _sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["parent again"]']
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "app.close()", "t.sender.send_many_sync([]); del t, app"])
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "app.close()", "list(t.sender.stream_sync([])); del t, app"])
 def test_what_was_sent_is_there_after_a_normal_end_of_the_process(tmp_path: Path, end: str) -> None:
     done = _run(f'{_HEAD}\nt.send("a")\nt.send_many([("b",), ("c",)])\n{end}\n', str(tmp_path / "queue"))
 

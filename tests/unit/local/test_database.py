@@ -95,7 +95,7 @@ def test_a_work_whose_end_fails_does_not_keep_the_others_from_theirs(tmp_path: P
 def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> None:
     async def main() -> None:
         database = Database(tmp_path / "taskmq.db", name="test")
-        await database.barrier()
+        await database.call(count, care=Care.READ)
         blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
 
@@ -117,7 +117,7 @@ def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> None:
 def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_path: Path) -> None:
     async def main() -> None:
         database = Database(tmp_path / "taskmq.db", name="test")
-        await database.barrier()
+        await database.call(count, care=Care.READ)
         blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
         blocker.execute("BEGIN IMMEDIATE")
         threads = threading.active_count()
@@ -164,7 +164,7 @@ def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_o
         shared = Database(path, name="shared", is_shared=True)
         elsewhere = Database(tmp_path / "other" / "taskmq.db", name="elsewhere")
         assert own.partner() is own
-        await shared.barrier()
+        await shared.call(count, care=Care.READ)
         assert own.partner() is shared
         assert shared.partner() is shared
         assert elsewhere.partner() is elsewhere

@@ -271,7 +271,7 @@ def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over
         announcer.watch(0)
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
-            while announcer.is_watching:
+            while tally.on_start:
                 await asyncio.sleep(0)
 
         assert (tally.on_start, tally.on_end, tally.on_park) == ([], [], [])
