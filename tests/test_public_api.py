@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import taskmq
+import taskmq_celery
 import taskmq_local
 import taskmq_otel
 import taskmq_prometheus
@@ -34,7 +35,7 @@ def _modules(*packages: ModuleType) -> list[str]:
 
 
 _ALL_MODULES = _modules(
-    taskmq, taskmq_local, taskmq_rabbitmq, taskmq_redis, taskmq_prometheus, taskmq_otel, taskmq_s3
+    taskmq, taskmq_celery, taskmq_local, taskmq_rabbitmq, taskmq_redis, taskmq_prometheus, taskmq_otel, taskmq_s3
 )
 _CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
 

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar, Unpack
 
@@ -92,23 +92,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise InvalidOption(f"schedule {entry.name!r} is defined twice; give one of them a name=")
         check_arguments(entry, self._host.content_type)
         self._static[entry.name] = entry
-
-    def import_celery(
-        self, beat_schedule: Mapping[str, Mapping[str, Any]], *, tz: str = "UTC", drop: Collection[str] = ()
-    ) -> None:
-        """Define what Celery's `beat_schedule` says, as if the code had said it; Celery need not be installed.
-
-        Args:
-            beat_schedule: by name: `task`, `schedule` (seconds, a timedelta, a `crontab`), perhaps `args`, `kwargs`.
-            tz: Celery's `timezone`.
-            drop: options of sending that may be left out, since the tasks say them.
-
-        Raises:
-            InvalidOption: an entry cannot be taken over; then none is.
-        """
-        from taskmq.scheduling.celery import import_celery
-
-        import_celery(beat_schedule, tasks=self._host.tasks, define=self.define, tz=tz, drop=drop)
 
     # What is made at run time --------------------------------------------------------------------------
 

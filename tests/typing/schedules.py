@@ -5,9 +5,9 @@ from typing import assert_type
 
 from taskmq import Task, TaskMQ
 from taskmq.schedule import Cron, DaysOff, Every, Limited, Once, Trigger, cron, every, instants_after, once
-from taskmq.schedule.celery import crontab
 from taskmq.scheduling import Schedules
 from taskmq.tasks import SyncTask
+from taskmq_celery import crontab, import_beat_schedule
 
 app = TaskMQ("memory://")
 start = datetime(2027, 1, 1, tzinfo=UTC)
@@ -47,6 +47,9 @@ assert_type(triggers[0].next_after(0), int | None)
 assert_type(next(instants_after(triggers[0], 0)), int)
 assert_type(triggers[0].describe(), str)
 
-app.schedules.import_celery(
-    {"a": {"task": "tick", "schedule": crontab(hour=[7, 8], day_of_week="mon")}}, tz="Europe/Paris", drop=["expires"]
+import_beat_schedule(
+    app,
+    {"a": {"task": "tick", "schedule": crontab(hour=[7, 8], day_of_week="mon")}},
+    tz="Europe/Paris",
+    drop=["expires"],
 )

@@ -1,20 +1,18 @@
-"""Schedules as Celery's configuration has them, without Celery.
-
-What is read is looked at and not asked for its class, so `crontab` and `schedule` may be Celery's own or stand-ins.
-"""
+"""Celery's `beat_schedule`: reads its entries, and defines them as schedules of an app."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, cast
 
+from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption
-from taskmq.schedule.cron_rule import Cron
-from taskmq.schedule.every_rule import Every
-from taskmq.schedule.trigger import Trigger
+from taskmq.schedule import Cron, Every, Trigger
+from taskmq.scheduling import ScheduleEntry
+from taskmq.tasks import Task
 
-__all__ = ["CeleryEntry", "Crontab", "crontab", "read_beat_schedule"]
+__all__ = ["CeleryEntry", "Crontab", "crontab", "import_beat_schedule", "read_beat_schedule"]
 
 _FIELDS: Final = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 _KEYS: Final = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
@@ -65,6 +63,29 @@ def crontab(
     return found
 
 
+def import_beat_schedule(
+    app: TaskMQ,
+    beat_schedule: Mapping[str, Mapping[str, Any]],
+    *,
+    tz: str = "UTC",
+    drop: Collection[str] = (),
+) -> None:
+    """Define a schedule of `app` for each entry, as if the app's code had defined it.
+
+    Args:
+        app: has a task of the name that each entry calls.
+        beat_schedule: by name: `task`, `schedule` (seconds, a timedelta, a `crontab`), perhaps `args`, `kwargs`.
+        tz: Celery's `timezone`.
+        drop: options of sending that may be left out, since the tasks say them.
+
+    Raises:
+        InvalidOption: an entry cannot be taken over; then none is.
+    """
+    # All are made before the first is defined: an entry that cannot be leaves nothing behind.
+    for schedule in [_schedule(entry, app.tasks, drop) for entry in read_beat_schedule(beat_schedule, tz=tz)]:
+        app.schedules.define(schedule)
+
+
 def read_beat_schedule(entries: Mapping[str, Mapping[str, Any]], *, tz: str = "UTC") -> list[CeleryEntry]:
     """The entries of a `beat_schedule`.
 
@@ -75,6 +96,22 @@ def read_beat_schedule(entries: Mapping[str, Mapping[str, Any]], *, tz: str = "U
         InvalidOption: an entry cannot be read, has a key that nobody knows, or a schedule by the sun.
     """
     return [_entry(name, entry, tz) for name, entry in entries.items()]
+
+
+def _schedule(entry: CeleryEntry, tasks: Mapping[str, Task[..., Any]], drop: Collection[str]) -> ScheduleEntry:
+    task = tasks.get(entry.task)
+    if task is None:
+        raise InvalidOption(
+            f"beat_schedule[{entry.name!r}]: this app has no task {entry.task!r}; give one that name="
+        )
+    same = {"queue": task.queue}
+    left = sorted(name for name, value in entry.options.items() if name not in drop and same.get(name) != value)
+    if left:
+        raise InvalidOption(
+            f"beat_schedule[{entry.name!r}]: the option {left[0]!r} is not taken over; say it at the task "
+            f"{entry.task!r}, and drop=[{left[0]!r}] here"
+        )
+    return ScheduleEntry(entry.name, task, entry.trigger, entry.args, entry.kwargs)
 
 
 def _entry(name: str, entry: Mapping[str, Any], tz: str) -> CeleryEntry:

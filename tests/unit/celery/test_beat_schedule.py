@@ -7,7 +7,8 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.errors import InvalidOption
 from taskmq.schedule import Cron, Every
-from taskmq.schedule.celery import crontab, read_beat_schedule
+from taskmq_celery import crontab, import_beat_schedule
+from taskmq_celery.beat_schedule import read_beat_schedule
 
 
 class CeleryCrontab:
@@ -101,7 +102,8 @@ def _app() -> TaskMQ:
 def test_an_app_takes_over_a_whole_configuration() -> None:
     app = _app()
 
-    app.schedules.import_celery(
+    import_beat_schedule(
+        app,
         {
             "often": {"task": "shop.add", "schedule": 30.0, "args": (1, 2)},
             "nightly": {
@@ -137,5 +139,5 @@ def test_one_that_cannot_be_is_refused(entry: Any, message: str) -> None:
     app = _app()
 
     with pytest.raises(InvalidOption, match=message):
-        app.schedules.import_celery({"bad": entry})
+        import_beat_schedule(app, {"bad": entry})
     assert len(app.schedules) == 0
