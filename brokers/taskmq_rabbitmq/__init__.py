@@ -41,7 +41,7 @@ Modules, pure first: url, delay, topology, deaths, wire, letterhead, denial, tim
 queue_diagnosis; amqp (the border with pika), resolver, resets, shortcut, lane, channels, pulse, connection;
 registration, declarations; outgoing, refused, publisher; announcements, listener; delivery, queue_consumer,
 watchdog, consumer, hold; examination (what the doctor asks); broker. Topology as code, loaded on demand:
-plan, definitions, policies, copying; management, inspection; mover, seclusion, migration; blueprint.
+plan, definitions, policies; management, inspection; blueprint; `migrate`, which only its command loads.
 """
 
 from taskmq.broker import Broker, BrokerOptions

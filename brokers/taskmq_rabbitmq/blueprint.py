@@ -13,12 +13,10 @@ from taskmq.topology import WorkQueue
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declarations import declare_all, exists
 from taskmq_rabbitmq.definitions import to_definitions
-from taskmq_rabbitmq.inspection import look_at_topology
+from taskmq_rabbitmq.inspection import SETTLE_SECONDS, look_at_topology
 from taskmq_rabbitmq.management import Management, ManagementUnavailable
-from taskmq_rabbitmq.migration import SETTLE_SECONDS, Migration
 from taskmq_rabbitmq.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
 from taskmq_rabbitmq.policies import parse_version, permissions, policies
-from taskmq_rabbitmq.seclusion import Seclusion
 from taskmq_rabbitmq.topology import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
 from taskmq_rabbitmq.url import Endpoint
 
@@ -88,8 +86,10 @@ class Blueprint:
         return permissions(role, self._queues, vhost=self._endpoint.vhost, user=user)
 
     async def migrate(self, *, report: Callable[[str], None], producers_stopped: bool = False) -> int:
+        from taskmq_rabbitmq.migrate import Migration, PublisherLockout
+
         name = f"migration {secrets.token_hex(4)}"
-        seclusion = Seclusion(
+        lockout = PublisherLockout(
             self._management,
             ours=name,
             open_another=lambda: self._opened(f"{name} stays", patience=_PROBE_SECONDS),
@@ -97,7 +97,7 @@ class Blueprint:
             report=report,
         )
         # A migration that was killed may have left everybody locked out, us too.
-        await seclusion.end()
+        await lockout.end()
         async with self._opened(name, patience=OPEN_SECONDS) as connection:
             wanted = self._wanted()
             found = await look_at_topology(self._management)
@@ -110,13 +110,13 @@ class Blueprint:
                 if isinstance(entity, Queue) and MIGRATION + entity.name in found.queues
             ]
             if not producers_stopped and any(is_classic(found, queue) for queue in different):
-                await seclusion.check()
+                await lockout.check()
             migration = Migration(
                 connection,
                 self._management,
                 report=report,
                 settle=self._settle,
-                seclusion=None if producers_stopped else seclusion,
+                lockout=None if producers_stopped else lockout,
             )
             return await migration.run(different, begun, wanted)
 

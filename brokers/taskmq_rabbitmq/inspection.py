@@ -2,13 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from taskmq_rabbitmq.definitions import found_in
 from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
 from taskmq_rabbitmq.plan import Found
 
-__all__ = ["NodeFacts", "QueueFacts", "look_at_nodes", "look_at_queue", "look_at_queues", "look_at_topology"]
+__all__ = [
+    "SETTLE_SECONDS",
+    "NodeFacts",
+    "QueueFacts",
+    "look_at_nodes",
+    "look_at_queue",
+    "look_at_queues",
+    "look_at_topology",
+]
+
+SETTLE_SECONDS: Final = 11.0
+"""After so long counts are up to date: more than two of the intervals at which RabbitMQ counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,16 @@ def test_the_supervisor_has_neither_the_worker_nor_the_app_nor_what_finds_plugin
     assert imported & {"taskmq.app", "taskmq.worker.worker", "taskmq.plugins", "importlib.metadata"} == set()
 
 
+def test_topology_migrate_is_loaded_by_its_command_only() -> None:
+    imported = _imported_by(
+        "import taskmq_rabbitmq, taskmq_rabbitmq.blueprint, taskmq_rabbitmq.examination\n"
+        "import taskmq.cli.root, taskmq.cli.topology, taskmq.worker.child, taskmq.worker.worker"
+    )
+
+    assert "taskmq_rabbitmq.broker" in imported
+    assert {name for name in imported if name.startswith("taskmq_rabbitmq.migrate")} == set()
+
+
 @pytest.mark.parametrize("name", ["nothing", "errors2", "_private"])
 def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"module 'taskmq' has no attribute '{name}'"):

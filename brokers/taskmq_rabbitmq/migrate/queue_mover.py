@@ -1,7 +1,7 @@
 """Messages from one queue to another: a copy is confirmed before its original is acknowledged.
 
 So a message is in at least one of them at every moment, and in both after a crash, with the same id. The order is
-kept. Copies are byte for byte what was received, but for what `copying` leaves out.
+kept. Copies are byte for byte what was received, but for what `message_copy` leaves out.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final
 from taskmq.errors import BrokerBlocked, PublishRejected, QueueMissing, UnsupportedFeature
 from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
-from taskmq_rabbitmq.copying import copied_properties
 from taskmq_rabbitmq.declarations import queue_depth, refusal
 from taskmq_rabbitmq.lane import Properties
+from taskmq_rabbitmq.migrate.message_copy import copied_properties
 from taskmq_rabbitmq.queue_consumer import consumer_tag
 from taskmq_rabbitmq.wire import Content, properties_bytes, publish_frames
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp import BasicProperties, Method, PikaChannel
 
-__all__ = ["PLUG", "Mover"]
+__all__ = ["FILLER", "QueueMover"]
 
-PLUG: Final = "taskmq-migration-plug"
-"""How the message ids begin of what is put into a queue only to fill it, and is never moved."""
+FILLER: Final = "taskmq-migration-plug"
+"""How the message ids of filler messages begin, which only fill a queue and are never moved."""
 
 _PLAIN: Final = (
     "messages are moved as bytes, which this pika does not hand out: migrate with the pika of taskmq's own"
@@ -36,12 +36,12 @@ _NO_ANSWER: Final = (
     "the broker confirmed nothing for a minute: is there a memory or disk alarm, or a queue without a leader?"
 )
 _WINDOW: Final = 200
-_PLUGS: Final = 5
+_FILLERS: Final = 5
 _QUIET: Final = 0.1
 _PATIENCE: Final = 60.0
 
 
-class Mover:
+class QueueMover:
     """Moves messages over one connection, one pair of queues at a time.
 
     Args:
@@ -63,28 +63,28 @@ class Mover:
         """
         if limit == 0:
             return 0
-        async with self._copying(source, target) as (copying, tag):
-            return await _move(copying, tag, limit)
+        async with self._transfer(source, target) as (transfer, tag):
+            return await _move(transfer, tag, limit)
 
-    async def empty_behind_plugs(self, source: str, target: str) -> int:
-        """Move what is ready in `source`, a closed quorum queue, and leave plugs; how many plugs.
+    async def empty_behind_fillers(self, source: str, target: str) -> int:
+        """Move what is ready in `source`, a closed quorum queue, and leave filler messages; how many.
 
-        A closed queue lets messages in once nothing is ready in it. So one message is taken at a time, and plugs are
-        put in where nothing else is left. Once there are as many messages as plugs, there is nothing else.
+        A closed queue lets messages in once nothing is ready in it. So one message is taken at a time, and fillers
+        are put in where nothing else is left. Once there are as many messages as fillers, there is nothing else.
 
         Raises:
             As `move`.
         """
-        async with self._copying(source, target) as (copying, tag):
+        async with self._transfer(source, target) as (transfer, tag):
             sending = await self._connection.channel()
             try:
-                plugs = await _Outbox.on(sending)
-                return await _empty(copying, plugs, source, _plug_properties(copying.plug), tag)
+                fillers = await _Outbox.on(sending)
+                return await _empty(transfer, fillers, source, _filler_properties(transfer.filler), tag)
             finally:
                 await _close(sending)
 
     async def takes(self, queue: str) -> bool:
-        """Whether `queue` takes a message; a plug is in it then.
+        """Whether `queue` takes a message; a filler is in it then.
 
         Raises:
             BrokerBlocked: the broker did not answer for a minute.
@@ -93,14 +93,14 @@ class Mover:
         """
         sending = await self._connection.channel()
         try:
-            return bool(await _put_plugs(await _Outbox.on(sending), queue, _plug_properties(PLUG), 1))
+            return bool(await _put_fillers(await _Outbox.on(sending), queue, _filler_properties(FILLER), 1))
         except ChannelRefused as error:
             raise refusal(error, queue) from error
         finally:
             await _close(sending)
 
     @asynccontextmanager
-    async def _copying(self, source: str, target: str) -> "AsyncGenerator[tuple[_Copying, str]]":
+    async def _transfer(self, source: str, target: str) -> "AsyncGenerator[tuple[_Transfer, str]]":
         self._numbers += 1
         tag = consumer_tag(source, self._numbers)
         taking = await self._connection.channel()
@@ -108,7 +108,7 @@ class Mover:
             sending = await self._connection.channel()
             try:
                 outbox = await _Outbox.on(sending)
-                yield _Copying(self._connection, taking, outbox, source=source, target=target), tag
+                yield _Transfer(self._connection, taking, outbox, source=source, target=target), tag
             finally:
                 await _close(sending)
         except ChannelRefused as error:
@@ -194,23 +194,23 @@ class _Outbox:
         self.returned += 1
 
 
-class _Copying:
+class _Transfer:
     """A consumer whose messages are copied to another queue as they come.
 
     Attributes:
         outbox: where the copies go out.
-        plug: the message id of the plugs that are put in meanwhile.
-        held: what has come and is not acknowledged, in order: its tag, and the number of its copy; None for a plug.
-        plugs: how many of these plugs have come.
+        filler: the message id of the fillers that are put in meanwhile.
+        held: what has come and is not acknowledged, in order: its tag, and the number of its copy; None for a filler.
+        fillers: how many of these fillers have come.
     """
 
     def __init__(
         self, connection: Connection, taking: OpenChannel, outbox: _Outbox, *, source: str, target: str
     ) -> None:
         self.outbox = outbox
-        self.plug: Final = f"{PLUG}-{secrets.token_hex(8)}"
+        self.filler: Final = f"{FILLER}-{secrets.token_hex(8)}"
         self.held: deque[tuple[int, int | None]] = deque()
-        self.plugs = 0
+        self.fillers = 0
         self._connection = connection
         self._taking = taking
         self._source = source
@@ -269,8 +269,8 @@ class _Copying:
         if self._failure is not None:
             return
         self.outbox.changed.set()
-        if (properties.message_id or "").startswith(PLUG):
-            self.plugs += properties.message_id == self.plug
+        if (properties.message_id or "").startswith(FILLER):
+            self.fillers += properties.message_id == self.filler
             self.held.append((tag, None))
             return
         try:
@@ -283,52 +283,52 @@ class _Copying:
         self.held.append((tag, number))
 
 
-async def _move(copying: _Copying, tag: str, limit: int | None) -> int:
+async def _move(transfer: _Transfer, tag: str, limit: int | None) -> int:
     window = _WINDOW if limit is None else min(_WINDOW, limit)
     # Each ack brings one more: so the last of them wait until nothing comes any more.
     may_ack = math.inf if limit is None else limit - window
     kept: list[int] = []
     moved = 0
-    await copying.start(tag, window)
+    await transfer.start(tag, window)
     while limit is None or moved < limit:
-        if not await copying.outbox.has_changed(_PATIENCE if copying.outbox.unanswered else _QUIET):
-            if copying.outbox.unanswered:
+        if not await transfer.outbox.has_changed(_PATIENCE if transfer.outbox.unanswered else _QUIET):
+            if transfer.outbox.unanswered:
                 raise BrokerBlocked(_NO_ANSWER)
-            if not await copying.ready() and not copying.outbox.changed.is_set():
+            if not await transfer.ready() and not transfer.outbox.changed.is_set():
                 break
-        while (done := copying.next_copied()) is not None:
+        while (done := transfer.next_copied()) is not None:
             moved += 1
             if moved <= may_ack:
-                copying.ack(done)
+                transfer.ack(done)
             else:
                 kept.append(done)
-    await copying.stop(tag)
+    await transfer.stop(tag)
     for done in kept:
-        copying.ack(done)
+        transfer.ack(done)
     return moved
 
 
-async def _empty(copying: _Copying, plugs: _Outbox, queue: str, properties: bytes, tag: str) -> int:
+async def _empty(transfer: _Transfer, fillers: _Outbox, queue: str, properties: bytes, tag: str) -> int:
     put = 0
-    await copying.start(tag, 1)
+    await transfer.start(tag, 1)
     while True:
-        while not (ready := await copying.ready()) and not copying.held:
-            put += await _put_plugs(plugs, queue, properties)
-        while (done := copying.next_copied()) is None:
-            if not await copying.outbox.has_changed(_PATIENCE):
+        while not (ready := await transfer.ready()) and not transfer.held:
+            put += await _put_fillers(fillers, queue, properties)
+        while (done := transfer.next_copied()) is None:
+            if not await transfer.outbox.has_changed(_PATIENCE):
                 raise BrokerBlocked(_NO_ANSWER)
-        while not (ready := await copying.ready()):
-            put += await _put_plugs(plugs, queue, properties)
-        if ready == put - copying.plugs:
+        while not (ready := await transfer.ready()):
+            put += await _put_fillers(fillers, queue, properties)
+        if ready == put - transfer.fillers:
             break
-        copying.ack(done)
-    await copying.stop(tag)
-    copying.ack(done)
+        transfer.ack(done)
+    await transfer.stop(tag)
+    transfer.ack(done)
     return ready
 
 
-async def _put_plugs(outbox: _Outbox, queue: str, properties: bytes, count: int = _PLUGS) -> int:
-    """Put in as many plugs as the queue takes of a few; how many."""
+async def _put_fillers(outbox: _Outbox, queue: str, properties: bytes, count: int = _FILLERS) -> int:
+    """Put in as many fillers as the queue takes of a few; how many."""
     for _ in range(count):
         outbox.publish(queue, properties, b"it keeps the queue full during a migration; it can be deleted")
     while outbox.unanswered:
@@ -341,15 +341,15 @@ async def _put_plugs(outbox: _Outbox, queue: str, properties: bytes, count: int 
     return accepted
 
 
-def _plug_properties(message_id: str) -> bytes:
+def _filler_properties(message_id: str) -> bytes:
     return properties_bytes(
         content_type="text/plain",
         content_encoding=None,
         headers={},
-        correlation_id=PLUG,
+        correlation_id=FILLER,
         message_id=message_id,
         timestamp=None,
-        kind=PLUG,
+        kind=FILLER,
         app_id="taskmq",
     )
 

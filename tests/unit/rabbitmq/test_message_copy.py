@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pika import BasicProperties  # type: ignore[import-untyped]
 from pika.data import encode_table  # type: ignore[import-untyped]
 
-from taskmq_rabbitmq.copying import copied_properties
+from taskmq_rabbitmq.migrate.message_copy import copied_properties
 from taskmq_rabbitmq.wire import WireError
 
 shorts = st.text(max_size=20)

@@ -18,8 +18,8 @@ What shapes this:
 
 - RabbitMQ confirms what is on its way to a queue while that is being deleted, and it is gone. To a closed quorum
   queue nothing is on its way, because each publisher's channel knows. A classic queue is asked for each message; so
-  for its deletion all publishers are kept out for a moment (`seclusion`), unless there are none.
-- A quorum queue that is closed and empty lets one more message in. So it is kept full with messages of ours, plugs,
+  for its deletion all publishers are locked out for a moment (`PublisherLockout`), unless there are none.
+- A quorum queue that is closed and empty lets one more message in. So it is kept full with filler messages,
   which are put in when all else is out, and which must be alone in it before the deletion.
 - RabbitMQ 3.10 leaves a publisher closed out after the policy has gone. So it goes while there is no queue.
 - Quorum queues cannot be deleted on the condition that they are unused and empty. So that is made sure of before,
@@ -42,16 +42,13 @@ from taskmq_rabbitmq.connection import Connection
 from taskmq_rabbitmq.declarations import declare_all, queue_depth, refusal
 from taskmq_rabbitmq.inspection import look_at_nodes, look_at_queue
 from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
-from taskmq_rabbitmq.mover import Mover
+from taskmq_rabbitmq.migrate.publisher_lockout import PublisherLockout
+from taskmq_rabbitmq.migrate.queue_mover import QueueMover
 from taskmq_rabbitmq.plan import MIGRATION, migrate_command
 from taskmq_rabbitmq.policies import exactly
-from taskmq_rabbitmq.seclusion import Seclusion
 from taskmq_rabbitmq.topology import Argument, Binding, Entity, Queue, entrance
 
-__all__ = ["SETTLE_SECONDS", "Migration"]
-
-SETTLE_SECONDS: Final = 11.0
-"""More than two of the intervals at which RabbitMQ counts what is in its queues."""
+__all__ = ["Migration"]
 
 _ATTEMPTS: Final = 10
 # How often the broker's counts are asked for while they are to become new.
@@ -75,7 +72,7 @@ class Migration:
         management: the HTTP API; the user needs the tag `policymaker`.
         report: called with each step, in words.
         settle: how long to wait for counts to be up to date.
-        seclusion: for classic queues; None: nobody publishes.
+        lockout: for classic queues; None: nobody publishes.
     """
 
     def __init__(
@@ -84,15 +81,15 @@ class Migration:
         management: Management,
         *,
         report: Callable[[str], None],
-        settle: float = SETTLE_SECONDS,
-        seclusion: Seclusion | None,
+        settle: float,
+        lockout: PublisherLockout | None,
     ) -> None:
         self._connection = connection
         self._management = management
-        self._mover = Mover(connection)
+        self._mover = QueueMover(connection)
         self._report = report
         self._settle = settle
-        self._seclusion = seclusion
+        self._lockout = lockout
         self._reported: dict[str, str] = {}
 
     async def run(self, different: Sequence[str], begun: Sequence[str], wanted: Sequence[Entity]) -> int:
@@ -125,34 +122,34 @@ class Migration:
         for queue in queues:
             await self._prepare(queue)
         left: list[Queue] = list(queues)
-        plugs: dict[str, int] = {}
+        fillers: dict[str, int] = {}
         clock = asyncio.get_running_loop()
         deadline = clock.time() + _ATTEMPTS * self._settle
         while left:
             if clock.time() > deadline:
                 raise _stays_full(left)
-            if await self._try_to_empty(left, plugs):
-                replaced = await self._replace_secluded(left, plugs, wanted)
+            if await self._try_to_empty(left, fillers):
+                replaced = await self._replace_without_publishers(left, fillers, wanted)
                 left = [queue for queue in left if queue.name not in replaced]
-                plugs.clear()
+                fillers.clear()
 
-    async def _try_to_empty(self, queues: Sequence[Queue], plugs: dict[str, int]) -> bool:
-        """Empty what is not empty, and wait a while; whether plugs are all that is in the queues, wherever.
+    async def _try_to_empty(self, queues: Sequence[Queue], fillers: dict[str, int]) -> bool:
+        """Empty what is not empty, and wait a while; whether fillers are all that is in the queues, wherever.
 
         Args:
-            plugs: how many are in a queue that has been emptied; kept up to date.
+            fillers: how many are in a queue that has been emptied; kept up to date.
         """
-        full = [queue.name for queue in queues if queue.name not in plugs]
+        full = [queue.name for queue in queues if queue.name not in fillers]
         for name in full:
-            plugs[name] = await self._empty(name)
+            fillers[name] = await self._empty(name)
         # The counts of what is in consumers' hands are as old as the broker's interval; on a busy broker they can be
         # older, and nothing but waiting makes them new.
         await asyncio.sleep(self._settle if full else self._settle / _LOOKS)
-        for name, count in [*plugs.items()]:
-            if not await self._is_plugged(name, count):
-                del plugs[name]
-        return len(plugs) == len(queues) and all(
-            [await self._is_counted_alone(name, count) for name, count in plugs.items()]
+        for name, count in [*fillers.items()]:
+            if not await self._has_only_fillers(name, count):
+                del fillers[name]
+        return len(fillers) == len(queues) and all(
+            [await self._is_counted_alone(name, count) for name, count in fillers.items()]
         )
 
     async def _prepare(self, queue: Queue) -> None:
@@ -166,22 +163,24 @@ class Migration:
         await self._close_entrance(name)
         self._report(f"{name}: closed; senders get PublishRejected")
 
-    async def _replace_secluded(
-        self, queues: Sequence[Queue], plugs: Mapping[str, int], wanted: Sequence[Entity]
+    async def _replace_without_publishers(
+        self, queues: Sequence[Queue], fillers: Mapping[str, int], wanted: Sequence[Entity]
     ) -> set[str]:
         """Replace what can be; the names."""
         if not queues:
             return set()
-        if self._seclusion is None or not await self._any_classic(queues):
-            return await self._replace(queues, plugs, wanted)
-        async with self._seclusion.of_publishers():
-            return await self._replace(queues, plugs, wanted)
+        if self._lockout is None or not await self._any_classic(queues):
+            return await self._replace(queues, fillers, wanted)
+        async with self._lockout.held():
+            return await self._replace(queues, fillers, wanted)
 
-    async def _replace(self, queues: Sequence[Queue], plugs: Mapping[str, int], wanted: Sequence[Entity]) -> set[str]:
+    async def _replace(
+        self, queues: Sequence[Queue], fillers: Mapping[str, int], wanted: Sequence[Entity]
+    ) -> set[str]:
         replaced: set[str] = set()
         for queue in queues:
-            name, count = queue.name, plugs[queue.name]
-            if not (await self._is_counted_alone(name, count) and await self._is_plugged(name, count)):
+            name, count = queue.name, fillers[queue.name]
+            if not (await self._is_counted_alone(name, count) and await self._has_only_fillers(name, count)):
                 continue
             await self._delete(queue.name)
             self._report(f"{queue.name}: deleted")
@@ -219,7 +218,7 @@ class Migration:
         )
 
     async def _empty(self, name: str) -> int:
-        """Move everything out; how many plugs are in it afterwards."""
+        """Move everything out; how many fillers are in it afterwards."""
         facts = await look_at_queue(self._management, name)
         if facts is None:
             return 0
@@ -229,25 +228,25 @@ class Migration:
             return 0
         ready, _ = await queue_depth(self._connection, name)
         moved = await self._mover.move(name, _beside(name), limit=max(0, ready - _TAIL))
-        plugs = await self._mover.empty_behind_plugs(name, _beside(name))
+        fillers = await self._mover.empty_behind_fillers(name, _beside(name))
         self._report(f"{name}: {moved} messages and the last few moved to {_beside(name)}")
-        return plugs
+        return fillers
 
-    async def _is_plugged(self, name: str, plugs: int) -> bool:
-        """Whether all that waits in a queue are the plugs, and nobody consumes it, and one more finds no place.
+    async def _has_only_fillers(self, name: str, fillers: int) -> bool:
+        """Whether all that waits in a queue are the fillers, and nobody consumes it, and one more finds no place.
 
         That much is asked of the queue itself, and is so now.
         """
         try:
             ready, consumers = await queue_depth(self._connection, name)
-            return (ready, consumers) == (plugs, 0) and not await self._mover.takes(name)
+            return (ready, consumers) == (fillers, 0) and not await self._mover.takes(name)
         except QueueMissing:
             return True
 
-    async def _is_counted_alone(self, name: str, plugs: int) -> bool:
-        """Whether the plugs are all that is in a queue, in consumers' hands too; as of when it was last counted."""
+    async def _is_counted_alone(self, name: str, fillers: int) -> bool:
+        """Whether the fillers are all that is in a queue, in consumers' hands too; as of when it was last counted."""
         facts = await look_at_queue(self._management, name)
-        if facts is None or facts.messages == plugs:
+        if facts is None or facts.messages == fillers:
             return True
         found = f"{facts.messages or 0} messages, {facts.unsettled or 0} of them in somebody's hands"
         if self._reported.get(name) != found:

@@ -1,4 +1,4 @@
-"""A moment in which nobody publishes at a virtual host.
+"""Locks publishers out of a virtual host for a moment.
 
 New connections are refused by a limit of 0, and those that may publish are closed. Connections of taskmq that only
 consume are left alone. What was unconfirmed on a closed connection its owner publishes again; taskmq's publishers
@@ -21,7 +21,7 @@ from typing import Any, Final
 from taskmq.errors import AccessDenied, BrokerUnavailable, TopologyMismatch
 from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
 
-__all__ = ["Seclusion"]
+__all__ = ["PublisherLockout"]
 
 _NOTE: Final = "taskmq.migration.connections"
 _LIMIT: Final = "max-connections"
@@ -29,7 +29,7 @@ _ROUNDS: Final = 10
 _PAUSE: Final = 0.2
 
 
-class Seclusion:
+class PublisherLockout:
     """Keeps publishers out of the virtual host of `management`, whose user has to be an administrator.
 
     Args:
@@ -71,7 +71,7 @@ class Seclusion:
             )
 
     @asynccontextmanager
-    async def of_publishers(self) -> AsyncGenerator[None]:
+    async def held(self) -> AsyncGenerator[None]:
         """A block in which nobody but us publishes.
 
         Raises:
