@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, T
 
 from taskmq.clock import Clock
 from taskmq.context import Context
-from taskmq.duration import Duration, parse_duration
 from taskmq.envelope import JSON, MSGPACK
 from taskmq.errors import DuplicateTask, InvalidOption, UnsupportedFeature
 from taskmq.locks import Lock
@@ -29,10 +28,10 @@ from taskmq.scheduling.recurring import CronOptions, EveryOptions, divided
 from taskmq.sends import Sends
 from taskmq.session import Session
 from taskmq.settings import Settings
-from taskmq.size import Size
 from taskmq.stores import LeaseStore
 from taskmq.tasks import AsyncTask, SyncTask, Task, TaskDecorator, define
 from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
+from taskmq.units import Duration, Size, parse_duration
 
 if TYPE_CHECKING:
     from taskmq.flows import FlowDesk

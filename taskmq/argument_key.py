@@ -13,7 +13,7 @@ from taskmq.codec import Signature, encode_value
 from taskmq.envelope import JSON
 from taskmq.errors import InvalidArguments, InvalidOption
 
-__all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "check_key", "read_key_maker"]
+__all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "OrderKey", "check_key", "read_key_maker"]
 
 KeyMaker = str | Callable[..., str]
 """The name of a parameter, a template such as "order:{order_id}", or a function that is called as the task is."""
@@ -136,6 +136,13 @@ class ArgumentKey:
         bound = call.bind(*positional, **named)
         bound.apply_defaults()
         return bound.arguments
+
+
+class OrderKey(ArgumentKey):
+    """What makes a task's `order_key`s; see `ArgumentKey`."""
+
+    def __init__(self, maker: KeyMaker, function: Callable[..., Any], signature: Signature, *, owner: str) -> None:
+        super().__init__(maker, function, signature, owner=owner, option="order_key")
 
 
 class _Templates(string.Formatter):

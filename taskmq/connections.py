@@ -18,14 +18,13 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from taskmq.broker import BrokerOptions
 from taskmq.clock import Clock, SystemClock
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.plugins import open_blobs, open_broker, open_state
 from taskmq.portal import Portal, current_portal
 from taskmq.session import Session
 from taskmq.settings import DEFAULT_URL, Settings, load_settings
-from taskmq.size import Size, parse_size
 from taskmq.stores import DelayStore, State
+from taskmq.units import Duration, Size, parse_duration, parse_size
 
 __all__ = ["Connections"]
 

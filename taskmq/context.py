@@ -9,13 +9,13 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from taskmq.duration import Duration
 from taskmq.envelope import Envelope
 from taskmq.errors import UnsupportedFeature
 from taskmq.journal import CHECKPOINT, DETACHED, HEARTBEAT, Desk, Journal, Step, read_value
 from taskmq.locks import Lock, LockDesk
 from taskmq.resources import Grant
 from taskmq.stores import BegunRun
+from taskmq.units import Duration
 
 __all__ = ["SCHEDULED_FOR", "SCHEDULE_LIMIT", "SCHEDULE_NAME", "Context", "current_context"]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import ResultTimeout
 from taskmq.job import Job, JobOutcome
+from taskmq.units import Duration, parse_duration
 
 __all__ = ["Finishing"]
 

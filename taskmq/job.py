@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from taskmq.codec import ReturnType
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import (
     JobCancelled,
     ResultDamaged,
@@ -19,6 +18,7 @@ from taskmq.errors import (
 from taskmq.progress import JobProgress
 from taskmq.states import JobState
 from taskmq.stores import ResultRecord
+from taskmq.units import Duration, parse_duration
 
 __all__ = ["Job", "JobBackend", "JobOutcome"]
 

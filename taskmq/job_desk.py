@@ -11,12 +11,12 @@ from taskmq.cancelling import cancel_job
 from taskmq.codec import ReturnType
 from taskmq.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.connections import Connections
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import UnsupportedFeature
 from taskmq.job import Job
 from taskmq.options import TaskPlan
 from taskmq.progress import JobProgress, progress_of
 from taskmq.stores import ResultRecord, ResultStore
+from taskmq.units import Duration, parse_duration
 from taskmq.waiting import WaitingJob, due_instant, reschedule, waiting_jobs
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from taskmq.codec import ReturnType, decode_value, encode_value
-from taskmq.duration import Duration
 from taskmq.envelope import JSON
 from taskmq.errors import EncodeError, InvalidOption, TooLarge
 from taskmq.locks import Lock, OwnLeases
 from taskmq.stores import BegunRun
+from taskmq.units import Duration
 
 __all__ = ["CHECKPOINT", "DETACHED", "HEARTBEAT", "LARGEST_VALUE", "Desk", "Journal", "Step", "read_value"]
 

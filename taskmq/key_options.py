@@ -6,8 +6,8 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 
 from taskmq.argument_key import KeyMaker, check_key, read_key_maker
-from taskmq.duration import parse_duration
 from taskmq.errors import InvalidOption
+from taskmq.units import parse_duration
 
 __all__ = [
     "NO_IDEMPOTENCY",

@@ -11,9 +11,9 @@ import msgspec
 
 from taskmq.argument_key import ArgumentKey, KeyMaker, check_key, read_key_maker
 from taskmq.codec import Signature
-from taskmq.duration import parse_duration
 from taskmq.errors import InvalidOption
 from taskmq.stores import Demand, PlaceDemand, RateDemand
+from taskmq.units import parse_duration
 
 __all__ = [
     "Concurrency",

@@ -21,9 +21,9 @@ from contextvars import Token as Mark
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
 from taskmq.stores import Lease, LeaseStore
+from taskmq.units import Duration, parse_duration
 
 __all__ = ["Lock", "LockDesk", "OwnLeases"]
 

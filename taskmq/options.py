@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from taskmq.argument_key import KeyMaker, check_key, read_key_maker
 from taskmq.broker import HeaderValue
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.envelope import LAST_INSTANT, check_task_name
 from taskmq.errors import InvalidOption
 from taskmq.key_options import (
@@ -26,6 +25,7 @@ from taskmq.limits import Concurrency, Limit, RateLimit, read_limits
 from taskmq.resources import PROCESS, Amounts, read_amounts
 from taskmq.retry import RetryPolicy
 from taskmq.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = ["Ack", "CallOptions", "CallPlan", "ExecutorKind", "TaskOptions", "TaskPlan", "plan_call", "plan_task"]
 

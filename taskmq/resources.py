@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from taskmq.errors import InvalidOption
-from taskmq.size import parse_size, size_text
+from taskmq.units import parse_size, size_text
 
 __all__ = ["GPU", "MEMORY", "PROCESS", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
 

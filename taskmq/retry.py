@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, cast
 
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import InvalidOption
+from taskmq.units import Duration, parse_duration
 
 __all__ = ["Backoff", "RetryPolicy", "coarse_delay"]
 

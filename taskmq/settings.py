@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from taskmq.errors import InvalidOption, InvalidSetting
-from taskmq.process_count import parse_processes
+from taskmq.units import parse_processes
 
 __all__ = ["DEFAULT_URL", "Settings", "load_settings"]
 

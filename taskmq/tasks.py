@@ -39,11 +39,10 @@ from typing import (
 
 from msgspec.structs import replace
 
-from taskmq.argument_key import ArgumentKey
+from taskmq.argument_key import ArgumentKey, OrderKey
 from taskmq.codec import ReturnType, Signature
 from taskmq.context import Context, current_context
 from taskmq.dependencies import is_dependency, plan_dependencies
-from taskmq.duration import Duration
 from taskmq.envelope import VERSION, Envelope, new_job_id
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.job import Job
@@ -51,9 +50,9 @@ from taskmq.key_options import UniqueCall
 from taskmq.limits import TaskLimit, bind_limits
 from taskmq.middleware import Sending
 from taskmq.options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
-from taskmq.order_key import OrderKey
 from taskmq.providing import Dependencies, provided_async, provided_sync
 from taskmq.sender import Sender
+from taskmq.units import Duration
 
 if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step

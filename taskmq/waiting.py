@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace as changed
 
 from taskmq.broker import Outgoing
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.envelope import LAST_INSTANT, amend, decode_envelope
 from taskmq.errors import InvalidOption
 from taskmq.states import JobState
 from taskmq.stores import DelayStore, ErrorRecord, ResultRecord, WaitingMessage
 from taskmq.topology import WorkQueue, check_queue_name, logical_queue, shard_queue
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = [
     "WaitingJob",

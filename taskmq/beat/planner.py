@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.schedule import Every, Trigger
-from taskmq.schedule.recent import most_recent
+from taskmq.schedule.trigger import most_recent
 from taskmq.scheduling.policy import SchedulePolicy
 
 __all__ = ["MOST_COUNTED", "Due", "instants_between", "most_recent", "plan_due", "take_from"]

@@ -11,10 +11,10 @@ from taskmq.broker import Diagnosable
 from taskmq.cli.exits import FAILED, UNREACHABLE
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_rows
-from taskmq.duration import parse_duration
 from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.stores import DiagnosableState, Timekeeper
 from taskmq.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.units import parse_duration
 
 __all__ = ["doctor"]
 

@@ -11,8 +11,8 @@ from cyclopts.validators import Number
 
 from taskmq.cli.output import when
 from taskmq.dead_letters import Choice, Choose, DeadLetter
-from taskmq.duration import parse_duration
 from taskmq.errors import InvalidOption
+from taskmq.units import parse_duration
 
 __all__ = ["COLUMNS", "Filters", "TerminalProgress", "letter_row", "parse_rate"]
 

@@ -10,10 +10,10 @@ from cyclopts import Parameter
 from taskmq.broker import Outgoing
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_record
-from taskmq.duration import parse_duration, to_ms
 from taskmq.envelope import VERSION, Envelope, check_task_name, encode_envelope, new_job_id
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.topology import check_order_key
+from taskmq.units import parse_duration, to_ms
 
 __all__ = ["send"]
 

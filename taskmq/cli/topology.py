@@ -11,10 +11,10 @@ from taskmq.app import TaskMQ
 from taskmq.cli.exits import CONFLICT, FAILED
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import announce, confirm, note, print_rows
-from taskmq.duration import parse_duration
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.planning import Comparison, Instruction, Plannable, QueueTuning, Role, Topology, TopologyEntry
 from taskmq.topology import WorkQueue
+from taskmq.units import parse_duration
 
 __all__ = ["app"]
 

@@ -9,14 +9,12 @@ from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
-from taskmq.duration import parse_duration
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.process_count import parse_processes
 from taskmq.resources import parse_amounts
-from taskmq.size import parse_size
 from taskmq.supervisor.recycling import Limits
 from taskmq.supervisor.supervision import Supervision, parse_address
 from taskmq.supervisor.supervisor import Supervisor
+from taskmq.units import parse_duration, parse_processes, parse_size
 from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
 from taskmq.worker.event_loop import loop_factory
 from taskmq.worker.order import Order

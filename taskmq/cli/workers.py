@@ -11,8 +11,8 @@ from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_rows
 from taskmq.commanding import command_workers
 from taskmq.commands import Answer, Command
-from taskmq.duration import parse_duration
 from taskmq.presence import WorkerStatus
+from taskmq.units import parse_duration
 
 __all__ = ["ask_workers", "describe", "workers"]
 

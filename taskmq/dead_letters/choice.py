@@ -6,7 +6,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 
 from taskmq.dead_letters.letter import DeadLetter
-from taskmq.duration import to_ms
+from taskmq.units import to_ms
 
 __all__ = ["Choice", "Choose"]
 

@@ -14,7 +14,7 @@ from taskmq.executors.memory import LOOKS, MemoryGroup
 from taskmq.executors.spawned import Spawned
 from taskmq.executors.telling import Reply, Told, take
 from taskmq.resources import MEMORY
-from taskmq.size import size_text
+from taskmq.units import size_text
 
 __all__ = ["ProcessExecutor"]
 

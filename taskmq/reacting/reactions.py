@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
 from taskmq.reacting.standings import look_at_standings, standing_name
 from taskmq.reaction.conditions import (
@@ -26,6 +25,7 @@ from taskmq.schedule import for_schedule
 from taskmq.session import Session
 from taskmq.states import JobState
 from taskmq.tasks import Task
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = ["Reaction", "ReactionHost", "ReactionStatus", "Reactions"]
 

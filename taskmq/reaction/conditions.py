@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidOption
 from taskmq.schedule import Trigger
 from taskmq.states import JobState
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = [
     "AllOf",

@@ -15,7 +15,7 @@ import msgspec
 
 from taskmq.reaction.conditions import Condition, Expression, TimeComes, conditions_of, is_met, rule_of
 from taskmq.reaction.happenings import Happening, TimeCame
-from taskmq.schedule.recent import most_recent
+from taskmq.schedule.trigger import most_recent
 
 __all__ = ["LEASE_MS", "MOST_FIRINGS", "Firing", "Noted", "Plan", "Standing", "confirm", "note", "tick", "wake_of"]
 

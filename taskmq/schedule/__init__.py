@@ -5,7 +5,7 @@ milliseconds since the epoch, computed from nothing but itself. So any number of
 and an occurrence is named by its schedule and its instant. What moves the moment of sending, such as jitter, never
 moves the nominal instant.
 
-`Cron` has two halves. `parsing` reads an expression, once, into `fields`: bits that say which wall-clock times it
+`Cron` has two halves. `cron_parser` reads an expression, once, into `fields`: bits that say which wall-clock times it
 selects. `zones` says which instants those are, where clocks are set forward and back.
 
 The names below load on first use: an app without schedules pays for none of them, and `croniter` is imported when a
@@ -18,13 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from taskmq.schedule.cron_rule import Cron
     from taskmq.schedule.days_off import DaysOff
-    from taskmq.schedule.every_rule import Every
-    from taskmq.schedule.jitter import jitter_of
-    from taskmq.schedule.limited import Limited
-    from taskmq.schedule.making import cron, every, for_schedule, instants_after, once
-    from taskmq.schedule.once_rule import Once
-    from taskmq.schedule.options import DstFold, DstGap, Limits
-    from taskmq.schedule.trigger import Trigger
+    from taskmq.schedule.factory import cron, every, for_schedule, instants_after, once
+    from taskmq.schedule.trigger import DstFold, DstGap, Limits, Trigger
+    from taskmq.schedule.triggers import Every, Limited, Once, jitter_of
 
 __all__ = [
     "Cron",
@@ -47,20 +43,20 @@ __all__ = [
 _HOMES = {
     "Cron": "cron_rule",
     "DaysOff": "days_off",
-    "DstFold": "options",
-    "DstGap": "options",
-    "Every": "every_rule",
-    "Limited": "limited",
-    "Limits": "options",
-    "Once": "once_rule",
+    "DstFold": "trigger",
+    "DstGap": "trigger",
+    "Every": "triggers",
+    "Limited": "triggers",
+    "Limits": "trigger",
+    "Once": "triggers",
     "Trigger": "trigger",
-    "jitter_of": "jitter",
+    "jitter_of": "triggers",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'making')}"), name)
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'factory')}"), name)
     globals()[name] = value
     return value

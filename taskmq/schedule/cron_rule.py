@@ -5,9 +5,9 @@ from datetime import tzinfo
 from typing import Final, get_args
 
 from taskmq.errors import InvalidOption
+from taskmq.schedule.cron_parser import follows_real_time, is_hashed, parse_fields
 from taskmq.schedule.fields import Fields
-from taskmq.schedule.options import DstFold, DstGap
-from taskmq.schedule.parsing import follows_real_time, is_hashed, parse_fields
+from taskmq.schedule.trigger import DstFold, DstGap
 from taskmq.schedule.zones import find_zone, next_instant
 
 __all__ = ["Cron"]

@@ -1,8 +1,16 @@
-"""What makes a schedule due."""
+"""What makes a schedule due, and the options that all rules share.
 
-from typing import Protocol
+An app loads this module and no other of the package, unless it has schedules.
+"""
 
-__all__ = ["Trigger"]
+from collections.abc import Iterable
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from taskmq.schedule.days_off import DaysOff
+
+__all__ = ["DstFold", "DstGap", "Limits", "Trigger", "most_recent"]
 
 
 class Trigger(Protocol):
@@ -19,3 +27,34 @@ class Trigger(Protocol):
     def describe(self) -> str:
         """The rule in plain English, such as "every 30 seconds"."""
         ...
+
+
+DstGap = Literal["run_after", "skip"]
+"""What becomes of a time that does not exist: it is due at the first instant that does, or not at all."""
+
+DstFold = Literal["first", "second", "both"]
+"""Which one is due of a time that comes twice."""
+
+
+class Limits(TypedDict, total=False):
+    """What every recurring trigger can be given."""
+
+    start: datetime
+    """The earliest instant there may be."""
+    end: datetime
+    """The latest."""
+    max_runs: int
+    """Only so many instants, counted from `start`, whether or not a beat was there to emit them."""
+    exclude: "Iterable[str | date | DaysOff]"
+    """Days without any: "sat", "12-25", "2026-04-03", dates, calendars; by the trigger's zone."""
+
+
+def most_recent(trigger: Trigger, instant: int, now: int) -> int:
+    """The last nominal instant up to `now`; `instant` is one of them."""
+    # A step back that doubles, because a trigger knows the way forward only.
+    back = 1
+    while (found := trigger.next_after(max(now - back, instant - 1))) is None or found > now:
+        back *= 2
+    while (later := trigger.next_after(found)) is not None and later <= now:
+        found = later
+    return found

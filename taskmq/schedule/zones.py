@@ -1,17 +1,19 @@
-"""What wall-clock times mean in a time zone, where some do not exist and others come twice."""
+"""Instants and time zones: what wall-clock times mean where some do not exist and others come twice."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Final, cast
 from zoneinfo import ZoneInfo, available_timezones
 
 from taskmq.errors import InvalidOption
 from taskmq.schedule.fields import Fields
-from taskmq.schedule.options import DstFold, DstGap
+from taskmq.schedule.trigger import DstFold, DstGap
 
-__all__ = ["find_zone", "first_instant_of", "next_instant", "wall_clock"]
+__all__ = ["find_zone", "first_instant_of", "instant_in_words", "instant_of", "next_instant", "wall_clock"]
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001
+_EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 # A day within the calendar at both of its ends: no zone carries an instant between them out of it.
 _LEAST: Final = -62_135_510_400
 _MOST: Final = 253_402_128_000
@@ -128,3 +130,22 @@ def _transition(zone: tzinfo, low: int, high: int) -> int:
 def _seconds(wall: datetime) -> int:
     since = wall - _EPOCH
     return since.days * 86_400 + since.seconds
+
+
+def instant_of(when: datetime, *, what: str) -> int:
+    """Milliseconds since the epoch.
+
+    Raises:
+        InvalidOption: it is no datetime, or has no zone; names the option `what`.
+    """
+    # Options arrive from callers whom no type checker has seen.
+    if not isinstance(cast("object", when), datetime) or when.utcoffset() is None:
+        raise InvalidOption(f"{what}={when!r}: a datetime with a zone, such as datetime(2027, 1, 31, 9, tzinfo=UTC)")
+    return (when - _EPOCH_UTC) // _MILLISECOND
+
+
+def instant_in_words(instant: int) -> str:
+    """Such as "2027-01-31 09:00 UTC"; seconds and their parts only if there are any."""
+    when = _EPOCH_UTC + timedelta(milliseconds=instant)
+    precision = "milliseconds" if instant % 1000 else "seconds" if instant % 60_000 else "minutes"
+    return f"{when.replace(tzinfo=None).isoformat(' ', precision)} UTC"

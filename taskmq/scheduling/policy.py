@@ -5,8 +5,8 @@ from typing import Any, Final, Literal, TypedDict, get_args
 
 import msgspec
 
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidOption
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = ["DEFAULT_POLICY", "Catchup", "OnResume", "Overlap", "ScheduleOptions", "SchedulePolicy", "read_policy"]
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from taskmq.duration import Duration
 from taskmq.schedule import DstFold, DstGap, Limits
 from taskmq.scheduling.policy import ScheduleOptions
+from taskmq.units import Duration
 
 __all__ = ["CronOptions", "EveryOptions", "divided"]
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from taskmq.presence import WorkerStatus
-from taskmq.size import size_text
+from taskmq.units import size_text
 
 __all__ = ["Limits"]
 

@@ -16,13 +16,13 @@ from uuid import uuid4
 from taskmq.app import TaskMQ
 from taskmq.broker import Broker
 from taskmq.dead_letters.letter import DeadLetter, read_letter
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
 from taskmq.tasks import Task
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.rehearsal import Rehearsal, rehearsing
 from taskmq.testing.sent import FailureCatcher, SendRecorder, SentJob, arguments_of
 from taskmq.topology import dead_letter_queue
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = ["Bench", "FailedJob"]
 

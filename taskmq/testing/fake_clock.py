@@ -5,7 +5,7 @@ import heapq
 import itertools
 import threading
 
-from taskmq.duration import Duration, parse_duration, to_ms
+from taskmq.units import Duration, parse_duration, to_ms
 
 __all__ = ["FakeClock"]
 

@@ -18,14 +18,14 @@ from typing import Any
 from taskmq.app import TaskMQ
 from taskmq.broker import Delivery
 from taskmq.context import current_context
-from taskmq.duration import to_ms
 from taskmq.envelope import decode_envelope
 from taskmq.errors import InvalidOption, MalformedMessage
-from taskmq.executor import Executor
+from taskmq.execution import Executor
 from taskmq.executors import ThreadExecutor
 from taskmq.options import ExecutorKind
 from taskmq.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Succeeded
 from taskmq.topology import CLASSES, WorkQueue, is_shard
+from taskmq.units import to_ms
 from taskmq.worker.at_once import AtOnce, Step
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.backlog import Backlog

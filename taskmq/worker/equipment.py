@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.executor import Executor
+from taskmq.execution import Executor
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
 from taskmq.limits import check_shared
 from taskmq.options import ExecutorKind

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from taskmq.executor import Executor
+from taskmq.execution import Executor
 from taskmq.executors import ThreadExecutor
 
 __all__ = ["abandoned", "open_descriptors", "resident_bytes"]

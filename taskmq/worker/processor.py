@@ -13,8 +13,7 @@ from taskmq.broker import Delivery, Revocable
 from taskmq.context import Context, current_context
 from taskmq.envelope import JSON, Envelope, decode_envelope, new_job_id
 from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
-from taskmq.execution import Execution
-from taskmq.executor import Executor
+from taskmq.execution import Execution, Executor
 from taskmq.executors import CoroutineExecutor
 from taskmq.journal import DETACHED, Desk
 from taskmq.middleware import Proceed, execute_chain

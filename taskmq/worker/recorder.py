@@ -12,12 +12,12 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from taskmq.app import TaskMQ
-from taskmq.duration import Duration
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.journal import HEARTBEAT, Journal
 from taskmq.locks import Lock
 from taskmq.outcome import Cancelled, Outcome, Succeeded
 from taskmq.stores import BegunRun, ProgressRecord, State
+from taskmq.units import Duration
 
 __all__ = ["KEPT", "Recorder"]
 

@@ -33,7 +33,6 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.codec import encode_value
-from taskmq.duration import to_ms
 from taskmq.envelope import JSON, LAST_INSTANT, amend
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.outcome import Answered, Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
@@ -41,6 +40,7 @@ from taskmq.retry import coarse_delay
 from taskmq.states import JobState
 from taskmq.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.topology import PARKING, dead_letter_queue, is_shard, logical_queue
+from taskmq.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.processor import UNKNOWN_COUNT

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from taskmq.broker import Delivery, Revocable
 from taskmq.clock import Clock
-from taskmq.duration import to_ms
 from taskmq.outcome import Outcome, Parked, Retried, Snoozed
+from taskmq.units import to_ms
 from taskmq.worker.attempt import Attempt
 
 __all__ = ["LONGEST_HOLD", "Shards"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from taskmq.duration import parse_duration
 from taskmq.errors import (
     Ignore,
     InvalidOption,
@@ -16,6 +15,7 @@ from taskmq.errors import (
 )
 from taskmq.outcome import Cancelled, Dead, DeadReason, Outcome, Retried, Snoozed
 from taskmq.retry import RetryPolicy
+from taskmq.units import parse_duration
 
 __all__ = ["verdict"]
 

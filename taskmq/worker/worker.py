@@ -13,7 +13,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
-from taskmq.executor import Executor
+from taskmq.execution import Executor
 from taskmq.options import ExecutorKind
 from taskmq.presence import RunningJob, WorkerStatus
 from taskmq.topology import WorkQueue, logical_queue

@@ -7,10 +7,10 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
-from taskmq.duration import Duration, parse_duration
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.stores import ErrorRecord, ResultRecord
 from taskmq.stores.flows import FlowRecord, FlowStore, NodeState
+from taskmq.units import Duration, parse_duration
 from taskmq.workflow.calls import FlowHead, Source, decode_head
 from taskmq.workflow.dag import Dag, Node
 from taskmq.workflow.failures import decode_failure

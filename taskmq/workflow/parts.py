@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack
 import msgspec
 from msgspec.structs import replace
 
+from taskmq.argument_key import OrderKey
 from taskmq.codec import ReturnType, Signature
-from taskmq.duration import Duration
 from taskmq.errors import InvalidOption
 from taskmq.options import CallOptions, CallPlan, TaskPlan
-from taskmq.order_key import OrderKey
+from taskmq.units import Duration
 
 if TYPE_CHECKING:
     from taskmq.workflow.flow import Flow

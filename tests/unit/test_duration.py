@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.duration import Duration, parse_duration, to_ms
 from taskmq.errors import InvalidOption
+from taskmq.units import Duration, parse_duration, to_ms
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _durations = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500))

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import pytest
 
 from taskmq.codec import ReturnType, encode_value
-from taskmq.duration import Duration
 from taskmq.envelope import JSON, MSGPACK
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.job import Job
 from taskmq.progress import JobProgress, progress_of
 from taskmq.states import JobState
 from taskmq.stores import ErrorRecord, ProgressRecord, ResultRecord
+from taskmq.units import Duration
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from taskmq import Context, InvalidArguments, InvalidOption
+from taskmq.argument_key import OrderKey
 from taskmq.codec import Signature
-from taskmq.order_key import OrderKey
 
 
 class Region(StrEnum):

@@ -3,7 +3,7 @@
 import pytest
 
 from taskmq.errors import InvalidOption
-from taskmq.process_count import parse_processes
+from taskmq.units import parse_processes
 
 
 def test_processes_are_a_number_or_a_range() -> None:

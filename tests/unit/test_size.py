@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.size import parse_size, size_text
+from taskmq.units import parse_size, size_text
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from msgspec.structs import fields
 
 from taskmq import TaskMQ
 from taskmq.broker import BrokerOptions, Outgoing
-from taskmq.duration import Duration
 from taskmq.envelope import LAST_INSTANT, decode_envelope
 from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, UnsupportedFeature
 from taskmq.states import JobState
 from taskmq.stores import DelayStore, WaitingMessage
 from taskmq.testing import FakeClock
+from taskmq.units import Duration
 from taskmq.waiting import WaitingJob, due_instant, reschedule, to_outgoing, to_waiting
 from taskmq_local import forget_memory, open_memory_state
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskmq import TaskMQ
-from taskmq.executor import Executor
+from taskmq.execution import Executor
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
 from taskmq.middleware import Middleware
 from taskmq.options import ExecutorKind

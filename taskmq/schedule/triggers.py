@@ -1,21 +1,86 @@
-"""A rule within limits: from when, until when, how often, and on which days not."""
+"""Rules that are due by elapsed time, once, or within limits; and how much later than due they are sent."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from hashlib import blake2b
 from typing import Final
 
 from taskmq.errors import InvalidOption
 from taskmq.schedule.days_off import DaysOff
-from taskmq.schedule.instants import instant_in_words
 from taskmq.schedule.trigger import Trigger
-from taskmq.schedule.zones import first_instant_of, wall_clock
+from taskmq.schedule.zones import first_instant_of, instant_in_words, instant_of, wall_clock
+from taskmq.units import Duration, parse_duration, to_ms
 
-__all__ = ["Limited"]
+__all__ = ["Every", "Limited", "Once", "jitter_of"]
 
 _DAY: Final = timedelta(days=1)
 _MOST_RUNS: Final = 10_000
 # Nothing that is due at all is due less often: 29 February falls on each weekday within 40 years.
 _PATIENCE: Final = 45 * 366 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Every `period` milliseconds since the epoch, UTC, shifted by `phase`: all replicas agree without talking.
+
+    Elapsed time knows no zones: "1d" is 24 hours, also on the day when the clocks change.
+    """
+
+    period: int
+    phase: int = 0
+
+    @classmethod
+    def parse(cls, period: Duration, *, phase: Duration = 0) -> "Every":
+        """From durations as people write them.
+
+        Args:
+            period: at least 100 ms.
+            phase: how long after each multiple of the period; less than the period.
+
+        Raises:
+            InvalidOption: a duration is none, the period is too short, or the phase is not within it.
+        """
+        milliseconds = to_ms(parse_duration(period, what="every"))
+        if milliseconds < 100:
+            raise InvalidOption(f"every={period!r}: at least 100 ms")
+        shift = to_ms(parse_duration(phase, what="phase"))
+        if shift >= milliseconds:
+            raise InvalidOption(f"phase={phase!r}: less than the period, {period!r}")
+        return cls(milliseconds, shift)
+
+    def next_after(self, instant: int, /) -> int:
+        """The first multiple of the period, shifted by the phase, that is later than `instant`."""
+        return ((instant - self.phase) // self.period + 1) * self.period + self.phase
+
+    def describe(self) -> str:
+        """Such as "every 30 seconds", or "every hour, 5 minutes after the full one"."""
+        from taskmq.schedule.words import every_in_words
+
+        return every_in_words(self.period, self.phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """At `instant`, in milliseconds since the epoch, and never again."""
+
+    instant: int
+
+    @classmethod
+    def parse(cls, when: datetime) -> "Once":
+        """From a datetime with a zone.
+
+        Raises:
+            InvalidOption: it has none.
+        """
+        return cls(instant_of(when, what="once"))
+
+    def next_after(self, instant: int, /) -> int | None:
+        """The instant, as long as it is later than `instant`."""
+        return self.instant if instant < self.instant else None
+
+    def describe(self) -> str:
+        """Such as "once, at 2027-01-31 09:00 UTC"."""
+        return f"once, at {instant_in_words(self.instant)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +166,11 @@ class Limited:
                 return instant
             instant = following
         return instant
+
+
+def jitter_of(schedule: str, spread: int) -> int:
+    """Milliseconds from 0 to `spread` that follow from the schedule's name: the same on each host, each time.
+
+    It moves the moment of sending and not the nominal instant, which names the occurrence.
+    """
+    return int.from_bytes(blake2b(schedule.encode(), digest_size=8).digest()) % (spread + 1) if spread else 0

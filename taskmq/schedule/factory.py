@@ -5,16 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Unpack
 
-from taskmq.duration import Duration
 from taskmq.errors import InvalidOption
 from taskmq.schedule.cron_rule import Cron
 from taskmq.schedule.days_off import DaysOff
-from taskmq.schedule.every_rule import Every
-from taskmq.schedule.instants import instant_of
-from taskmq.schedule.limited import Limited
-from taskmq.schedule.once_rule import Once
-from taskmq.schedule.options import DstFold, DstGap, Limits
-from taskmq.schedule.trigger import Trigger
+from taskmq.schedule.trigger import DstFold, DstGap, Limits, Trigger
+from taskmq.schedule.triggers import Every, Limited, Once
+from taskmq.schedule.zones import instant_of
+from taskmq.units import Duration
 
 __all__ = ["cron", "every", "for_schedule", "instants_after", "once"]
 

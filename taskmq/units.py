@@ -1,0 +1,102 @@
+"""Durations, amounts of memory and numbers of processes as people write them. Pure."""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from taskmq.errors import InvalidOption
+
+__all__ = ["Duration", "Size", "parse_duration", "parse_processes", "parse_size", "size_text", "to_ms"]
+
+Duration = timedelta | float | int | str
+"""A `timedelta`, a number of seconds, or text such as "1h30m"."""
+
+Size = int | str
+"""Bytes, or a number with a unit of 1024: K, M, G or T, also as KB or KiB."""
+
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_SIZE_FORM: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*", re.IGNORECASE)
+_SIZE_POWERS: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
+    """A duration as a `timedelta`, never negative.
+
+    Args:
+        value: a `timedelta`, a number of seconds, or text: "250ms", "30s", "1h30m", "2d", "1w".
+        what: the name of the option, for the error.
+
+    Raises:
+        InvalidOption: it is none of these, or negative.
+    """
+    result: timedelta | None = None
+    if isinstance(value, timedelta):
+        result = value
+    elif isinstance(value, str):
+        result = _from_text(value)
+    elif not isinstance(value, bool):
+        try:
+            result = timedelta(seconds=value)
+        except (TypeError, OverflowError, ValueError):
+            result = None
+    if result is None or result < timedelta(0):
+        raise InvalidOption(
+            f"{what}={value!r} is no duration: use a timedelta, seconds >= 0, or text such as '30s' or '1h30m'"
+        )
+    return result
+
+
+def to_ms(value: timedelta) -> int:
+    """Whole milliseconds, rounded up: a delay is never shortened."""
+    whole, rest = divmod(value, timedelta(milliseconds=1))
+    return whole + bool(rest)
+
+
+def _from_text(text: str) -> timedelta | None:
+    stripped = text.strip().lower()
+    parts = _DURATION_PART.findall(stripped.replace(" ", ""))
+    if not parts or "".join(number + unit for number, unit in parts) != stripped.replace(" ", ""):
+        return None
+    try:
+        return timedelta(milliseconds=sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
+    except OverflowError:
+        return None
+
+
+def parse_size(value: object, *, what: str) -> int:
+    """The number of bytes; at least 1.
+
+    Raises:
+        InvalidOption: it is none; names `what`.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    if isinstance(value, str) and (match := _SIZE_FORM.fullmatch(value)) is not None:
+        unit: int = 1024 ** _SIZE_POWERS.get((match[2] or "").upper(), 0)
+        size = round(float(match[1]) * unit)
+        if size > 0:
+            return size
+    raise InvalidOption(f"{what}={value!r}: a number of bytes above 0, or such as '512M' or '1.5G'")
+
+
+def size_text(size: int) -> str:
+    """For people: the largest unit that leaves a number of at least 1, such as "1.5G"."""
+    for unit, power in reversed(_SIZE_POWERS.items()):
+        if size >= 1024**power:
+            return f"{size / 1024**power:.4g}{unit}"
+    return f"{size}B"
+
+
+def parse_processes(text: str) -> tuple[int, int | None]:
+    """The least and the most number in `text`, such as `4` or `1-8`; the most is None for a plain number.
+
+    Raises:
+        InvalidOption: it is neither, or less than 1, or the wrong way round.
+    """
+    least, dash, most = text.strip().partition("-")
+    if least.isdecimal() and (most.isdecimal() if dash else True):
+        low, high = int(least), int(most) if dash else None
+        if low >= 1 and (high is None or high >= low):
+            return low, high
+    raise InvalidOption(f"processes={text!r}: a number from 1 on, or such as '1-8'")
