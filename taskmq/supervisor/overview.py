@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from taskmq.metrics import Count, ProcessGauges, Snapshot
 from taskmq.supervisor.autoscale import Load
@@ -11,10 +11,11 @@ from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.ending import Ending
 from taskmq.supervisor.seat import Seat
 from taskmq.supervisor.status import SeatStatus, SupervisorStatus
-from taskmq.supervisor.totals import Totals
 from taskmq.version import VERSION
 
-__all__ = ["Overview"]
+__all__ = ["Overview", "Totals"]
+
+Counts = dict[tuple[str, str], Count]
 
 _RATE_OVER = 10.0
 
@@ -174,3 +175,32 @@ def _gauges(seat: Seat) -> ProcessGauges | None:
         loop_lag=status.loop_lag,
         cpu=report.cpu,
     )
+
+
+class Totals:
+    """Adds up counts, so that no sum ever goes down when a process is replaced.
+
+    What a killed process has done since its last report is in no sum.
+    """
+
+    def __init__(self) -> None:
+        self._ended: Counts = {}
+
+    def keep(self, counts: Iterable[Count]) -> None:
+        """A process has ended with these."""
+        _add(self._ended, counts)
+
+    def sum(self, living: Iterable[Iterable[Count]]) -> list[Count]:
+        """Those kept and those of the `living` processes."""
+        total: Counts = {}
+        for counts in (self._ended.values(), *living):
+            _add(total, counts)
+        return list(total.values())
+
+
+def _add(total: Counts, counts: Iterable[Count]) -> None:
+    for count in counts:
+        key = (count.task, count.queue)
+        if (there := total.get(key)) is None:
+            there = total[key] = Count(*key)
+        there.merge(count)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import AsyncExitStack
 from typing import Any, Final, Literal
 
@@ -23,7 +23,6 @@ from taskmq.supervisor.seat import Seat
 from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.supervision import Supervision
 from taskmq.supervisor.systemd import Systemd
-from taskmq.supervisor.watching import changes
 from taskmq.worker.order import EXIT_USAGE, Order
 from taskmq.worker.report import Ready
 
@@ -236,7 +235,7 @@ class Supervisor:
 
     async def _reload_on_change(self) -> None:
         try:
-            async for changed in changes(self._supervision.watch):
+            async for changed in _changes(self._supervision.watch):
                 _log.warning("changed: %s; reloading", ", ".join(sorted(changed)))
                 await self._roll("the code has changed", patient=False)
         except (OSError, RuntimeError):
@@ -337,3 +336,16 @@ class Supervisor:
 
 def _has_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
+
+
+async def _changes(folders: tuple[str, ...]) -> AsyncIterator[set[str]]:
+    """The changed files below `folders`, a moment after each change.
+
+    Raises:
+        OSError, RuntimeError: the system does not let them be watched.
+    """
+    # Only `--watch` needs it, and it is an extra.
+    from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType] - of trio's, not there
+
+    async for found in awatch(*folders, watch_filter=PythonFilter(), debounce=200, step=50):
+        yield {path for _, path in found}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.metrics import Count
-from taskmq.supervisor.totals import Totals
+from taskmq.supervisor.overview import Totals
 
 names = st.sampled_from("abc")
 runs = st.lists(st.tuples(names, names, st.sampled_from(["succeeded", "retried"]), st.floats(0, 100)))

@@ -1,3 +1,5 @@
+"""Durations, amounts of memory and numbers of processes."""
+
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.units import Duration, parse_duration, to_ms
+from taskmq.units import Duration, parse_duration, parse_processes, parse_size, size_text, to_ms
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _durations = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500))
@@ -117,3 +119,56 @@ def test_to_ms_rounds_up_and_never_by_a_whole_millisecond(value: timedelta) -> N
 )
 def test_to_ms_at_its_edges(value: timedelta, milliseconds: int) -> None:
     assert to_ms(value) == milliseconds
+
+
+# Amounts of memory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (1, 1),
+        ("1", 1),
+        ("17B", 17),
+        ("1k", 1024),
+        ("512M", 512 * 1024**2),
+        ("1.5G", 3 * 512 * 1024**2),
+        ("2 GiB", 2 * 1024**3),
+        (" 3 tb ", 3 * 1024**4),
+    ],
+)
+def test_a_size_is_read_as_people_write_it(written: object, meant: int) -> None:
+    assert parse_size(written, what="memory") == meant
+
+
+@pytest.mark.parametrize(
+    "written", [0, -1, True, 1.5, None, "", "0", "0M", "0.0001", "M", "1X", "-1M", "1M1K", "1e3"]
+)
+def test_what_is_no_size_is_refused_by_name(written: object) -> None:
+    with pytest.raises(InvalidOption, match="--max-memory="):
+        parse_size(written, what="--max-memory")
+
+
+@given(st.integers(1, 1024**5))
+def test_what_is_written_is_nearly_what_is_read(size: int) -> None:
+    assert parse_size(size_text(size), what="size") == pytest.approx(size, rel=1e-3, abs=1)
+
+
+def test_sizes_are_written_with_the_largest_unit_that_fits() -> None:
+    sizes = (1, 1023, 1024, 3 * 512 * 1024**2, 1024**4)
+    assert [size_text(size) for size in sizes] == ["1B", "1023B", "1K", "1.5G", "1T"]
+
+
+# Numbers of processes ------------------------------------------------------------------------------------------
+
+
+def test_processes_are_a_number_or_a_range() -> None:
+    assert parse_processes("4") == (4, None)
+    assert parse_processes(" 1-8 ") == (1, 8)
+    assert parse_processes("2-2") == (2, 2)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1-", "-8", "8-1", "0-4", "many", "1-8-9"])
+def test_what_is_no_number_of_processes_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="such as '1-8'"):
+        parse_processes(text)
