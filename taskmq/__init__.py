@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
-    from taskmq.context import Context
-    from taskmq.dependencies import Depends
     from taskmq.errors import (
         AccessDenied,
         AppNotFound,
@@ -54,23 +52,25 @@ if TYPE_CHECKING:
         Unroutable,
         UnsupportedFeature,
     )
-    from taskmq.events import JobEvent, WorkerEvent
-    from taskmq.execution import Execution
-    from taskmq.finishing import Finishing
-    from taskmq.job import Job, JobOutcome
-    from taskmq.limits import Concurrency, RateLimit
-    from taskmq.listening import EventStream
-    from taskmq.locks import Lock
-    from taskmq.log_fields import JobFields, install_job_fields
-    from taskmq.middleware import Middleware, Proceed, Sending
-    from taskmq.progress import JobProgress
-    from taskmq.retry import RetryPolicy
-    from taskmq.states import JobState
-    from taskmq.tasks import Task, task
-    from taskmq.topology import WorkQueue
-    from taskmq.waiting import WaitingJob
+    from taskmq.events.stream import EventStream
+    from taskmq.injection.plan import Depends
+    from taskmq.jobs.as_completed import Finishing
+    from taskmq.jobs.delayed import WaitingJob
+    from taskmq.jobs.handle import Job, JobOutcome
+    from taskmq.jobs.progress import JobProgress
+    from taskmq.middleware.chain import Middleware, Proceed, Sending
+    from taskmq.model.retry import RetryPolicy
+    from taskmq.model.states import JobState
+    from taskmq.model.telemetry.events import JobEvent, WorkerEvent
+    from taskmq.model.topology import WorkQueue
+    from taskmq.options.limits import Concurrency, RateLimit
+    from taskmq.run.context import Context
+    from taskmq.run.execution import Execution
+    from taskmq.run.locks import Lock
+    from taskmq.run.log_fields import JobFields, install_job_fields
+    from taskmq.tasks.task import Task, task
     from taskmq.workflow.dag import dag
-    from taskmq.workflow.flow import Flow, FlowState, StepOutcome
+    from taskmq.workflow.handle import Flow, FlowState, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
 
 __all__ = [
@@ -147,39 +147,39 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Concurrency": "limits",
-    "Context": "context",
-    "Depends": "dependencies",
-    "EventStream": "listening",
-    "Execution": "execution",
-    "Finishing": "finishing",
-    "Flow": "workflow.flow",
-    "FlowState": "workflow.flow",
-    "Job": "job",
-    "JobEvent": "events",
-    "JobFields": "log_fields",
-    "JobOutcome": "job",
-    "JobProgress": "progress",
-    "JobState": "states",
-    "Lock": "locks",
-    "Middleware": "middleware",
-    "Proceed": "middleware",
-    "RateLimit": "limits",
-    "RetryPolicy": "retry",
-    "Sending": "middleware",
-    "StepOutcome": "workflow.flow",
-    "Task": "tasks",
+    "Concurrency": "options.limits",
+    "Context": "run.context",
+    "Depends": "injection.plan",
+    "EventStream": "events.stream",
+    "Execution": "run.execution",
+    "Finishing": "jobs.as_completed",
+    "Flow": "workflow.handle",
+    "FlowState": "workflow.handle",
+    "Job": "jobs.handle",
+    "JobEvent": "model.telemetry.events",
+    "JobFields": "run.log_fields",
+    "JobOutcome": "jobs.handle",
+    "JobProgress": "jobs.progress",
+    "JobState": "model.states",
+    "Lock": "run.locks",
+    "Middleware": "middleware.chain",
+    "Proceed": "middleware.chain",
+    "RateLimit": "options.limits",
+    "RetryPolicy": "model.retry",
+    "Sending": "middleware.chain",
+    "StepOutcome": "workflow.handle",
+    "Task": "tasks.task",
     "TaskMQ": "app",
-    "WaitingJob": "waiting",
-    "WorkQueue": "topology",
-    "WorkerEvent": "events",
+    "WaitingJob": "jobs.delayed",
+    "WorkQueue": "model.topology",
+    "WorkerEvent": "model.telemetry.events",
     "Workflow": "workflow.parts",
     "chain": "workflow.parts",
     "chord": "workflow.parts",
     "dag": "workflow.dag",
     "group": "workflow.parts",
-    "install_job_fields": "log_fields",
-    "task": "tasks",
+    "install_job_fields": "run.log_fields",
+    "task": "tasks.task",
 }
 
 

@@ -13,32 +13,31 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from taskmq.clock import Clock
-from taskmq.context import Context
-from taskmq.envelope import JSON, MSGPACK
+from taskmq.client.producer import Sends
+from taskmq.client.queues import Queues
+from taskmq.client.session import Session
+from taskmq.client.settings import Settings
+from taskmq.contracts.stores import LeaseStore
 from taskmq.errors import DuplicateTask, InvalidOption, UnsupportedFeature
-from taskmq.locks import Lock
-from taskmq.middleware import Middleware
-from taskmq.options import TaskOptions, TaskPlan
-from taskmq.providing import Dependencies
-from taskmq.queues import Queues
-from taskmq.schedule import Trigger
-from taskmq.scheduling import ScheduleEntry, ScheduleOptions, Schedules, read_policy
-from taskmq.scheduling.recurring import CronOptions, EveryOptions, divided
-from taskmq.sends import Sends
-from taskmq.session import Session
-from taskmq.settings import Settings
-from taskmq.stores import LeaseStore
-from taskmq.tasks import AsyncTask, SyncTask, Task, TaskDecorator, define
-from taskmq.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
-from taskmq.units import Duration, Size, parse_duration
+from taskmq.injection.resolve import Dependencies
+from taskmq.middleware.chain import Middleware
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
+from taskmq.model.units import Duration, Size, parse_duration
+from taskmq.options.task_options import TaskOptions, TaskPlan
+from taskmq.run.context import Context
+from taskmq.run.locks import Lock
+from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
+from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
+from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.task import AsyncTask, SyncTask, Task, TaskDecorator, define
 
 if TYPE_CHECKING:
-    from taskmq.flows import FlowDesk
-    from taskmq.listening import EventStream
-    from taskmq.reacting import Reactions
-    from taskmq.reaction import Expression
-    from taskmq.workflow.flow import Flow
+    from taskmq.client.workflow_publisher import FlowDesk
+    from taskmq.events.stream import EventStream
+    from taskmq.reactions import Expression, Reactions
+    from taskmq.workflow.handle import Flow
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -152,7 +151,7 @@ class TaskMQ(Sends):
         Raises:
             InvalidOption: the task cannot be called without arguments, the name is taken, or an option cannot be.
         """
-        from taskmq.schedule import every
+        from taskmq.schedules.triggers import every
 
         of_trigger, policy = divided(options, EveryOptions)
         return functools.partial(self._add_schedule, name, every(period, **of_trigger), policy)
@@ -165,7 +164,7 @@ class TaskMQ(Sends):
         Raises:
             InvalidOption: the expression cannot be read or is never due; or as `every`.
         """
-        from taskmq.schedule import cron
+        from taskmq.schedules.triggers import cron
 
         of_trigger, policy = divided(options, CronOptions)
         return functools.partial(self._add_schedule, name, cron(expression, **of_trigger), policy)
@@ -184,7 +183,7 @@ class TaskMQ(Sends):
             InvalidOption: the task does not take one `JobEnded`, would start itself for ever, the name is taken, or
                 an option cannot be.
         """
-        from taskmq.reaction import job
+        from taskmq.reactions import job
 
         return functools.partial(self._add_reaction, job(*tasks, state=state), name=name)
 
@@ -201,7 +200,7 @@ class TaskMQ(Sends):
         Raises:
             InvalidOption: as `on_job`.
         """
-        from taskmq.reaction import file
+        from taskmq.reactions import file
 
         return functools.partial(self._add_reaction, file(pattern, done=done, stable=stable), name=name)
 
@@ -216,7 +215,7 @@ class TaskMQ(Sends):
         Raises:
             InvalidOption: as `on_job`.
         """
-        from taskmq.reaction import message
+        from taskmq.reactions import message
 
         return functools.partial(self._add_reaction, message(*patterns, exchange=exchange), name=name)
 
@@ -226,7 +225,7 @@ class TaskMQ(Sends):
         """Call the task below, with the list of what has happened, once that is enough; needs a running beat.
 
         Args:
-            condition: `all_of`, `any_of`, or a single one, of `taskmq.reaction`.
+            condition: `all_of`, `any_of`, or a single one, of `taskmq.reactions`.
             debounce: wait until nothing more has happened for so long; the task gets the last of each.
 
         Raises:
@@ -264,7 +263,7 @@ class TaskMQ(Sends):
 
     @functools.cached_property
     def _reactions_of_code(self) -> "Reactions":
-        from taskmq.reacting import Reactions
+        from taskmq.reactions import Reactions
 
         return Reactions(self)
 
@@ -289,13 +288,13 @@ class TaskMQ(Sends):
 
     def flow(self, flow_id: str) -> "Flow[Any]":
         """A handle for a workflow that was sent before; its values are plain data."""
-        from taskmq.workflow.flow import Flow
+        from taskmq.workflow.handle import Flow
 
         return Flow(flow_id, backend=self.flow_desk())
 
     def flow_desk(self) -> "FlowDesk":
         """What workflows and their handles call."""
-        from taskmq.flows import FlowDesk
+        from taskmq.client.workflow_publisher import FlowDesk
 
         return FlowDesk(self)
 
@@ -316,7 +315,7 @@ class TaskMQ(Sends):
         return task
 
     def _add_schedule(self, name: str | None, trigger: Trigger, options: ScheduleOptions, task: _AnyTask) -> _AnyTask:
-        from taskmq.schedule import for_schedule
+        from taskmq.schedules.triggers import for_schedule
 
         label = name or task.name
         rule = for_schedule(trigger, label)
@@ -342,7 +341,7 @@ class TaskMQ(Sends):
             topics: patterns, see `taskmq.events`; none: all events of jobs and workers.
             buffer: how many events may wait here before the oldest are dropped.
         """
-        from taskmq.listening import EventStream
+        from taskmq.events.stream import EventStream
 
         return EventStream(lambda: self.session().broker, *topics, buffer=buffer)
 

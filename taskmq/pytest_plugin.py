@@ -26,7 +26,7 @@ def taskmq_target(request: pytest.FixtureRequest) -> object:
 
     Override it, or set `taskmq_app` in pytest's settings, or `app` in taskmq's.
     """
-    from taskmq.settings import load_settings
+    from taskmq.client.settings import load_settings
 
     named: str = request.config.getini("taskmq_app")
     return named or load_settings(os.environ, request.config.rootpath).app
@@ -43,7 +43,7 @@ def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generat
     """The app under test; see `taskmq.testing.Bench`."""
     from taskmq.app import TaskMQ
     from taskmq.errors import AppNotFound
-    from taskmq.loading import load_app
+    from taskmq.load_app import load_app
     from taskmq.testing import Bench
 
     target = taskmq_target

@@ -12,7 +12,7 @@ import sys
 import time
 
 from taskmq import Context, TaskMQ
-from taskmq.schedule import cron
+from taskmq.schedules.triggers import cron
 
 app = TaskMQ(os.environ["BENCH_URL"], state=os.environ["BENCH_REDIS"], name="bench", default_queue="bench")
 

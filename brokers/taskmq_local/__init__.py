@@ -36,10 +36,10 @@ does not survive a fork; open one in the child.
 """
 
 from taskmq_local.file_blobs import FileBlobs, open_file_blobs
-from taskmq_local.hub import forget_memory
-from taskmq_local.memory_broker import MemoryBroker, open_memory_broker
-from taskmq_local.memory_state import MemoryState, open_memory_state
-from taskmq_local.opening import open_local_broker, open_local_state
+from taskmq_local.memory.broker import MemoryBroker, open_memory_broker
+from taskmq_local.memory.hub import forget_memory
+from taskmq_local.memory.state import MemoryState, open_memory_state
+from taskmq_local.open import open_local_broker, open_local_state
 
 __all__ = [
     "FileBlobs",

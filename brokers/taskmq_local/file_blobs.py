@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from taskmq.broker import BrokerOptions
-from taskmq.clock import Clock
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting, StateUnavailable
+from taskmq.model.clock import Clock
 
 __all__ = ["FileBlobs", "open_file_blobs"]
 

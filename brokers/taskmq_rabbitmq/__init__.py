@@ -44,9 +44,9 @@ watchdog, consumer, hold; examination (what the doctor asks); broker. Topology a
 plan, definitions, policies; management, inspection; blueprint; `migrate`, which only its command loads.
 """
 
-from taskmq.broker import Broker, BrokerOptions
+from taskmq.contracts.broker import Broker, BrokerOptions
 from taskmq_rabbitmq.broker import RabbitMQBroker
-from taskmq_rabbitmq.url import parse_url
+from taskmq_rabbitmq.model.url import parse_url
 
 __all__ = ["RabbitMQBroker", "open_broker"]
 

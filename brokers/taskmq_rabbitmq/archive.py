@@ -15,14 +15,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.broker import Delivery, Outgoing
+from taskmq.contracts.broker import Delivery, Outgoing
 from taskmq.errors import BrokerUnavailable
-from taskmq_rabbitmq.channels import ChannelRefused
-from taskmq_rabbitmq.connection import Connection
-from taskmq_rabbitmq.declarations import refusal
-from taskmq_rabbitmq.delivery import Feed, RabbitMQDelivery, Tally
-from taskmq_rabbitmq.publisher import Publisher
-from taskmq_rabbitmq.topology import ARCHIVE
+from taskmq_rabbitmq.amqp.channels import ChannelRefused
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.consume.delivery import Feed, RabbitMQDelivery, Tally
+from taskmq_rabbitmq.declare.declarations import refusal
+from taskmq_rabbitmq.model.entities import ARCHIVE
+from taskmq_rabbitmq.publish.publisher import Publisher
 
 __all__ = ["OFFSET", "keep_copy", "read_archive"]
 

@@ -7,29 +7,29 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from taskmq.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
-from taskmq.planning import Topology
-from taskmq.topology import WorkQueue, dead_letter_queue
-from taskmq_rabbitmq.announcements import Announcements
+from taskmq.model.topology import WorkQueue, dead_letter_queue
+from taskmq_rabbitmq.admin.http_api import Management
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.archive import keep_copy, read_archive
-from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection, State
-from taskmq_rabbitmq.consumer import RabbitMQConsumer
-from taskmq_rabbitmq.credentials import Login
-from taskmq_rabbitmq.declarations import Declarations, queue_depth, refusal
-from taskmq_rabbitmq.delivery import Tally
-from taskmq_rabbitmq.hold import hold, look
-from taskmq_rabbitmq.listener import RabbitMQListener
-from taskmq_rabbitmq.management import Management
-from taskmq_rabbitmq.publisher import Publisher
-from taskmq_rabbitmq.queue_consumer import consumer_tag
-from taskmq_rabbitmq.topology import ARCHIVE, archive
-from taskmq_rabbitmq.url import Endpoint
-from taskmq_rabbitmq.watchdog import WATCH_SECONDS
+from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection, State
+from taskmq_rabbitmq.connect.credentials import Login
+from taskmq_rabbitmq.consume.browse import hold, look
+from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.consume.delivery import Tally
+from taskmq_rabbitmq.consume.listener import RabbitMQListener
+from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
+from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
+from taskmq_rabbitmq.declare.declarations import Declarations, queue_depth, refusal
+from taskmq_rabbitmq.model.entities import ARCHIVE, archive
+from taskmq_rabbitmq.model.url import Endpoint
+from taskmq_rabbitmq.publish.broadcast import Announcements
+from taskmq_rabbitmq.publish.publisher import Publisher
 
 if TYPE_CHECKING:
-    from taskmq_rabbitmq.diagnosis import Finding
+    from taskmq_rabbitmq.admin.diagnosis import Finding
 
 __all__ = ["RabbitMQBroker"]
 
@@ -188,7 +188,7 @@ class RabbitMQBroker:
 
     async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> "list[Finding]":
         """See `taskmq.broker.Diagnosable`."""
-        from taskmq_rabbitmq.examination import examine
+        from taskmq_rabbitmq.admin.doctor import examine
 
         parts = self._open()
         connection = parts.asking()
@@ -206,8 +206,8 @@ class RabbitMQBroker:
         )
 
     def topology(self, queues: Iterable[WorkQueue]) -> Topology:
-        """See `taskmq.planning.Plannable`."""
-        from taskmq_rabbitmq.blueprint import Blueprint
+        """See `taskmq.contracts.topology_plan.Plannable`."""
+        from taskmq_rabbitmq.topology_admin import Blueprint
 
         parts = self._open()
         return Blueprint(

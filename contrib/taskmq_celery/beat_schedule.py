@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption
-from taskmq.schedule import Cron, Every, Trigger
-from taskmq.scheduling import ScheduleEntry
-from taskmq.tasks import Task
+from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.triggers import Cron, Every, Trigger
+from taskmq.tasks.task import Task
 
 __all__ = ["CeleryEntry", "Crontab", "crontab", "import_beat_schedule", "read_beat_schedule"]
 

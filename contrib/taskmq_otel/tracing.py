@@ -13,10 +13,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.util.types import AttributeValue
 
-from taskmq.envelope import Envelope
 from taskmq.errors import Ignore, Reject, Retry, Snooze, TaskControl
-from taskmq.execution import Execution
-from taskmq.middleware import Middleware, Proceed, Sending
+from taskmq.middleware.chain import Middleware, Proceed, Sending
+from taskmq.model.envelope import Envelope
+from taskmq.run.execution import Execution
 from taskmq_otel import attributes
 
 __all__ = ["Relation", "Tracing"]

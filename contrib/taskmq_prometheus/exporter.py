@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from taskmq.metrics import BOUNDS, Count, Exporter, Histogram, Page, Snapshot, Source
+from taskmq.model.telemetry.metrics import BOUNDS, Count, Exporter, Histogram, Page, Snapshot, Source
 
 __all__ = ["WorkerCollector", "open_exporter"]
 

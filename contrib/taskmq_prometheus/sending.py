@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
-from taskmq.middleware import Middleware, Sending
+from taskmq.middleware.chain import Middleware, Sending
 
 __all__ = ["SendMetrics"]
 

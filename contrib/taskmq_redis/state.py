@@ -2,23 +2,23 @@
 
 import asyncio
 
-from taskmq.broker import BrokerOptions
-from taskmq_redis.checkpoints import RedisCheckpoints
-from taskmq_redis.claims import RedisClaims
-from taskmq_redis.delays import RedisDelays
-from taskmq_redis.diagnosis import Finding, examine, parse_info
-from taskmq_redis.ears import Ears
-from taskmq_redis.flows import RedisFlows
+from taskmq.contracts.broker import BrokerOptions
+from taskmq_redis.doctor import Finding, examine, parse_info
 from taskmq_redis.keys import Keys
-from taskmq_redis.leases import RedisLeases
-from taskmq_redis.limits import RedisLimits
-from taskmq_redis.progress import RedisProgress
-from taskmq_redis.replies import text, texts
-from taskmq_redis.results import RedisResults
-from taskmq_redis.revocations import RedisRevocations
-from taskmq_redis.schedules import RedisSchedules
-from taskmq_redis.server import Server
-from taskmq_redis.starts import RedisStarts
+from taskmq_redis.link.pubsub import Ears
+from taskmq_redis.link.replies import text, texts
+from taskmq_redis.link.server import Server
+from taskmq_redis.stores.checkpoints import RedisCheckpoints
+from taskmq_redis.stores.claims import RedisClaims
+from taskmq_redis.stores.crash_counts import RedisStarts
+from taskmq_redis.stores.delays import RedisDelays
+from taskmq_redis.stores.flows import RedisFlows
+from taskmq_redis.stores.leases import RedisLeases
+from taskmq_redis.stores.limits import RedisLimits
+from taskmq_redis.stores.progress import RedisProgress
+from taskmq_redis.stores.results import RedisResults
+from taskmq_redis.stores.revocations import RedisRevocations
+from taskmq_redis.stores.schedules import RedisSchedules
 from taskmq_redis.url import parse_url
 
 __all__ = ["RedisState", "open_state"]

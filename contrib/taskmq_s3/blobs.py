@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from taskmq.clock import Clock
 from taskmq.errors import InvalidSetting, StateUnavailable
+from taskmq.model.clock import Clock
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Store

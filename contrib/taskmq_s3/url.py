@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
 from taskmq_s3.blobs import S3Blobs
 

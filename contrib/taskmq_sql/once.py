@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
 
-from taskmq.context import current_context
 from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.run.context import current_context
 from taskmq_sql.tables import LIMIT, metadata, once_keys
 
 __all__ = ["acreate_tables", "aforget", "aonce", "create_tables", "forget", "once"]

@@ -1,7 +1,7 @@
 """Beat: emits the recurring tasks of an app, from as many replicas as one likes.
 
 No replica leads. Each computes the same nominal instants, and all change one record per schedule by compare-and-set
-(`taskmq.scheduling.record`):
+(`taskmq.schedules.record`):
 
     due --> turn: claim, in the record --> publish, under the occurrence's own job id --> confirmed: out of the claims
               ^                                                                |

@@ -11,17 +11,17 @@ from functools import partial
 from typing import Any, Final
 
 from taskmq.app import TaskMQ
-from taskmq.beat.catalogue import Catalogue
 from taskmq.beat.emitter import Emission, Emitter
-from taskmq.beat.keeper import Keeper, Step
-from taskmq.beat.reference import ReferenceClock
-from taskmq.beat.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
-from taskmq.envelope import LAST_INSTANT
+from taskmq.beat.record_cache import Keeper, Step
+from taskmq.beat.schedule_index import Catalogue
+from taskmq.beat.server_clock import ReferenceClock
+from taskmq.contracts.stores import State, Timekeeper
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
-from taskmq.schedule import jitter_of
-from taskmq.scheduling import ScheduleEntry, job_id_of
-from taskmq.scheduling.record import Claim, Record
-from taskmq.stores import State, Timekeeper
+from taskmq.model.envelope import LAST_INSTANT
+from taskmq.schedules import ScheduleEntry, job_id_of
+from taskmq.schedules.record import Claim, Record
+from taskmq.schedules.triggers import jitter_of
+from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
 
 __all__ = ["Beat", "occurrence_job_id"]
 

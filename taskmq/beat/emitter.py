@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
 from taskmq.errors import PartlySent, SendError
-from taskmq.middleware import Sending
-from taskmq.scheduling import ScheduleEntry, job_id_of
-from taskmq.scheduling.record import Claim
+from taskmq.middleware.chain import Sending
+from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
+from taskmq.schedules import ScheduleEntry, job_id_of
+from taskmq.schedules.record import Claim
 
 __all__ = ["Emission", "Emitter"]
 

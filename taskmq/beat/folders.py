@@ -16,12 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from taskmq.beat.reference import passed_ms
+from taskmq.beat.server_clock import passed_ms
+from taskmq.contracts.stores import ClaimStore, Done, Granted
 from taskmq.errors import SendError, StateUnavailable
-from taskmq.reacting import Desk, Reaction, job_id_of, standing_name
-from taskmq.reaction import Arrivals, FileArrives, Sighting
-from taskmq.reaction.standing import Noted
-from taskmq.stores import ClaimStore, Done, Granted
+from taskmq.reactions import Arrivals, Desk, FileArrives, Reaction, Sighting, job_id_of, standing_name
+from taskmq.reactions.pending import Noted
 
 __all__ = ["Folder", "scan"]
 

@@ -9,13 +9,20 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.beat.folders import Folder
 from taskmq.beat.topics import Topic
-from taskmq.clock import Clock
+from taskmq.contracts.stores import State
 from taskmq.errors import SendError, StateUnavailable, TooLarge
-from taskmq.reacting import Desk, Reaction, change_standing, look_at_standings, standing_name
-from taskmq.reaction import FileArrives, MessageComes
-from taskmq.reaction.conditions import rule_of
-from taskmq.reaction.standing import Firing, Standing, confirm, tick, wake_of
-from taskmq.stores import State
+from taskmq.model.clock import Clock
+from taskmq.reactions import (
+    Desk,
+    FileArrives,
+    MessageComes,
+    Reaction,
+    change_standing,
+    look_at_standings,
+    standing_name,
+)
+from taskmq.reactions.conditions import rule_of
+from taskmq.reactions.pending import Firing, Standing, confirm, tick, wake_of
 
 __all__ = ["Reactor"]
 

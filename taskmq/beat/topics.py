@@ -7,13 +7,12 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
-from taskmq.broker import Broker, Consumer, Delivery, Outgoing, Subscription, Topical
-from taskmq.clock import Clock
+from taskmq.contracts.broker import Broker, Consumer, Delivery, Outgoing, Subscription, Topical
 from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, UnsupportedFeature
-from taskmq.reacting import Desk, Reaction
-from taskmq.reaction import MessageArrived, MessageComes
-from taskmq.reaction.standing import Noted
-from taskmq.topology import PARKING, TOPIC_QUEUE
+from taskmq.model.clock import Clock
+from taskmq.model.topology import PARKING, TOPIC_QUEUE
+from taskmq.reactions import Desk, MessageArrived, MessageComes, Reaction
+from taskmq.reactions.pending import Noted
 
 __all__ = ["Topic", "topic_queue"]
 

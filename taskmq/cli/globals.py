@@ -54,7 +54,7 @@ def target_of(given: str | None) -> str:
 def open_app() -> "TaskMQ":
     """The app of `--app` or the settings; without one an app that has no tasks, at the configured broker."""
     from taskmq.app import TaskMQ
-    from taskmq.loading import load_app
+    from taskmq.load_app import load_app
 
     options = current_globals()
     target = options.app or _settings_app()
@@ -66,6 +66,6 @@ def open_app() -> "TaskMQ":
 def _settings_app() -> str | None:
     import os
 
-    from taskmq.settings import load_settings
+    from taskmq.client.settings import load_settings
 
     return load_settings(os.environ, Path.cwd()).app

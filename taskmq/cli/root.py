@@ -18,31 +18,34 @@ __all__ = ["run_command"]
 
 _COMMANDS = {
     "demo": (
-        "taskmq.cli.demo:demo",
+        "taskmq.cli.processes.demo:demo",
         "The main job on real files: tasks, retries, a schedule, results; checks itself.",
     ),
-    "dev": ("taskmq.cli.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
-    "worker": ("taskmq.cli.worker:worker", "Run the tasks of an app's queues."),
-    "workers": ("taskmq.cli.workers:workers", "List the workers that answer."),
+    "dev": ("taskmq.cli.processes.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
+    "worker": ("taskmq.cli.processes.worker:worker", "Run the tasks of an app's queues."),
+    "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
     "worker-ctl": (
-        "taskmq.cli.worker_ctl:app",
+        "taskmq.cli.operators.worker_control:app",
         "Tell workers what to do: status, drain, concurrency, stacks.",
     ),
-    "probe": ("taskmq.cli.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
-    "beat": ("taskmq.cli.beat:beat", "Emit an app's schedules; any number may run."),
-    "send": ("taskmq.cli.send:send", "Send a task by name, without importing its module."),
-    "job": ("taskmq.cli.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
-    "queue": ("taskmq.cli.queue:app", "Queues: list, purge."),
+    "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
+    "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
+    "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
+    "job": ("taskmq.cli.operators.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
+    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, purge."),
     "schedule": (
-        "taskmq.cli.schedule:app",
+        "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
-    "dlq": ("taskmq.cli.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
+    "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
     "topology": (
-        "taskmq.cli.topology:app",
+        "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
     ),
-    "doctor": ("taskmq.cli.doctor:doctor", "Check broker, state and settings; each finding with its remedy."),
+    "doctor": (
+        "taskmq.cli.operators.doctor:doctor",
+        "Check broker, state and settings; each finding with its remedy.",
+    ),
 }
 
 _EXITS = (

@@ -18,8 +18,8 @@ from taskmq.beat.beat import occurrence_job_id
 from taskmq.demo.measure import FileReport, Totals, measure, source_files, totals
 from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
 from taskmq.errors import ResultTimeout, TaskMQError
-from taskmq.job import Job
-from taskmq.schedule import instants_after
+from taskmq.jobs.handle import Job
+from taskmq.schedules.triggers import instants_after
 
 __all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
 

@@ -21,10 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.context import Context, current_context
-from taskmq.envelope import Envelope
 from taskmq.errors import ResultTooLarge, TaskMQError, UnknownTask
-from taskmq.executors.child_desk import ChildDesk
+from taskmq.executors.child_journal import ChildDesk
+from taskmq.executors.child_logs import log_to_stderr
 from taskmq.executors.frames import (
     Answer,
     FrameReader,
@@ -37,10 +36,11 @@ from taskmq.executors.frames import (
     write_frame,
 )
 from taskmq.executors.interrupt import call_with_alarm
-from taskmq.executors.logs import log_to_stderr
-from taskmq.executors.telling import Reply
-from taskmq.middleware import attached
-from taskmq.resources import Grant
+from taskmq.executors.journal_pipe import Reply
+from taskmq.middleware.chain import attached
+from taskmq.model.envelope import Envelope
+from taskmq.model.resources import Grant
+from taskmq.run.context import Context, current_context
 
 __all__ = ["main"]
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 from taskmq.errors import TaskTimeout
-from taskmq.execution import Execution
 from taskmq.executors.interrupt import CoroutineInterrupt
+from taskmq.run.execution import Execution
 
 __all__ = ["CoroutineExecutor", "soft_words", "timed_out"]
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.executors.telling import BeginRun, News, Reply, SaveValue
+from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
 
 __all__ = [
     "Answer",

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from taskmq.errors import MemoryExceeded, TaskMQError, WorkerLost
-from taskmq.execution import Execution
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.frames import Answer, Request, Setup, Stop
+from taskmq.executors.journal_pipe import Reply, Told, take
 from taskmq.executors.memory import LOOKS, MemoryGroup
 from taskmq.executors.spawned import Spawned
-from taskmq.executors.telling import Reply, Told, take
-from taskmq.resources import MEMORY
-from taskmq.units import size_text
+from taskmq.model.resources import MEMORY
+from taskmq.model.units import size_text
+from taskmq.run.execution import Execution
 
 __all__ = ["ProcessExecutor"]
 

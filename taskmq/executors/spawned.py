@@ -22,8 +22,8 @@ from taskmq.executors.frames import (
     decode_from_process,
     frame,
 )
+from taskmq.executors.journal_pipe import Reply, Told
 from taskmq.executors.memory import MemoryGroup, resident_bytes
-from taskmq.executors.telling import Reply, Told
 
 __all__ = ["Spawned"]
 

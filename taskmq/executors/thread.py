@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.errors import WorkerLost
-from taskmq.execution import Execution
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.interrupt import ThreadInterrupt
+from taskmq.run.execution import Execution
 
 __all__ = ["ThreadExecutor", "ThreadRun"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from taskmq.metrics import Count
-from taskmq.presence import WorkerStatus
-from taskmq.worker.order import Order
-from taskmq.worker.report import Ready, Report, read_line
+from taskmq.model.telemetry.metrics import Count
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.worker.child_report import Ready, Report, read_line
+from taskmq.worker.child_spec import Order
 
 __all__ = ["ChildProcess"]
 

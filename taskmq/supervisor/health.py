@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.metrics import Exporter, Snapshot
+from taskmq.model.telemetry.metrics import Exporter, Snapshot
+from taskmq.supervisor.config import Address
 from taskmq.supervisor.status import SupervisorStatus
-from taskmq.supervisor.supervision import Address
 
 __all__ = ["Health", "serving"]
 
@@ -143,7 +143,7 @@ class _Pages:
 
     def _metrics(self, accept: str) -> _Answer:
         # It brings the contracts of brokers and states along, of which a supervisor needs nothing else.
-        from taskmq.plugins import open_metrics
+        from taskmq.client.plugins import open_metrics
 
         try:
             if self._exporter is None:

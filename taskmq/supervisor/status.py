@@ -2,7 +2,7 @@
 
 import msgspec
 
-from taskmq.presence import WorkerStatus
+from taskmq.model.telemetry.worker_status import WorkerStatus
 
 __all__ = ["SeatStatus", "SupervisorStatus"]
 

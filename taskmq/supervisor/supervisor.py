@@ -13,18 +13,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from taskmq.metrics import Snapshot
+from taskmq.model.telemetry.metrics import Snapshot
 from taskmq.supervisor.autoscale import Autoscale
 from taskmq.supervisor.child_process import ChildProcess
-from taskmq.supervisor.ending import Ending, OutOfMemory
+from taskmq.supervisor.config import Supervision
+from taskmq.supervisor.exit_reason import Ending, OutOfMemory
+from taskmq.supervisor.fleet_status import Overview
 from taskmq.supervisor.health import Health, serving
-from taskmq.supervisor.overview import Overview
-from taskmq.supervisor.seat import Seat
+from taskmq.supervisor.process_slot import Seat
 from taskmq.supervisor.status import SupervisorStatus
-from taskmq.supervisor.supervision import Supervision
 from taskmq.supervisor.systemd import Systemd
-from taskmq.worker.order import EXIT_USAGE, Order
-from taskmq.worker.report import Ready
+from taskmq.worker.child_report import Ready
+from taskmq.worker.child_spec import EXIT_USAGE, Order
 
 __all__ = ["Supervisor"]
 

@@ -9,10 +9,10 @@
 The suites are not imported here, so that pytest can still be told to rewrite their asserts.
 """
 
-from taskmq.testing.bench import Bench, FailedJob
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.flaky_broker import Acked, Confirmed, Failed, FlakyBroker, JournalEntry, Published, Requeued
-from taskmq.testing.sent import SentJob
+from taskmq.testing.harness import Bench, FailedJob
+from taskmq.testing.recorder import SentJob
 
 __all__ = [
     "Acked",

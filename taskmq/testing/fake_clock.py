@@ -5,7 +5,7 @@ import heapq
 import itertools
 import threading
 
-from taskmq.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, to_ms
 
 __all__ = ["FakeClock"]
 
@@ -13,7 +13,7 @@ _Sleeper = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 
 class FakeClock:
-    """A `taskmq.clock.Clock` whose time moves by `advance` only; it never sleeps really.
+    """A `taskmq.model.clock.Clock` whose time moves by `advance` only; it never sleeps really.
 
     Sleepers may be on several event loops, and `advance` may be called from any thread.
     """

@@ -16,9 +16,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from taskmq.broker import Broker, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import Broker, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerBlocked, PublishUnknown, SendError, TaskMQError
-from taskmq.topology import WorkQueue
+from taskmq.model.topology import WorkQueue
 
 __all__ = ["Acked", "Confirmed", "Failed", "FlakyBroker", "FlakyCall", "JournalEntry", "Published", "Requeued"]
 

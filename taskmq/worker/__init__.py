@@ -13,7 +13,7 @@ One delivery goes through five hands, each of which does one thing:
                 acknowledgement, which the Processor acknowledges right before it calls their function
     Worker      start, drain, and what lives as long as it consumes
 
-Beside them the Recorder writes down what tasks tell and save while they run (`taskmq.journal`); a task that does
+Beside them the Recorder writes down what tasks tell and save while they run (`taskmq.run.journal`); a task that does
 neither has nothing to do with it.
 
 Invariants:

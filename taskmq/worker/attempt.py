@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from taskmq.broker import Delivery
-from taskmq.envelope import Envelope
-from taskmq.execution import Execution
-from taskmq.resources import Grant
-from taskmq.tasks import Task
+from taskmq.contracts.broker import Delivery
+from taskmq.model.envelope import Envelope
+from taskmq.model.resources import Grant
+from taskmq.run.execution import Execution
+from taskmq.tasks.task import Task
 
 if TYPE_CHECKING:
-    from taskmq.worker.gates import Pass
+    from taskmq.worker.guards.base import Pass
 
 __all__ = ["Attempt"]
 

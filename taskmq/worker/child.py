@@ -2,7 +2,7 @@
 
 Its order is the first line of its standard input: URLs have passwords, and everybody can read command lines. It
 drains when its standard input ends, which is when the supervisor is gone. Says on the status pipe, in lines of
-JSON, that it is ready, and then how it does (`taskmq.worker.report`).
+JSON, that it is ready, and then how it does (`taskmq.worker.child_report`).
 """
 
 import asyncio
@@ -20,10 +20,10 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound, TaskMQError
-from taskmq.executors.logs import log_to_stderr
-from taskmq.loading import load_app
-from taskmq.worker.event_loop import loop_factory
-from taskmq.worker.order import EXIT_DISMISSED, EXIT_USAGE, Order
+from taskmq.executors.child_logs import log_to_stderr
+from taskmq.load_app import load_app
+from taskmq.worker.child_spec import EXIT_DISMISSED, EXIT_USAGE, Order
+from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.reporter import Reporter
 from taskmq.worker.worker import Worker
 

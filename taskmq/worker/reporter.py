@@ -8,8 +8,8 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
-from taskmq.metrics import Count
-from taskmq.worker.report import Ready, Report, write_line
+from taskmq.model.telemetry.metrics import Count
+from taskmq.worker.child_report import Ready, Report, write_line
 from taskmq.worker.worker import Worker
 
 __all__ = ["PERIOD", "Reporter"]

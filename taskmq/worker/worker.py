@@ -11,26 +11,26 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.broker import Broadcasting, Broker, Consumer, Subscription
+from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
-from taskmq.execution import Executor
-from taskmq.options import ExecutorKind
-from taskmq.presence import RunningJob, WorkerStatus
-from taskmq.topology import WorkQueue, logical_queue
+from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
+from taskmq.model.topology import WorkQueue, logical_queue
+from taskmq.options.task_options import ExecutorKind
+from taskmq.run.execution import Executor
 from taskmq.version import VERSION
-from taskmq.worker.announcer import Announcer, announcing
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.control import Control
-from taskmq.worker.dispatcher import Dispatcher
-from taskmq.worker.equipment import check_config, executors_for, longest_run, queues_of, slots_for
-from taskmq.worker.gating import gates_for
-from taskmq.worker.handover import Handover
-from taskmq.worker.mover import moving
-from taskmq.worker.prefetching import adapting
-from taskmq.worker.process_facts import abandoned, open_descriptors, resident_bytes
-from taskmq.worker.revocations import Revocations
-from taskmq.worker.tally import Tally
-from taskmq.worker.watch import LoopWatch
+from taskmq.worker.guards.build import gates_for
+from taskmq.worker.host.loop_monitor import LoopWatch
+from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
+from taskmq.worker.intake.dispatcher import Dispatcher
+from taskmq.worker.intake.prefetch_tuner import adapting
+from taskmq.worker.long_runs.guard import Handover
+from taskmq.worker.run.stats import Tally
+from taskmq.worker.services.cancellations import Revocations
+from taskmq.worker.services.commands import Control
+from taskmq.worker.services.delay_relay import moving
+from taskmq.worker.services.event_publisher import Announcer, announcing
+from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, slots_for
 
 __all__ = ["Worker"]
 

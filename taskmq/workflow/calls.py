@@ -5,8 +5,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from taskmq.envelope import MSGPACK, NO_KWARGS
 from taskmq.errors import MalformedMessage
+from taskmq.model.envelope import MSGPACK, NO_KWARGS
 
 __all__ = [
     "FlowHead",

@@ -5,8 +5,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.stores.flows import Rule
 from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow
 
 __all__ = ["Dag", "DagEntry", "Node", "dag"]

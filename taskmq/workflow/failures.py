@@ -2,7 +2,7 @@
 
 import msgspec
 
-from taskmq.stores import ErrorRecord
+from taskmq.contracts.stores import ErrorRecord
 
 __all__ = ["decode_failure", "encode_failure"]
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.codec import ReturnType, encode_value
+from taskmq.contracts.stores.flows import FlowNode, Rule
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.options import plan_call
-from taskmq.stores.flows import FlowNode, Rule
+from taskmq.model.codec import ReturnType, encode_value
+from taskmq.options.task_options import plan_call
 from taskmq.workflow.calls import FlowHead, Input, NodeCall, Source, encode_call
 from taskmq.workflow.dag import Dag
 from taskmq.workflow.parts import Chain, Each, Group, OpenStep, Part, Step, StepCall

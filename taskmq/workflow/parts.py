@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.argument_key import OrderKey
-from taskmq.codec import ReturnType, Signature
 from taskmq.errors import InvalidOption
-from taskmq.options import CallOptions, CallPlan, TaskPlan
-from taskmq.units import Duration
+from taskmq.model.codec import ReturnType, Signature
+from taskmq.model.units import Duration
+from taskmq.options.keys import OrderKey
+from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
 if TYPE_CHECKING:
-    from taskmq.workflow.flow import Flow
+    from taskmq.workflow.handle import Flow
 
 __all__ = [
     "Chain",
@@ -110,13 +110,13 @@ class Workflow(Generic[R_co]):
             StateUnavailable: the state could not be reached; the flow may be there or not.
             UnsupportedFeature: the app has no state.
         """
-        from taskmq.workflow.flow import send_flow
+        from taskmq.workflow.handle import send_flow
 
         return cast("Flow[R_co]", send_flow(self, flow_id=flow_id, keep=keep))
 
     async def asend(self, *, flow_id: str | None = None, keep: Duration = "7d") -> "Flow[R_co]":
         """`send` for coroutines."""
-        from taskmq.workflow.flow import asend_flow
+        from taskmq.workflow.handle import asend_flow
 
         return cast("Flow[R_co]", await asend_flow(self, flow_id=flow_id, keep=keep))
 

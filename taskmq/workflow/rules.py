@@ -4,7 +4,7 @@ from typing import assert_never
 
 import msgspec
 
-from taskmq.stores.flows import NodeState, Rule
+from taskmq.contracts.stores.flows import NodeState, Rule
 
 __all__ = ["Tally", "decide"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taskmq.codec import ReturnType
-from taskmq.stores.flows import FlowStore, NodeState
+from taskmq.contracts.stores.flows import FlowStore, NodeState
+from taskmq.model.codec import ReturnType
 from taskmq.workflow.calls import Source, decode_call, join_values
 from taskmq.workflow.graph import ListOf, Shape
 

@@ -18,10 +18,10 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from taskmq.broker import Broker, BrokerOptions, HeaderValue, Outgoing
 from taskmq.cli import run
-from taskmq.plugins import open_broker
-from taskmq.topology import WorkQueue
+from taskmq.client.plugins import open_broker
+from taskmq.contracts.broker import Broker, BrokerOptions, HeaderValue, Outgoing
+from taskmq.model.topology import WorkQueue
 from tests.servers import eventually
 
 T = TypeVar("T")

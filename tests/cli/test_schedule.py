@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.schedule import cron, once
+from taskmq.schedules.triggers import cron, once
 from tests.cli.kit import Here
 
 SCHEDULES = """\

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from taskmq.topology import WorkQueue
+from taskmq.model.topology import WorkQueue
 from tests.cli.kit import Here, at_broker, exists, run_process
 from tests.servers import RabbitMQ, eventually
 

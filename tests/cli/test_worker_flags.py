@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskmq.cli.worker import _queues
+from taskmq.cli.processes.worker import _queues
 from taskmq.errors import InvalidOption
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from taskmq.broker import BrokerOptions, Delivery, Subscription
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishRejected, PublishUnknown, Unroutable
+from taskmq.model.topology import WorkQueue
 from taskmq.testing import Acked, Confirmed, Failed, FlakyBroker, Published, Requeued
 from taskmq.testing.broker_suite import Inbox, message
-from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker
 
 _QUEUE = "work"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.broker import Broker, BrokerOptions
+from taskmq.contracts.broker import Broker, BrokerOptions
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq_local import open_local_broker
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taskmq.broker import Broker, BrokerOptions
+from taskmq.contracts.broker import Broker, BrokerOptions
 from taskmq.testing import FlakyBroker
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq_local import forget_memory, open_memory_broker

@@ -7,8 +7,8 @@ import uvloop
 
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq.testing.broker_suite.case import bodies
-from taskmq.testing.broker_suite.publishing import Publishing
-from taskmq.testing.broker_suite.settling import Settling
+from taskmq.testing.broker_suite.publish import Publishing
+from taskmq.testing.broker_suite.settlement import Settling
 from taskmq.testing.runner import case
 from tests.integration.rabbitmq_case import SharedVhostCase
 

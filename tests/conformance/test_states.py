@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.broker import BrokerOptions
-from taskmq.stores import State
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import State
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite import StateSuite
 from taskmq_local import forget_memory, open_local_state, open_memory_state

@@ -8,11 +8,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import pytest
 from msgspec.structs import replace
 
-from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import (
+    Broker,
+    BrokerOptions,
+    Consumer,
+    Delivery,
+    Look,
+    Outgoing,
+    QueueStats,
+    Subscription,
+)
 from taskmq.errors import TaskMQError, Unroutable
+from taskmq.model.topology import WorkQueue
 from taskmq.testing import FlakyBroker
 from taskmq.testing.broker_suite import BrokerSuite
-from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import create_mock_engine, func, select
 from sqlalchemy.orm import Session
 
 from taskmq import TaskMQ
-from taskmq.key_options import UniquePolicy, read_idempotency
+from taskmq.options.uniqueness import UniquePolicy, read_idempotency
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_sql import metadata
 from tests.docs.blocks import ROOT, blocks_of

@@ -4,10 +4,10 @@ import re
 import uuid
 
 from taskmq import TaskMQ
-from taskmq.limits import RateLimit
-from taskmq.locks import Lock
+from taskmq.options.limits import RateLimit
+from taskmq.run.locks import Lock
 from taskmq.worker import Worker, WorkerConfig
-from taskmq_local.limit_rules import _LONGEST_LINE, _MISSED, _SLACK
+from taskmq_local.rules.limits import _LONGEST_LINE, _MISSED, _SLACK
 from tests.docs.blocks import ROOT
 
 _TEXT = (ROOT / "docs" / "limits-across-workers.md").read_text()

@@ -4,9 +4,9 @@ import re
 from typing import get_args
 
 from taskmq import SoftTimeout, TaskMQ
-from taskmq.outcome import DeadReason
+from taskmq.model.outcome import DeadReason
 from taskmq.worker.config import WorkerConfig
-from taskmq_rabbitmq.url import parse_url
+from taskmq_rabbitmq.model.url import parse_url
 from tests.docs.blocks import ROOT
 
 _TEXT = (ROOT / "docs" / "limits.md").read_text()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from taskmq.metrics import Count, ProcessGauges, Snapshot
-from taskmq.settings import Settings
+from taskmq.client.settings import Settings
+from taskmq.model.telemetry.metrics import Count, ProcessGauges, Snapshot
 from taskmq_prometheus import open_exporter
 from tests.cli.kit import Started
 from tests.docs.blocks import ROOT, blocks_of, write_files

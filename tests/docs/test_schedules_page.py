@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.schedule import Cron
+from taskmq.schedules.triggers import Cron
 from tests.cli.kit import run_process
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import msgspec
 
 from taskmq import TaskMQ
-from taskmq.broker import QueueStats
-from taskmq.supervisor.supervision import Supervision
-from taskmq.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
+from taskmq.contracts.broker import QueueStats
+from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
+from taskmq.supervisor.config import Supervision
+from taskmq.worker.child_spec import Order
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.order import Order
 from tests.e2e.supervise import Options
 
 __all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]

@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from taskmq.supervisor.supervision import Supervision
+from taskmq.supervisor.config import Supervision
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.event_loop import loop_factory
-from taskmq.worker.order import Order
-from taskmq.worker.report import Ready
+from taskmq.worker.child_report import Ready
+from taskmq.worker.child_spec import Order
+from taskmq.worker.host.event_loop import loop_factory
 
 
 class Options(msgspec.Struct):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.errors import JobCancelled
-from taskmq.states import JobState
+from taskmq.model.states import JobState
 from tests.e2e.kit import Project, until
 
 _GRACE = 0.3

@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from taskmq.worker.child_spec import Order
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.order import Order
 from tests.e2e.kit import Project, until
 
 JOBS = int(os.environ.get("TASKMQ_TEST_KILL_DELAYED", "500"))

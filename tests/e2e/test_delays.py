@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.broker import Outgoing
-from taskmq.envelope import JSON, Envelope, encode_envelope
-from taskmq.topology import DEFAULT_QUEUE, WorkQueue
+from taskmq.contracts.broker import Outgoing
+from taskmq.model.envelope import JSON, Envelope, encode_envelope
+from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue
 from tests.e2e.kit import JOBS, PATIENCE, Project, Run, until
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]

@@ -14,7 +14,7 @@ from taskmq.demo.measure import FileReport, measure, source_files, totals
 from taskmq.demo.run import Findings, Outcome, checks, run_demo
 from taskmq.demo.tasks import is_busy
 from taskmq.errors import TaskMQError
-from taskmq.schedule import Trigger, instants_after
+from taskmq.schedules.triggers import Trigger, instants_after
 from tests.cli.kit import Result, run_on_terminal, run_process
 
 _ODD = {

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from taskmq import RetryPolicy, TaskMQ, WorkQueue
-from taskmq.topology import dead_letter_queue
+from taskmq.model.topology import dead_letter_queue
 from tests.e2e.kit import LoneWorker, Project, until
 
 JOBS = int(os.environ.get("TASKMQ_TEST_ORDER_JOBS", "400"))

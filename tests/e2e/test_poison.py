@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.broker import Delivery
-from taskmq.topology import DEFAULT_QUEUE, dead_letter_queue
+from taskmq.contracts.broker import Delivery
+from taskmq.model.topology import DEFAULT_QUEUE, dead_letter_queue
 from tests.e2e.kit import JOBS, PATIENCE, Project, until
 from tests.servers import StartRabbitMQ, TcpProxy
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from taskmq.supervisor.recycling import Limits
-from taskmq.supervisor.supervision import Address, Supervision
+from taskmq.supervisor.config import Address, Supervision
+from taskmq.supervisor.recycle_limits import Limits
 from tests.e2e.kit import Project, Run, is_alive, until
 from tests.unit.supervisor.test_systemd import Ear
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from taskmq.errors import TaskFailed
+from taskmq.worker.child_spec import Order
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.order import Order
 from tests.e2e.kit import Project, is_alive, until
 
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 import msgspec
 import pika  # type: ignore[import-untyped]  # it carries no types
 
-from taskmq.envelope import decode_envelope
-from taskmq.topology import WorkQueue, dead_letter_queue
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.topology import WorkQueue, dead_letter_queue
 from tests.faults.checker import OK, Fault, Run, Send, Verdict, judge
 from tests.faults.ledger import Ledger, noted, run_of, send_of
 from tests.faults.producer import Order

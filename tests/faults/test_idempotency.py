@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.states import JobState
+from taskmq.model.states import JobState
 from tests.e2e.kit import LoneWorker, Project, until
 from tests.faults.effects import CLIENT, Effects
 

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from taskmq.worker.starts import private_folder
+from taskmq.worker.run.crash_counter import private_folder
 from tests.faults.checker import Fault, Run, Send
 from tests.faults.gauge import Sample, growth, sample
 from tests.faults.ledger import Ledger, append, noted, run_of, send_line, send_of

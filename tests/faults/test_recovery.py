@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from taskmq.broker import Broker
+from taskmq.contracts.broker import Broker
 from taskmq.errors import PublishRejected, PublishUnknown
 from taskmq.testing.broker_suite import message
 from taskmq.testing.runner import case, eventually, raises

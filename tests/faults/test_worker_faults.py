@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from taskmq.dead_letters import DeadLetter, browse
 from taskmq.errors import TaskFailed
 from taskmq.executors.memory import MemoryGroup
-from taskmq.topology import DEFAULT_QUEUE
+from taskmq.model.topology import DEFAULT_QUEUE
+from taskmq.operations.dead_letters import DeadLetter, browse
 from tests.e2e.kit import LoneWorker, Project, until
 from tests.servers import eventually
 

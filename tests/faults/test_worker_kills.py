@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
+from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
 from tests.e2e.kit import LoneWorker, Project, until
 from tests.faults.gauge import Gauge
 

@@ -24,10 +24,10 @@ from pathlib import Path
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.stores.flows import FlowNode, NodeState
-from taskmq.testing.state_suite.flow_model import expected_states, random_graph
+from taskmq.contracts.stores.flows import FlowNode, NodeState
+from taskmq.testing.state_suite.models.flows import expected_states, random_graph
 from taskmq.workflow.dag import Dag, Node
-from taskmq.workflow.flow import end_id
+from taskmq.workflow.handle import end_id
 from taskmq.workflow.parts import Workflow, group
 from tests.e2e.kit import LoneWorker, Project
 

@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 
-from taskmq.topology import QueueKind, WorkQueue
-from taskmq_rabbitmq.blueprint import Blueprint
-from taskmq_rabbitmq.connection import Connection
-from taskmq_rabbitmq.credentials import Login
-from taskmq_rabbitmq.management import Management
-from taskmq_rabbitmq.url import parse_url
+from taskmq.model.topology import QueueKind, WorkQueue
+from taskmq_rabbitmq.admin.http_api import Management
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.connect.credentials import Login
+from taskmq_rabbitmq.model.url import parse_url
+from taskmq_rabbitmq.topology_admin import Blueprint
 
 SETTLE_SECONDS = 1.5
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.testing.broker_suite import BrokerCase
 from taskmq.testing.runner import eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker

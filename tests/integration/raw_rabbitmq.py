@@ -8,8 +8,8 @@ from typing import Any, Self
 import pika  # type: ignore[import-untyped]
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
 
-from taskmq_rabbitmq import delay
-from taskmq_rabbitmq.topology import Binding, Entity, Exchange, Queue, ladder, shared
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, ladder, shared
 
 __all__ = ["Message", "Raw", "short_ladder", "stays"]
 

@@ -5,11 +5,19 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import (
+    KeptRecord,
+    PlaceDemand,
+    RateDemand,
+    RecordChange,
+    ResultRecord,
+    State,
+    WaitingMessage,
+)
+from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.errors import StateUnavailable
-from taskmq.states import JobState
-from taskmq.stores import KeptRecord, PlaceDemand, RateDemand, RecordChange, ResultRecord, State, WaitingMessage
-from taskmq.stores.flows import FlowNode, NodeState
+from taskmq.model.states import JobState
 from taskmq.testing.state_suite.progress import reported
 from taskmq_redis import RedisState, open_state
 

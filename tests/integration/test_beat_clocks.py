@@ -12,11 +12,11 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.beat import Beat
-from taskmq.broker import BrokerOptions, Delivery, Subscription
-from taskmq.clock import SystemClock
-from taskmq.context import SCHEDULED_FOR
-from taskmq.envelope import decode_envelope
-from taskmq.topology import WorkQueue
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
+from taskmq.model.clock import SystemClock
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.topology import WorkQueue
+from taskmq.run.context import SCHEDULED_FOR
 from taskmq_local import forget_memory, open_memory_broker
 
 SKEWS = (0, 30_000, -30_000, 86_400_000)

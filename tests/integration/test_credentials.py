@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from taskmq.broker import BrokerOptions
+from taskmq.client.plugins import open_broker, open_state
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import TaskMQError
-from taskmq.plugins import open_broker, open_state
+from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite import message
-from taskmq.topology import WorkQueue
 from tests.cli.kit import SHOP, Here, Started, bury, declare, environment
 from tests.servers import RabbitMQ, Redis
 from tests.servers.certificates import Authority

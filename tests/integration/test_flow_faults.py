@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 import pytest
 
 from taskmq import FlowNotFound, StateUnavailable, TaskMQ, dag
-from taskmq.outcome import Dead, Outcome
+from taskmq.model.outcome import Dead, Outcome
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.flows import FlowGate
-from taskmq.worker.gates import Pass
+from taskmq.worker.guards.base import Pass
+from taskmq.worker.guards.workflow import FlowGate
 from tests.integration.redis_case import answers
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
@@ -228,7 +228,7 @@ def test_a_workflow_goes_on_with_the_replica_after_a_failover(redis: Redis, pass
 def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_and_nobody_waits_for_ever(
     redis: Redis, passages: Passages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskmq.workflow.flow._LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("taskmq.workflow.handle._LOOK_AGAIN", 0.5)
 
     async def test(mill: Mill) -> None:
         async with working(mill):

@@ -10,13 +10,13 @@ import pytest
 
 from taskmq import Context, Job, StateUnavailable, TaskMQ
 from taskmq.errors import BrokerUnavailable
-from taskmq.outcome import Outcome, Snoozed
-from taskmq.states import JobState
+from taskmq.model.outcome import Outcome, Snoozed
+from taskmq.model.states import JobState
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.gates import Pass
-from taskmq.worker.idempotency import IdempotencyGate
+from taskmq.worker.guards.base import Pass
+from taskmq.worker.guards.idempotency import IdempotencyGate
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
 

@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 
 from taskmq import InvalidSetting, StateUnavailable, TaskMQ
-from taskmq.broker import BrokerOptions
-from taskmq.clock import Clock, SystemClock
-from taskmq.plugins import open_blobs
-from taskmq.stores import BlobStore
+from taskmq.client.plugins import open_blobs
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import BlobStore
+from taskmq.model.clock import Clock, SystemClock
 from taskmq.testing import FakeClock
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig

@@ -11,14 +11,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 import pytest
 
 from taskmq import Concurrency, Job, LockLost, LockTimeout, RateLimit, StateUnavailable, TaskMQ
-from taskmq.outcome import Outcome, Snoozed
-from taskmq.stores import PlaceDemand
+from taskmq.contracts.stores import PlaceDemand
+from taskmq.model.outcome import Outcome, Snoozed
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.gates import Pass
-from taskmq.worker.limits import LimitsGate
-from taskmq.worker.process_identity import process_identity
+from taskmq.worker.guards.base import Pass
+from taskmq.worker.guards.limits import LimitsGate
+from taskmq.worker.host.process_identity import process_identity
 from tests.integration.redis_case import answers
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
@@ -270,7 +270,7 @@ def test_runs_take_their_places_again_where_redis_has_lost_them(
 
 
 def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, passages: Passages) -> None:
-    program = "from taskmq.worker.process_identity import process_identity; print(process_identity())"
+    program = "from taskmq.worker.host.process_identity import process_identity; print(process_identity())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() != process_identity()
 

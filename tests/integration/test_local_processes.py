@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.broker import BrokerOptions, Subscription
-from taskmq.states import JobState
+from taskmq.contracts.broker import BrokerOptions, Subscription
+from taskmq.model.states import JobState
 from taskmq_local import open_local_broker, open_local_state
-from taskmq_local.local_broker import LocalBroker
+from taskmq_local.broker.broker import LocalBroker
 from tests.unit.local.kit import PATIENCE, Inbox, declare, ready, run, send, until
 from tests.unit.local.stage import Actor
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import AccessDenied, PublishUnknown
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies

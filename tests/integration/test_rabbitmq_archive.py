@@ -5,12 +5,12 @@ import logging
 import pytest
 
 from taskmq import QueueMissing, Unroutable
-from taskmq.broker import Archiving
+from taskmq.contracts.broker import Archiving
+from taskmq.model.topology import dead_letter_queue
 from taskmq.testing.broker_suite.case import bodies, message
 from taskmq.testing.runner import case, eventually, raises
-from taskmq.topology import dead_letter_queue
 from taskmq_rabbitmq import RabbitMQBroker
-from taskmq_rabbitmq.topology import ARCHIVE
+from taskmq_rabbitmq.model.entities import ARCHIVE
 from tests.integration.rabbitmq_case import RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq

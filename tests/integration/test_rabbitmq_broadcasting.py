@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import pytest
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import AccessDenied, SendError, TopologyMismatch
+from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite import message
-from taskmq.testing.broker_suite.broadcasting import BroadcastsHeard
+from taskmq.testing.broker_suite.broadcasts import BroadcastsHeard
 from taskmq.testing.runner import case, eventually
-from taskmq.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase
 
@@ -273,7 +273,7 @@ class TestOutages(OwnNodeCase):
         await self.send(broker, "q", "after")
 
 
-_log = logging.getLogger("taskmq_rabbitmq.announcements")
+_log = logging.getLogger("taskmq_rabbitmq.publish.broadcast")
 
 
 class _Messages(logging.Handler):

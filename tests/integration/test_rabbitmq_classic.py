@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from taskmq.testing.broker_suite.delaying import Delaying
-from taskmq.testing.broker_suite.holding import Holding
-from taskmq.testing.broker_suite.limiting import Limiting
-from taskmq.testing.broker_suite.ordering import Ordering
-from taskmq.testing.broker_suite.settling import Settling
-from taskmq.topology import WorkQueue
+from taskmq.model.topology import WorkQueue
+from taskmq.testing.broker_suite.browse import Holding
+from taskmq.testing.broker_suite.capacity import Limiting
+from taskmq.testing.broker_suite.delays import Delaying
+from taskmq.testing.broker_suite.order import Ordering
+from taskmq.testing.broker_suite.settlement import Settling
 from tests.integration.rabbitmq_case import SharedVhostCase
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]

@@ -6,13 +6,13 @@ from typing import ClassVar
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.broker import Subscription
+from taskmq.contracts.broker import Subscription
+from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually
-from taskmq.topology import WorkQueue
 from taskmq.worker import Worker, WorkerConfig
-from taskmq_rabbitmq import timeouts
-from taskmq_rabbitmq.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.model import consumer_timeout as timeouts
 from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]

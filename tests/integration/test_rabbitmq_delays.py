@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.broker import Outgoing
-from taskmq.clock import SystemClock
-from taskmq.envelope import JSON, Envelope, encode_envelope
+from taskmq.contracts.broker import Outgoing
+from taskmq.model.clock import SystemClock
+from taskmq.model.envelope import JSON, Envelope, encode_envelope
 from taskmq.testing.broker_suite import message
 from taskmq.testing.runner import case
 from taskmq.worker import Worker, WorkerConfig
-from taskmq_rabbitmq import RabbitMQBroker, delay
+from taskmq_rabbitmq import RabbitMQBroker
+from taskmq_rabbitmq.model import delay_ladder as delay
 from tests.integration.rabbitmq_case import RabbitMQCase
 from tests.integration.raw_rabbitmq import Raw
 

@@ -13,14 +13,14 @@ from typing import Any
 import pika.exceptions  # type: ignore[import-untyped]
 import pytest
 
-from taskmq.broker import Outgoing
+from taskmq.contracts.broker import Outgoing
 from taskmq.errors import PublishRejected
+from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, raises
-from taskmq.topology import UNROUTABLE, WorkQueue
-from taskmq_rabbitmq import delay
-from taskmq_rabbitmq.topology import Binding, delivery_binding
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import Binding, delivery_binding
 from tests.integration.rabbitmq_case import RabbitMQCase
 from tests.integration.raw_rabbitmq import Raw, key, level, short_ladder, stays
 from tests.servers import RabbitMQ

@@ -10,13 +10,13 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from taskmq.broker import BrokerOptions, Outgoing
-from taskmq.clock import SystemClock
+from taskmq.contracts.broker import BrokerOptions, Outgoing
+from taskmq.contracts.topology_plan import Role
 from taskmq.errors import PublishRejected
-from taskmq.planning import Role
-from taskmq.topology import WorkQueue
+from taskmq.model.clock import SystemClock
+from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
-from taskmq_rabbitmq.diagnosis import Finding
+from taskmq_rabbitmq.admin.diagnosis import Finding
 from tests.servers import RabbitMQ, StartRabbitMQ, eventually
 from tests.servers.cluster import RabbitMQCluster
 

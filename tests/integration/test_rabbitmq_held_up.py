@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from taskmq.broker import BrokerOptions, Delivery, Subscription
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
+from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite import message
-from taskmq.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 
 pytestmark = pytest.mark.rabbitmq

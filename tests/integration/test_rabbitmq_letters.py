@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
-from taskmq.broker import Broker, BrokerOptions, Outgoing
-from taskmq.dead_letters import Replayed, browse, purge, replay, visit
+from taskmq.contracts.broker import Broker, BrokerOptions, Outgoing
 from taskmq.errors import BrokerUnavailable
-from taskmq.topology import UNROUTABLE, WorkQueue
+from taskmq.model.topology import UNROUTABLE, WorkQueue
+from taskmq.operations.dead_letters import Replayed, browse, purge, replay, visit
 from taskmq_rabbitmq import open_broker
 from tests.servers import TcpProxy, eventually
 

@@ -8,14 +8,14 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from taskmq.errors import AccessDenied
-from taskmq_rabbitmq.management import (
+from taskmq_rabbitmq.admin.http_api import (
     Management,
     ManagementNotFound,
     ManagementRefused,
     ManagementUnavailable,
     segment,
 )
-from taskmq_rabbitmq.url import parse_url
+from taskmq_rabbitmq.model.url import parse_url
 from tests.servers import RabbitMQ
 from tests.servers.ports import PortLease
 

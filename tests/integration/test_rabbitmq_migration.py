@@ -14,10 +14,10 @@ from urllib.parse import quote, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from taskmq.broker import Broker, BrokerOptions, Delivery, Subscription
+from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Subscription
 from taskmq.errors import SendError, TopologyMismatch
+from taskmq.model.topology import QueueKind, WorkQueue
 from taskmq.testing.broker_suite import message
-from taskmq.topology import QueueKind, WorkQueue
 from taskmq_rabbitmq import open_broker
 from tests.integration.migrating import migrate
 from tests.servers import RabbitMQ

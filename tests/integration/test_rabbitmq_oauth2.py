@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.broker import BrokerOptions, Delivery, Subscription
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
 from taskmq.errors import AccessDenied, BrokerUnavailable, SendError
+from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite import message
-from taskmq.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.servers import RabbitMQ
 from tests.servers.tokens import ADVANCED_CONFIG, CONFIG, PLUGIN, TokenServer, signed_token

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from taskmq.broker import BrokerOptions, Delivery, Subscription
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
 from taskmq.errors import BrokerBlocked, PublishUnknown
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from taskmq.broker import BrokerOptions, HeaderValue, Outgoing
+from taskmq.contracts.broker import BrokerOptions, HeaderValue, Outgoing
 from taskmq.errors import (
     BrokerBlocked,
     BrokerUnavailable,
@@ -19,10 +19,10 @@ from taskmq.errors import (
     TopologyMismatch,
     Unroutable,
 )
+from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, raises
-from taskmq.topology import UNROUTABLE, WorkQueue
 from taskmq_rabbitmq import open_broker
 from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 

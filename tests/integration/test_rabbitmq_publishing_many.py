@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq.errors import BrokerBlocked, EncodeError, PublishUnknown
-from taskmq.testing.broker_suite.publishing_many import usual
+from taskmq.testing.broker_suite.publish_many import usual
 from taskmq.testing.runner import case, eventually
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
 from tests.integration.raw_rabbitmq import Raw

@@ -8,15 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq import PublishRejected, TaskMQ, TopologyMismatch, UnsupportedFeature, WorkQueue
-from taskmq.broker import BrokerOptions, Outgoing
-from taskmq.dead_letters import replay
-from taskmq.envelope import decode_envelope
+from taskmq.contracts.broker import BrokerOptions, Outgoing
+from taskmq.model.envelope import decode_envelope
+from taskmq.operations.dead_letters import replay
 from taskmq.testing import FakeClock
 from taskmq.testing.broker_suite.case import bodies, message
 from taskmq.testing.runner import case, eventually, raises
 from taskmq.worker import Worker, WorkerConfig
-from taskmq_rabbitmq import delay, open_broker
-from taskmq_rabbitmq.topology import entrance
+from taskmq_rabbitmq import open_broker
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import entrance
 from tests.integration.rabbitmq_case import RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq

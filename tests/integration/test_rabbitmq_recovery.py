@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.broker import Delivery, Subscription
+from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing, SendError
+from taskmq.model.topology import dead_letter_queue
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
-from taskmq.topology import dead_letter_queue
-from taskmq_rabbitmq.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
 from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
 
 pytestmark = pytest.mark.rabbitmq

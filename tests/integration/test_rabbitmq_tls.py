@@ -13,11 +13,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 import uvloop
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import AccessDenied, BrokerUnavailable
-from taskmq.testing.broker_suite.consuming import Consuming
-from taskmq.testing.broker_suite.publishing import Publishing
-from taskmq.testing.broker_suite.settling import Settling
+from taskmq.testing.broker_suite.consumers import Consuming
+from taskmq.testing.broker_suite.publish import Publishing
+from taskmq.testing.broker_suite.settlement import Settling
 from taskmq.testing.runner import case
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase

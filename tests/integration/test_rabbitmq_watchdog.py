@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
-from taskmq.broker import BrokerOptions, Subscription
+from taskmq.contracts.broker import BrokerOptions, Subscription
 from taskmq.errors import PublishUnknown
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import Inbox, bodies
 from taskmq.testing.runner import case, eventually
 from taskmq_rabbitmq.broker import RabbitMQBroker
-from taskmq_rabbitmq.consumer import RabbitMQConsumer
-from taskmq_rabbitmq.url import parse_url
+from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
+from taskmq_rabbitmq.model.url import parse_url
 from tests.integration.frame_proxy import BASIC_ACK, BASIC_CANCEL, BASIC_CONSUME_OK, BASIC_DELIVER, FrameProxy
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
 

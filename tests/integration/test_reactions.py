@@ -14,9 +14,9 @@ import pika  # type: ignore[import-untyped]
 import pytest
 from pika.exceptions import UnroutableError  # type: ignore[import-untyped]
 
-from taskmq.broker import BrokerOptions
-from taskmq.plugins import open_state
-from taskmq.reacting.standings import look_at_standings, standing_name
+from taskmq.client.plugins import open_state
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.reactions.pending_store import look_at_standings, standing_name
 from tests.cli.kit import Started
 from tests.integration.raw_rabbitmq import Raw
 from tests.servers import eventually

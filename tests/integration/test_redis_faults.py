@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
+from taskmq.contracts.stores import Granted, Held, PlaceDemand, RateDemand, TakenMessage
+from taskmq.contracts.stores.flows import BegunNode, BusyNode, FlowNode
 from taskmq.errors import StateUnavailable
-from taskmq.stores import Granted, Held, PlaceDemand, RateDemand, TakenMessage
-from taskmq.stores.flows import BegunNode, BusyNode, FlowNode
 from tests.integration.redis_case import DUE, PATIENCE, answers, calls_of, opened, record, run, waiting
 from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
@@ -221,7 +221,7 @@ def test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens(
     redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Seconds between two pings; nobody wants to wait for the usual ones.
-    monkeypatch.setattr("taskmq_redis.ears._PING", 0.3)
+    monkeypatch.setattr("taskmq_redis.link.pubsub._PING", 0.3)
 
     async def main() -> None:
         with TcpProxy(redis.port) as proxy:

@@ -12,8 +12,8 @@ from typing import cast
 
 import redis.asyncio
 
-from taskmq.broker import BrokerOptions
-from taskmq.stores.flows import FINISH, BegunNode, FlowNode, FlowStore, NodeState, Taken
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores.flows import FINISH, BegunNode, FlowNode, FlowStore, NodeState, Taken
 from taskmq_redis import open_state
 
 WIDTH = int(os.environ.get("TASKMQ_TEST_FLOW_WIDTH", "1000"))

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from taskmq.broker import BrokerOptions
-from taskmq.stores import Demand, PlaceDemand, RateDemand
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq_redis import open_state
 from tests.servers import Redis
 

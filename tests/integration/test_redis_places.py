@@ -10,12 +10,12 @@ from typing import Self
 
 import pytest
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import State
 from taskmq.errors import StateUnavailable
-from taskmq.stores import State
 from taskmq.testing.state_suite.case import StateCase
+from taskmq.testing.state_suite.crash_counts import Starts
 from taskmq.testing.state_suite.delays import Delays
-from taskmq.testing.state_suite.starts import Starts
 from taskmq_redis import open_state
 from tests.integration.redis_case import DUE, PATIENCE, calls_of, opened, record, run, waiting
 from tests.servers import Redis, eventually

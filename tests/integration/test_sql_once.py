@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from taskmq import Context, InvalidOption, TaskMQ, UnsupportedFeature
-from taskmq.context import current_context
-from taskmq.envelope import Envelope
+from taskmq.model.envelope import Envelope
+from taskmq.run.context import current_context
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_sql import acreate_tables, aforget, aonce, create_tables, forget, once, once_keys
 from taskmq_sql.once import _insert

@@ -4,20 +4,20 @@ from datetime import UTC, datetime
 from typing import assert_type
 
 from taskmq import TaskMQ
-from taskmq.reacting import Reactions
-from taskmq.reaction import (
+from taskmq.reactions import (
     AllOf,
     FileArrived,
     Happening,
     JobEnded,
     MessageArrived,
+    Reactions,
     all_of,
     any_of,
     file,
     job,
     message,
 )
-from taskmq.schedule import cron
+from taskmq.schedules.triggers import cron
 
 app = TaskMQ("memory://")
 

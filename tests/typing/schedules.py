@@ -4,9 +4,9 @@ from datetime import UTC, date, datetime
 from typing import assert_type
 
 from taskmq import Task, TaskMQ
-from taskmq.schedule import Cron, DaysOff, Every, Limited, Once, Trigger, cron, every, instants_after, once
-from taskmq.scheduling import Schedules
-from taskmq.tasks import SyncTask
+from taskmq.schedules import Schedules
+from taskmq.schedules.triggers import Cron, DaysOff, Every, Limited, Once, Trigger, cron, every, instants_after, once
+from taskmq.tasks.task import SyncTask
 from taskmq_celery import crontab, import_beat_schedule
 
 app = TaskMQ("memory://")

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, assert_type
 
 from taskmq import Context, Job, RetryPolicy, Task, TaskMQ, task
-from taskmq.tasks import AsyncTask, SyncTask
+from taskmq.tasks.task import AsyncTask, SyncTask
 
 app = TaskMQ("memory://")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
-from taskmq.broker import QueueStats
-from taskmq.envelope import Envelope, decode_envelope
-from taskmq.middleware import Middleware, Sending
+from taskmq.contracts.broker import QueueStats
+from taskmq.middleware.chain import Middleware, Sending
+from taskmq.model.envelope import Envelope, decode_envelope
 
 
 def new_url() -> str:

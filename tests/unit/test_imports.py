@@ -46,16 +46,16 @@ def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
 
 
 def test_the_supervisor_has_neither_the_worker_nor_the_app_nor_what_finds_plugins() -> None:
-    imported = _imported_by("import taskmq.cli.root, taskmq.cli.worker")
+    imported = _imported_by("import taskmq.cli.root, taskmq.cli.processes.worker")
 
     assert "taskmq.supervisor.supervisor" in imported
-    assert imported & {"taskmq.app", "taskmq.worker.worker", "taskmq.plugins", "importlib.metadata"} == set()
+    assert imported & {"taskmq.app", "taskmq.worker.worker", "taskmq.client.plugins", "importlib.metadata"} == set()
 
 
 def test_topology_migrate_is_loaded_by_its_command_only() -> None:
     imported = _imported_by(
-        "import taskmq_rabbitmq, taskmq_rabbitmq.blueprint, taskmq_rabbitmq.examination\n"
-        "import taskmq.cli.root, taskmq.cli.topology, taskmq.worker.child, taskmq.worker.worker"
+        "import taskmq_rabbitmq, taskmq_rabbitmq.topology_admin, taskmq_rabbitmq.admin.doctor\n"
+        "import taskmq.cli.root, taskmq.cli.operators.topology, taskmq.worker.child, taskmq.worker.worker"
     )
 
     assert "taskmq_rabbitmq.broker" in imported

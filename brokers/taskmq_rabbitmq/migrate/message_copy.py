@@ -8,7 +8,7 @@ and `user_id`, which RabbitMQ only takes from that user.
 import struct
 from typing import Final
 
-from taskmq_rabbitmq.wire import WireError
+from taskmq_rabbitmq.amqp.frames import WireError
 
 __all__ = ["copied_properties"]
 

@@ -35,18 +35,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from taskmq.errors import AccessDenied, PublishRejected, QueueMissing, TopologyMismatch
-from taskmq.topology import logical_queue
-from taskmq_rabbitmq import delay
-from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.connection import Connection
-from taskmq_rabbitmq.declarations import declare_all, queue_depth, refusal
-from taskmq_rabbitmq.inspection import look_at_nodes, look_at_queue
-from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
+from taskmq.model.topology import logical_queue
+from taskmq_rabbitmq.admin.http_api import Management, ManagementNotFound, segment
+from taskmq_rabbitmq.admin.inspection import look_at_nodes, look_at_queue
+from taskmq_rabbitmq.admin.plan import MIGRATION, migrate_command
+from taskmq_rabbitmq.admin.policies import exactly
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.declare.declarations import declare_all, queue_depth, refusal
 from taskmq_rabbitmq.migrate.publisher_lockout import PublisherLockout
 from taskmq_rabbitmq.migrate.queue_mover import QueueMover
-from taskmq_rabbitmq.plan import MIGRATION, migrate_command
-from taskmq_rabbitmq.policies import exactly
-from taskmq_rabbitmq.topology import Argument, Binding, Entity, Queue, entrance
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import Argument, Binding, Entity, Queue, entrance
 
 __all__ = ["Migration"]
 

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any, Final
 
 from taskmq.errors import AccessDenied, BrokerUnavailable, TopologyMismatch
-from taskmq_rabbitmq.management import Management, ManagementNotFound, segment
+from taskmq_rabbitmq.admin.http_api import Management, ManagementNotFound, segment
 
 __all__ = ["PublisherLockout"]
 

@@ -13,16 +13,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from taskmq.errors import BrokerBlocked, PublishRejected, QueueMissing, UnsupportedFeature
-from taskmq_rabbitmq.channels import ChannelRefused, OpenChannel
-from taskmq_rabbitmq.connection import OPEN_SECONDS, Connection
-from taskmq_rabbitmq.declarations import queue_depth, refusal
-from taskmq_rabbitmq.lane import Properties
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.amqp.fast_connection import Properties
+from taskmq_rabbitmq.amqp.frames import Content, properties_bytes, publish_frames
+from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
+from taskmq_rabbitmq.declare.declarations import queue_depth, refusal
 from taskmq_rabbitmq.migrate.message_copy import copied_properties
-from taskmq_rabbitmq.queue_consumer import consumer_tag
-from taskmq_rabbitmq.wire import Content, properties_bytes, publish_frames
 
 if TYPE_CHECKING:
-    from taskmq_rabbitmq.amqp import BasicProperties, Method, PikaChannel
+    from taskmq_rabbitmq.amqp.pika_types import BasicProperties, Method, PikaChannel
 
 __all__ = ["FILLER", "QueueMover"]
 

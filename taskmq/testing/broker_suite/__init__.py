@@ -23,18 +23,18 @@ sent afterwards, which the order of the queue would have put behind it.
 """
 
 from taskmq.testing.broker_suite.administration import Administration
-from taskmq.testing.broker_suite.broadcasting import BroadcastingTests
-from taskmq.testing.broker_suite.cancelling import Cancelling
+from taskmq.testing.broker_suite.broadcasts import BroadcastingTests
+from taskmq.testing.broker_suite.browse import Holding
+from taskmq.testing.broker_suite.cancellation import Cancelling
+from taskmq.testing.broker_suite.capacity import Limiting
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, message
-from taskmq.testing.broker_suite.consuming import Consuming
-from taskmq.testing.broker_suite.delaying import Delaying
-from taskmq.testing.broker_suite.ending import Ending
-from taskmq.testing.broker_suite.holding import Holding
-from taskmq.testing.broker_suite.limiting import Limiting
-from taskmq.testing.broker_suite.ordering import Ordering
-from taskmq.testing.broker_suite.publishing import Publishing
-from taskmq.testing.broker_suite.publishing_many import PublishingManyTests
-from taskmq.testing.broker_suite.settling import Settling
+from taskmq.testing.broker_suite.closure import Ending
+from taskmq.testing.broker_suite.consumers import Consuming
+from taskmq.testing.broker_suite.delays import Delaying
+from taskmq.testing.broker_suite.order import Ordering
+from taskmq.testing.broker_suite.publish import Publishing
+from taskmq.testing.broker_suite.publish_many import PublishingManyTests
+from taskmq.testing.broker_suite.settlement import Settling
 
 __all__ = ["BrokerCase", "BrokerSuite", "Inbox", "message"]
 

@@ -4,9 +4,9 @@ import asyncio
 import itertools
 
 from taskmq.errors import QueueMissing
+from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case, eventually, raises
-from taskmq.topology import PARKING, UNROUTABLE, dead_letter_queue
 
 __all__ = ["Administration"]
 

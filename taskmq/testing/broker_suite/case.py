@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from taskmq.broker import Broker, Consumer, Delivery, HeaderValue, Outgoing, Subscription
+from taskmq.contracts.broker import Broker, Consumer, Delivery, HeaderValue, Outgoing, Subscription
+from taskmq.model.topology import WorkQueue
 from taskmq.testing.runner import Suite, eventually
-from taskmq.topology import WorkQueue
 
 __all__ = ["BrokerCase", "Inbox", "bodies", "message"]
 
@@ -18,7 +18,7 @@ class BrokerCase(Suite):
     """Base of the broker suite: what the adapter provides, and what the tests use.
 
     Attributes:
-        process_url: a URL that `taskmq.plugins.open_broker` opens in another process for the same server;
+        process_url: a URL that `taskmq.client.plugins.open_broker` opens in another process for the same server;
             None when the broker lives in one process.
         can_lose: whether `lose` is there.
         publish_timeout: for each publish.
@@ -123,7 +123,7 @@ class BrokerCase(Suite):
             raise unittest.SkipTest("this broker lives in one process")
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "taskmq.testing.broker_suite.holder", self.process_url, queue, str(count)),
+            *("-m", "taskmq.testing.broker_suite.browse_holder", self.process_url, queue, str(count)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -14,21 +14,21 @@ failures call `pytest.register_assert_rewrite("taskmq.testing.state_suite")` in 
 """
 
 from taskmq.testing.state_suite.case import StateCase
-from taskmq.testing.state_suite.checkpoint_model import CheckpointsByModel
 from taskmq.testing.state_suite.checkpoints import Checkpoints
 from taskmq.testing.state_suite.claims import Claims
-from taskmq.testing.state_suite.delay_model import DelaysByModel
+from taskmq.testing.state_suite.closure import Ending
+from taskmq.testing.state_suite.crash_counts import Starts
 from taskmq.testing.state_suite.delays import Delays
-from taskmq.testing.state_suite.ending import Ending
-from taskmq.testing.state_suite.flow_model import FlowsByModel
 from taskmq.testing.state_suite.flows import Flows
 from taskmq.testing.state_suite.leases import Leases
 from taskmq.testing.state_suite.limits import Limits
+from taskmq.testing.state_suite.models.checkpoints import CheckpointsByModel
+from taskmq.testing.state_suite.models.delays import DelaysByModel
+from taskmq.testing.state_suite.models.flows import FlowsByModel
 from taskmq.testing.state_suite.progress import Progress
 from taskmq.testing.state_suite.results import Results
 from taskmq.testing.state_suite.revocations import Revocations
 from taskmq.testing.state_suite.schedules import Schedules
-from taskmq.testing.state_suite.starts import Starts
 
 __all__ = ["StateCase", "StateSuite"]
 

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 
-from taskmq.stores import State
+from taskmq.contracts.stores import State
 from taskmq.testing.runner import Suite
 
 __all__ = ["LONG", "StateCase", "new"]

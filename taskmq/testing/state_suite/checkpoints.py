@@ -2,7 +2,7 @@
 
 import asyncio
 
-from taskmq.stores import BegunRun, CheckpointStore
+from taskmq.contracts.stores import BegunRun, CheckpointStore
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

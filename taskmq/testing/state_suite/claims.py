@@ -4,10 +4,10 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from taskmq.claim_check import CheckedClaims, LargeValues
-from taskmq.clock import SystemClock
+from taskmq.client.large_values import CheckedClaims, LargeValues
+from taskmq.contracts.stores import Claimed, ClaimStore, Done, Granted, Held
 from taskmq.errors import ResultDamaged, ResultExpired
-from taskmq.stores import Claimed, ClaimStore, Done, Granted, Held
+from taskmq.model.clock import SystemClock
 from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from taskmq.stores import State, TakenMessage, WaitingMessage
+from taskmq.contracts.stores import State, TakenMessage, WaitingMessage
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

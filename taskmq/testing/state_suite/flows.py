@@ -2,7 +2,7 @@
 
 import asyncio
 
-from taskmq.stores.flows import (
+from taskmq.contracts.stores.flows import (
     FINISH,
     BegunNode,
     BusyNode,

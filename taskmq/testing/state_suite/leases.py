@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable
 
-from taskmq.stores import Lease
+from taskmq.contracts.stores import Lease
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

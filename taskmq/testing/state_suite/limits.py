@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from taskmq.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
+from taskmq.contracts.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

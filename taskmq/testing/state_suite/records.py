@@ -1,7 +1,7 @@
 """Result records to be put."""
 
-from taskmq.states import JobState
-from taskmq.stores import ErrorRecord, ResultRecord
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.model.states import JobState
 
 __all__ = ["cancelled", "dead", "succeeded"]
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from taskmq.contracts.stores import BlobReference, ErrorRecord, ResultRecord
 from taskmq.errors import ResultExpired
-from taskmq.states import JobState
-from taskmq.stores import BlobReference, ErrorRecord, ResultRecord
+from taskmq.model.states import JobState
 from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 from taskmq.testing.state_suite.records import cancelled, dead, succeeded

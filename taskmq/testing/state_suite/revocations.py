@@ -2,7 +2,7 @@
 
 import asyncio
 
-from taskmq.stores import Revocation
+from taskmq.contracts.stores import Revocation
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

@@ -4,7 +4,7 @@ import asyncio
 import random
 import uuid
 
-from taskmq.stores import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
+from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
 from taskmq.testing.runner import case, eventually
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

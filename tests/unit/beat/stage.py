@@ -8,8 +8,8 @@ from typing import Any
 
 from taskmq import TaskMQ
 from taskmq.beat import Beat
-from taskmq.context import SCHEDULED_FOR
-from taskmq.envelope import decode_envelope
+from taskmq.model.envelope import decode_envelope
+from taskmq.run.context import SCHEDULED_FOR
 from taskmq.testing import FakeClock
 from tests.unit.worker.staged import Points, StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run

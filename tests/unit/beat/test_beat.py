@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from taskmq import Context, TaskMQ
 from taskmq.beat import Beat
 from taskmq.beat.beat import occurrence_job_id
-from taskmq.context import SCHEDULE_NAME
+from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import UnsupportedFeature
-from taskmq.middleware import Middleware, Sending
-from taskmq.schedule import Every
-from taskmq.scheduling import ScheduleEntry
-from taskmq.stores import KeptRecord, RecordChange
+from taskmq.middleware.chain import Middleware, Sending
+from taskmq.run.context import SCHEDULE_NAME
+from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.triggers import Every
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.beat.stage import START, Stage, play, running

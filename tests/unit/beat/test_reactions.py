@@ -12,15 +12,27 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.beat import Beat
 from taskmq.beat.folders import Folder, scan
-from taskmq.broker import BrokerOptions
-from taskmq.clock import SystemClock
-from taskmq.envelope import Envelope, decode_envelope
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import StateUnavailable, TooLarge, UnsupportedFeature
-from taskmq.middleware import Middleware, Sending
-from taskmq.reacting import Cause, Desk, Reaction
-from taskmq.reaction import FileArrived, FileArrives, Happening, JobEnded, MessageArrived, all_of, any_of, file, job
-from taskmq.reaction.standing import MOST_FIRINGS, Noted
-from taskmq.schedule import every
+from taskmq.middleware.chain import Middleware, Sending
+from taskmq.model.clock import SystemClock
+from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.reactions import (
+    Cause,
+    Desk,
+    FileArrived,
+    FileArrives,
+    Happening,
+    JobEnded,
+    MessageArrived,
+    Reaction,
+    all_of,
+    any_of,
+    file,
+    job,
+)
+from taskmq.reactions.pending import MOST_FIRINGS, Noted
+from taskmq.schedules.triggers import every
 from taskmq_local import forget_memory, open_memory_state
 from tests.unit.beat.stage import Stage, play
 from tests.unit.worker.staged import Fault, Points, StagedApp

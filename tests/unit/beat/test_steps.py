@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from taskmq import Context, TaskMQ
-from taskmq.beat.turn import LEASE_MS
+from taskmq.schedules.turn import LEASE_MS
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.beat.stage import START, Stage, play
 from tests.unit.worker.staged import Fault, Points

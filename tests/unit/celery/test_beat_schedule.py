@@ -6,7 +6,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.errors import InvalidOption
-from taskmq.schedule import Cron, Every
+from taskmq.schedules.triggers import Cron, Every
 from taskmq_celery import crontab, import_beat_schedule
 from taskmq_celery.beat_schedule import read_beat_schedule
 

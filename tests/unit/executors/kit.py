@@ -6,9 +6,9 @@ from typing import Any
 
 import uvloop
 
-from taskmq.context import Context
-from taskmq.envelope import Envelope
-from taskmq.execution import Execution
+from taskmq.model.envelope import Envelope
+from taskmq.run.context import Context
+from taskmq.run.execution import Execution
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.context import Context
-from taskmq.envelope import JSON, MSGPACK, Envelope
 from taskmq.errors import InvalidArguments, Reject, TaskMQError, TaskTimeout, UnknownTask, WorkerLost
-from taskmq.execution import Execution
 from taskmq.executors import ProcessExecutor
+from taskmq.model.envelope import JSON, MSGPACK, Envelope
+from taskmq.run.context import Context
+from taskmq.run.execution import Execution
 from taskmq.testing.runner import CancelPoint
 from tests.unit.executors.kit import LOOPS, run, until
 

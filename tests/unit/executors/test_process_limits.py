@@ -15,7 +15,7 @@ import pytest
 from taskmq.errors import MemoryExceeded, ResultTooLarge, SoftTimeout, TaskMQError, TaskTimeout, WorkerLost
 from taskmq.executors import ProcessExecutor
 from taskmq.executors.memory import MemoryGroup
-from taskmq.resources import Grant
+from taskmq.model.resources import Grant
 from tests.unit.executors.kit import run, until
 from tests.unit.executors.test_process import _children, _execution
 

@@ -9,9 +9,9 @@ from contextvars import ContextVar
 
 import pytest
 
-from taskmq.context import Context
 from taskmq.errors import TaskTimeout, WorkerLost
 from taskmq.executors import ThreadExecutor
+from taskmq.run.context import Context
 from tests.unit.executors.kit import LOOPS, execution, run, until
 
 _variable: ContextVar[str] = ContextVar("_variable", default="unset")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from taskmq.broker import Broker, BrokerOptions, Delivery, Subscription
-from taskmq.plugins import open_broker, open_state
-from taskmq.states import JobState
-from taskmq.stores import ResultRecord
-from taskmq.topology import WorkQueue
+from taskmq.client.plugins import open_broker, open_state
+from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Subscription
+from taskmq.contracts.stores import ResultRecord
+from taskmq.model.states import JobState
+from taskmq.model.topology import WorkQueue
 from tests.unit.local.kit import message
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from taskmq.broker import Broker, Delivery, Outgoing
-from taskmq.topology import WorkQueue
+from taskmq.contracts.broker import Broker, Delivery, Outgoing
+from taskmq.model.topology import WorkQueue
 
 PATIENCE = 10.0
 

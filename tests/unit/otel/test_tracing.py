@@ -12,11 +12,11 @@ from opentelemetry import context as current
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
-from taskmq.context import Context
-from taskmq.envelope import JSON, Envelope
 from taskmq.errors import TaskFailed
-from taskmq.execution import Execution
-from taskmq.middleware import Sending
+from taskmq.middleware.chain import Sending
+from taskmq.model.envelope import JSON, Envelope
+from taskmq.run.context import Context
+from taskmq.run.execution import Execution
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_otel import Relation, Tracing
 from tests.unit.otel.site import TARGET, app, exporter, provider
@@ -108,7 +108,7 @@ def test_a_failure_is_in_the_runs_span() -> None:
     (run,) = _spans(SpanKind.CONSUMER)
     assert run.status.status_code is StatusCode.ERROR
     assert _attributes(run)["error.type"] == "LookupError"
-    assert _attributes(run)["taskmq.outcome"] == "failed"
+    assert _attributes(run)["taskmq.model.outcome"] == "failed"
     (event,) = run.events
     assert dict(event.attributes or {})["exception.message"] == "not here"
     (send,) = _spans(SpanKind.PRODUCER)
@@ -130,7 +130,7 @@ def test_each_run_has_a_span_with_its_outcome_and_all_are_of_the_same_trace(
     _run(task)
 
     runs = _spans(SpanKind.CONSUMER)
-    assert [_attributes(run)["taskmq.outcome"] for run in runs] == outcomes
+    assert [_attributes(run)["taskmq.model.outcome"] for run in runs] == outcomes
     assert runs[0].status.status_code is status
     assert len({_ids(span)[0] for span in exporter.get_finished_spans()}) == 1
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from taskmq.metrics import Count, ProcessGauges, Snapshot
+from taskmq.model.telemetry.metrics import Count, ProcessGauges, Snapshot
 from taskmq_prometheus import open_exporter
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

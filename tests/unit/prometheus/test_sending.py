@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 
 from taskmq import TaskMQ
 from taskmq.errors import Unroutable
-from taskmq.middleware import Middleware, Sending
+from taskmq.middleware.chain import Middleware, Sending
 from taskmq_prometheus import SendMetrics
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
 from taskmq_redis import open_state
 from taskmq_redis.url import Endpoint, Host, Tls, parse_url

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from taskmq.errors import InvalidOption
-from taskmq.metrics import Count, Snapshot
+from taskmq.model.telemetry.metrics import Count, Snapshot
+from taskmq.supervisor.config import Address
 from taskmq.supervisor.health import Health, serving
 from taskmq.supervisor.status import SupervisorStatus
-from taskmq.supervisor.supervision import Address
 
 
 @dataclass

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskmq import TaskMQ
-from taskmq.execution import Executor
 from taskmq.executors import CoroutineExecutor, ThreadExecutor
-from taskmq.middleware import Middleware
-from taskmq.options import ExecutorKind
-from taskmq.outcome import Outcome
+from taskmq.middleware.chain import Middleware
+from taskmq.model.outcome import Outcome
+from taskmq.options.task_options import ExecutorKind
+from taskmq.run.execution import Executor
 from taskmq.testing import FakeClock
 from taskmq.worker import WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.processor import Processor
+from taskmq.worker.run.processor import Processor
 from tests.unit.worker.staged import FakeDelivery
 
 __all__ = ["NOW", "Bench", "add", "bench", "nothing", "outcome_of", "run"]

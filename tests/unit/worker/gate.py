@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from taskmq import Context
-from taskmq.broker import Delivery
+from taskmq.contracts.broker import Delivery
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run

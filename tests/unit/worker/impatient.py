@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from taskmq import TaskMQ
-from taskmq.broker import Broker, BrokerOptions, Consumer, Delivery, Outgoing, Subscription
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Broker, BrokerOptions, Consumer, Delivery, Outgoing, Subscription
+from taskmq.contracts.stores import Lease, LeaseStore, State
 from taskmq.errors import BrokerUnavailable, StateUnavailable
-from taskmq.session import Session
-from taskmq.stores import Lease, LeaseStore, State
-from taskmq.topology import WorkQueue
+from taskmq.model.topology import WorkQueue
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 

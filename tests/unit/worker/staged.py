@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from taskmq import TaskMQ
-from taskmq.broker import (
+from taskmq.client.session import Session
+from taskmq.contracts.broker import (
     Broker,
     BrokerOptions,
     Consumer,
@@ -20,11 +21,7 @@ from taskmq.broker import (
     QueueStats,
     Subscription,
 )
-from taskmq.envelope import JSON
-from taskmq.errors import BrokerUnavailable, StateUnavailable
-from taskmq.middleware import Middleware
-from taskmq.session import Session
-from taskmq.stores import (
+from taskmq.contracts.stores import (
     CheckpointStore,
     ClaimStore,
     DelayStore,
@@ -39,8 +36,11 @@ from taskmq.stores import (
     StartStore,
     State,
 )
+from taskmq.errors import BrokerUnavailable, StateUnavailable
+from taskmq.middleware.chain import Middleware
+from taskmq.model.envelope import JSON
+from taskmq.model.topology import WorkQueue
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
-from taskmq.topology import WorkQueue
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.unit.worker.staged_limits import StagedLimits
 from tests.unit.worker.staged_schedules import StagedSchedules

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from taskmq.contracts.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand
 from taskmq.errors import StateUnavailable
-from taskmq.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand
 
 __all__ = ["StagedLimits"]
 

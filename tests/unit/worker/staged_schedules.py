@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
 from taskmq.errors import StateUnavailable
-from taskmq.stores import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
 
 if TYPE_CHECKING:
     from tests.unit.worker.staged import Points

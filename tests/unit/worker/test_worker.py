@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from taskmq import Context, RetryPolicy
-from taskmq.broker import Outgoing
-from taskmq.envelope import decode_envelope
+from taskmq.contracts.broker import Outgoing
+from taskmq.model.envelope import decode_envelope
 from taskmq.testing import Acked, Requeued
 from taskmq.worker import WorkerConfig
 from tests.unit.worker.gate import Gate, ids, play, send, working

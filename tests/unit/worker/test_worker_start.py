@@ -6,7 +6,7 @@ import pytest
 
 from taskmq import RetryPolicy
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing, UnsupportedFeature
-from taskmq.topology import WorkQueue
+from taskmq.model.topology import WorkQueue
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.worker.gate import Gate, ids, play, send, working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from taskmq.contracts.stores.flows import NodeState
 from taskmq.errors import StateUnavailable
-from taskmq.stores.flows import NodeState
-from tests.unit.workflow.test_flows import Shop
+from tests.unit.workflow.test_handle import Shop
 
 
 class _Flaky:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain, chord, dag, group
-from taskmq.envelope import JSON, MSGPACK, NO_KWARGS
 from taskmq.errors import EncodeError, MalformedMessage
-from taskmq.topology import WorkQueue
+from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
+from taskmq.model.topology import WorkQueue
 from taskmq.workflow.calls import (
     Input,
     NodeCall,
@@ -206,7 +206,7 @@ def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
 def test_values_are_put_where_they_belong(content_type: str) -> None:
-    from taskmq.codec import decode_value, encode_value
+    from taskmq.model.codec import decode_value, encode_value
 
     args, kwargs = encode_value([3], content_type), encode_value({"a": 1}, content_type)
     one_more = encode_value(9, content_type)

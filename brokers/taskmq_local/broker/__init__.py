@@ -1,0 +1,1 @@
+"""`local://` as a broker: publishing, consuming and browsing over the SQLite file."""

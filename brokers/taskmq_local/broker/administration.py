@@ -1,0 +1,97 @@
+"""Looking at queues and emptying them."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.contracts.broker import QueueStats
+from taskmq.model.topology import is_shard
+from taskmq_local.database.shard_owners import has_turn
+from taskmq_local.database.tables import find_queue
+
+__all__ = ["delete_queue", "purge_some", "queue_stats", "register_consumer", "register_owner"]
+
+_PURGED_AT_ONCE: Final = 5_000
+_DELETE_MESSAGES: Final = """
+    DELETE FROM messages WHERE id IN
+    (SELECT id FROM ready WHERE queue = :queue ORDER BY id LIMIT :limit)
+"""
+_DELETE_READY: Final = """
+    DELETE FROM ready WHERE queue = :queue AND id IN
+    (SELECT id FROM ready WHERE queue = :queue ORDER BY id LIMIT :limit)
+"""
+
+
+def register_owner(connection: sqlite3.Connection, owner: str) -> None:
+    """Have others look after what `owner` holds, once it is dead."""
+    connection.execute("INSERT OR IGNORE INTO owners VALUES (?)", (owner,))
+
+
+def register_consumer(connection: sqlite3.Connection, owner: str, number: int, queues: Sequence[str]) -> str | None:
+    """Note which queues the owner's consumer takes from, and take its turn at each shard that nobody has.
+
+    The first queue that does not exist, and then nothing is noted; else None.
+    """
+    ids: list[int] = []
+    for name in queues:
+        if (queue := find_queue(connection, name)) is None:
+            return name
+        ids.append(queue)
+    register_owner(connection, owner)
+    connection.executemany("INSERT INTO consumers VALUES (?, ?, ?)", [(owner, number, queue) for queue in ids])
+    for name, queue in zip(queues, ids, strict=True):
+        if is_shard(name):
+            has_turn(connection, queue, owner, number)
+    return None
+
+
+def queue_stats(connection: sqlite3.Connection, names: Sequence[str]) -> list[QueueStats]:
+    """The queues of these names that exist, in the order given."""
+    return [
+        QueueStats(
+            queue=name,
+            ready=_count(connection, "SELECT count(*) FROM ready WHERE queue = ?", queue),
+            unsettled=_count(connection, "SELECT count(*) FROM leases WHERE queue = ?", queue),
+            delayed=_count(connection, "SELECT count(*) FROM delayed WHERE queue = ?", name),
+            consumers=_count(connection, "SELECT count(*) FROM consumers WHERE queue = ?", queue),
+        )
+        for name in names
+        if (queue := find_queue(connection, name)) is not None
+    ]
+
+
+def purge_some(connection: sqlite3.Connection, name: str) -> tuple[int, bool] | None:
+    """Delete ready messages: how many, and whether some are left; None when the queue does not exist."""
+    queue = find_queue(connection, name)
+    if queue is None:
+        return None
+    count = _delete_ready(connection, queue, _PURGED_AT_ONCE)
+    return count, count == _PURGED_AT_ONCE
+
+
+def delete_queue(connection: sqlite3.Connection, name: str) -> int | None:
+    """Delete the queue with what is ready or leased; how many were ready. None when it does not exist.
+
+    Messages that wait for their time stay, and go to `taskmq.unroutable` when it comes.
+    """
+    queue = find_queue(connection, name)
+    if queue is None:
+        return None
+    count = _delete_ready(connection, queue, -1)
+    connection.execute("DELETE FROM messages WHERE id IN (SELECT id FROM leases WHERE queue = ?)", (queue,))
+    connection.execute("DELETE FROM leases WHERE queue = ?", (queue,))
+    for table in ("consumers", "capacities", "turns"):
+        connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue,))  # noqa: S608 - names of our own
+    connection.execute("DELETE FROM queues WHERE id = ?", (queue,))
+    return count
+
+
+def _delete_ready(connection: sqlite3.Connection, queue: int, limit: int) -> int:
+    facts = {"queue": queue, "limit": limit}
+    connection.execute(_DELETE_MESSAGES, facts)
+    return connection.execute(_DELETE_READY, facts).rowcount
+
+
+def _count(connection: sqlite3.Connection, sql: str, key: int | str) -> int:
+    count: int = connection.execute(sql, (key,)).fetchone()[0]
+    return count

@@ -1,0 +1,96 @@
+"""Looking at the front of a queue, for inspection or replay."""
+
+import asyncio
+
+from taskmq.contracts.broker import Delivery
+from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq.model.topology import is_shard
+from taskmq_local.broker.delivery import LocalDelivery
+from taskmq_local.broker.lease import Lease, LeasedRow
+from taskmq_local.broker.ledger import Ledger
+from taskmq_local.database.database import Database
+from taskmq_local.database.shard_owners import leave
+from taskmq_local.database.work import Care, DatabaseFailure
+
+__all__ = ["LocalLook"]
+
+
+class LocalLook:
+    """A `taskmq.broker.Look`: messages that are taken piece by piece, and of which the rest goes back together.
+
+    Args:
+        number: new with each look of the broker.
+        patience: seconds that taking a piece may last.
+    """
+
+    def __init__(self, database: Database, ledger: Ledger, queue: str, *, number: int, patience: float) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._queue = queue
+        self._number = number
+        self._patience = patience
+        self._unsettled: set[int] = set()
+
+    async def take(self, count: int) -> list[Delivery]:
+        """See `taskmq.broker.Look`."""
+        piece = _Piece(self._ledger)
+        self._database.submit(
+            Lease(self._queue, self._ledger.owner, taker=self._number, limit=lambda: count, done=piece.taken)
+        )
+        try:
+            async with asyncio.timeout(self._patience):
+                rows = await piece.rows
+        except TimeoutError:
+            piece.abandon()
+            raise BrokerUnavailable(f"not done within {self._patience:g} s: {self._database.trouble}") from None
+        except DatabaseFailure as error:
+            raise BrokerUnavailable(str(error)) from error
+        except asyncio.CancelledError:
+            piece.abandon()
+            raise
+        self._unsettled.update(row[0] for row in rows)
+        return [LocalDelivery(row, self._queue, self) for row in rows]
+
+    def ack(self, id_: int) -> None:
+        self._unsettled.discard(id_)
+        self._ledger.ack(id_)
+
+    def requeue(self, id_: int) -> None:
+        self._unsettled.discard(id_)
+        self._ledger.requeue(id_)
+
+    def give_back(self) -> None:
+        """Give back what is not settled; settling it later is void."""
+        for id_ in self._unsettled:
+            self._ledger.requeue(id_)
+        if is_shard(self._queue):
+            self._database.post(
+                lambda connection: leave(connection, self._ledger.owner, self._number),
+                care=Care.LOOSE,
+                bells=("messages",),
+            )
+
+
+class _Piece:
+    """Rows that are on their way."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.rows: asyncio.Future[list[LeasedRow]] = asyncio.get_running_loop().create_future()
+        self._ledger = ledger
+
+    def abandon(self) -> None:
+        """Nobody will ever see the rows, be they here already or still to come."""
+        if self.rows.done() and not self.rows.cancelled() and self.rows.exception() is None:
+            self._ledger.put_back([row[0] for row in self.rows.result()])
+        self.rows.cancel()
+
+    def taken(self, lease: Lease, error: Exception | None) -> None:
+        if self.rows.done():
+            # Abandoned before they came.
+            self._ledger.put_back([row[0] for row in lease.rows])
+        elif error is not None:
+            self.rows.set_exception(error)
+        elif lease.is_missing:
+            self.rows.set_exception(QueueMissing(lease.queue))
+        else:
+            self.rows.set_result(lease.rows)

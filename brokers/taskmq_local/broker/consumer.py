@@ -1,0 +1,172 @@
+"""Consuming from `local://`: lines that keep hands filled."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from taskmq.contracts.broker import Delivery, Subscription
+from taskmq_local.broker.deliver import hand_out
+from taskmq_local.broker.delivery import LocalDelivery
+from taskmq_local.broker.lease import Lease
+from taskmq_local.broker.ledger import Ledger
+from taskmq_local.database.database import Database
+from taskmq_local.database.shard_owners import leave
+from taskmq_local.database.work import Care
+
+__all__ = ["Line", "LocalConsumer"]
+
+_log = logging.getLogger("taskmq.local")
+
+_PATIENCE: Final = 10.0
+
+
+class Line:
+    """One subscription: takes more whenever it has a hand free and something may be ready.
+
+    At most one lease is under way. What is settled meanwhile is handed over in the same transaction as the next
+    lease, which therefore takes as many as were settled.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        subscription: Subscription,
+        deliver: Callable[[Delivery], None],
+        *,
+        taker: int,
+    ) -> None:
+        self.is_live = True
+        self._database = database
+        self._ledger = ledger
+        self.queue = subscription.queue
+        self._prefetch = subscription.prefetch
+        self._deliver = deliver
+        self._taker = taker
+        self._in_hand = 0
+        self._is_running = True
+        self._is_leasing = False
+        self._may_be_more = False
+
+    def look(self) -> None:
+        """Something may have become ready."""
+        self._may_be_more = True
+        self._lease()
+
+    def stop(self) -> None:
+        self._is_running = False
+
+    def resize(self, prefetch: int) -> None:
+        self._prefetch = prefetch
+        self._lease()
+
+    def ack(self, id_: int) -> None:
+        self._in_hand -= 1
+        self._ledger.ack(id_)
+        self._lease()
+
+    def requeue(self, id_: int) -> None:
+        self._in_hand -= 1
+        self._ledger.requeue(id_)
+        self.look()
+
+    def _lease(self) -> None:
+        if self._may_be_more and not self._is_leasing and self._is_running and self._in_hand < self._prefetch:
+            self._is_leasing = True
+            self._database.submit(
+                Lease(self.queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased)
+            )
+
+    def _limit(self) -> int:
+        # Set again by whoever rings from here on; that may be for what this lease already sees.
+        self._may_be_more = False
+        return self._prefetch - self._in_hand if self._is_running else 0
+
+    def _leased(self, lease: Lease, error: Exception | None) -> None:
+        self._is_leasing = False
+        if error is not None:
+            self._report(f"cannot take messages of {self.queue!r}, trying on: {error}")
+            return
+        if lease.is_missing:
+            self._report(f"queue {self.queue!r} has gone, waiting for it to be declared again")
+            return
+        self.is_live = True
+        if not self._is_running:
+            self._ledger.put_back([row[0] for row in lease.rows])
+            return
+        if len(lease.rows) == lease.limit:
+            self._may_be_more = True
+        self._in_hand += len(lease.rows)
+        hand_out([LocalDelivery(row, self.queue, self) for row in lease.rows], self._deliver)
+        self._lease()
+
+    def _report(self, trouble: str) -> None:
+        if self.is_live and self._is_running:
+            _log.warning("%s", trouble)
+        self.is_live = False
+
+
+class LocalConsumer:
+    """Running subscriptions of one `consume`."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        subscriptions: Iterable[Subscription],
+        deliver: Callable[[Delivery], None],
+        *,
+        number: int,
+    ) -> None:
+        self.number = number
+        self._database = database
+        self._ledger = ledger
+        self._lines = [Line(database, ledger, each, deliver, taker=number) for each in subscriptions]
+        self._is_running = True
+        self._left: asyncio.Future[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_running
+
+    @property
+    def healthy(self) -> bool:
+        return self._is_running and all(line.is_live for line in self._lines)
+
+    def start(self) -> None:
+        self.look()
+
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue:
+                line.resize(prefetch)
+
+    def look(self) -> None:
+        """Something may have become ready."""
+        for line in self._lines:
+            line.look()
+
+    def halt(self) -> None:
+        """Hand out nothing from here on."""
+        self._is_running = False
+        for line in self._lines:
+            line.stop()
+
+    def leave(self) -> None:
+        """Hand out nothing from here on, and be no consumer any more soon."""
+        if self._is_running:
+            self.halt()
+            self._left = self._database.post(self._remove, care=Care.LOOSE, bells=("messages",))
+
+    async def stop(self) -> None:
+        self.leave()
+        if self._left is not None:
+            # A row that cannot be removed goes with its owner.
+            await asyncio.wait({self._left}, timeout=_PATIENCE)
+
+    def _remove(self, connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM consumers WHERE owner = ? AND number = ?", (self._ledger.owner, self.number))
+        leave(connection, self._ledger.owner, self.number)

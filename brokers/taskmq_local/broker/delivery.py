@@ -1,0 +1,68 @@
+"""A message of `local://` in somebody's hands."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from taskmq_local.broker.lease import LeasedRow
+from taskmq_local.broker.ledger import Settler
+
+__all__ = ["LocalDelivery"]
+
+_decode_headers = msgspec.json.Decoder(dict[str, str | int]).decode
+_NO_HEADERS: Mapping[str, object] = {}
+
+
+class LocalDelivery:
+    """A row that was leased, and where to say how it ended."""
+
+    __slots__ = ("_queue", "_row", "_settler")
+
+    def __init__(self, row: LeasedRow, queue: str, settler: Settler) -> None:
+        self._row = row
+        self._queue = queue
+        self._settler: Settler | None = settler
+
+    def __repr__(self) -> str:
+        state = "settled" if self._settler is None else "unsettled"
+        return f"<LocalDelivery {self.message_id} of {self._queue} {state}>"
+
+    @property
+    def body(self) -> bytes:
+        return self._row[2]
+
+    @property
+    def content_type(self) -> str | None:
+        return self._row[3]
+
+    @property
+    def queue(self) -> str:
+        return self._queue
+
+    @property
+    def message_id(self) -> str | None:
+        return self._row[4]
+
+    @property
+    def task(self) -> str | None:
+        return self._row[5]
+
+    @property
+    def redelivered(self) -> bool:
+        return self._row[1] > 0
+
+    @property
+    def headers(self) -> Mapping[str, object]:
+        headers = self._row[6]
+        return cast("Mapping[str, object]", _decode_headers(headers)) if headers else _NO_HEADERS
+
+    def ack(self) -> None:
+        settler, self._settler = self._settler, None
+        if settler is not None:
+            settler.ack(self._row[0])
+
+    def requeue(self) -> None:
+        settler, self._settler = self._settler, None
+        if settler is not None:
+            settler.requeue(self._row[0])

@@ -1,0 +1,132 @@
+"""What has to be done by time: promoting what is due, and giving back what the dead hold."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from taskmq.model.clock import Clock
+from taskmq_local.database.database import Database
+from taskmq_local.database.owners import Owner
+from taskmq_local.database.tables import next_due, promote, reap
+from taskmq_local.database.wakeup import Bell, Kind
+from taskmq_local.database.work import Care
+
+__all__ = ["Chores", "Upkeep"]
+
+_log = logging.getLogger("taskmq.local")
+
+_TICK: Final = 1.0
+
+
+class Chores:
+    """The work: gives back what dead owners hold, and makes ready what is due.
+
+    Attributes:
+        next_due: when the next delayed message is due.
+    """
+
+    care = Care.LOOSE
+    is_heavy = False
+
+    def __init__(self, root: Path, clock: Clock, done: Callable[["Chores", Exception | None], None]) -> None:
+        self.next_due: int | None = None
+        self.bells: tuple[Kind, ...] = ()
+        self._root = root
+        self._clock = clock
+        self._done = done
+
+    def seal(self) -> None:
+        pass
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        reaped = reap(connection, self._root)
+        promoted = promote(connection, self._clock.now_ms())
+        self.next_due = next_due(connection)
+        self.bells = ("messages",) if reaped or promoted else ()
+        if reaped:
+            _log.warning("gave %d message(s) back that a dead process held", reaped)
+
+    def end(self, error: Exception | None) -> None:
+        self._done(self, error)
+
+
+class Upkeep:
+    """Calls `look` whenever something may have become ready for this broker's consumers.
+
+    That is when somebody rings, when a delayed message is due, and once a second in any case: a dead owner makes
+    no noise, and a ring may get lost.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, owner: Owner, *, look: Callable[[], None], tick: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._owner = owner
+        self._look = look
+        self._tick = tick
+        self._bells: list[Bell] = []
+        self._ticker: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._due: int | None = None
+        self._is_open = True
+        self._is_pending = False
+
+    def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: the wake-up files cannot be made.
+        """
+        root = self._database.root
+        self._bells.append(Bell(root, self._owner, "messages", self._look))
+        self._bells.append(Bell(root, self._owner, "delays", self.do_chores))
+        self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
+        self.do_chores()
+
+    def close(self) -> None:
+        """Stop listening. May be called twice."""
+        self._is_open = False
+        if self._ticker is not None:
+            self._ticker.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for bell in self._bells:
+            bell.close()
+
+    def do_chores(self) -> None:
+        """See what is due and who is dead, in one of the next transactions."""
+        if not self._is_pending and self._is_open:
+            self._is_pending = True
+            self._database.submit(Chores(self._database.root, self._clock, self._done))
+
+    def _on_tick(self) -> None:
+        self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
+        self._tick()
+        self.do_chores()
+        self._look()
+
+    def _done(self, chores: Chores, error: Exception | None) -> None:
+        self._is_pending = False
+        if error is None and self._is_open:
+            self._set_timer(chores.next_due)
+
+    def _set_timer(self, due: int | None) -> None:
+        if due == self._due and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._due = due
+        if due is not None:
+            self._timer = asyncio.get_running_loop().create_task(self._wake_at(due))
+
+    async def _wake_at(self, due: int) -> None:
+        await self._clock.sleep_until(due)
+        self._timer = None
+        self.do_chores()
+        self._look()

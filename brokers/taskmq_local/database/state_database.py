@@ -1,0 +1,59 @@
+"""What the stores of a `local://` state ask of its database, and how it fails."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from taskmq.errors import StateUnavailable
+from taskmq_local.database.database import Database
+from taskmq_local.database.wakeup import Kind
+from taskmq_local.database.work import Care, DatabaseFailure, Work
+
+__all__ = ["Asking", "unavailable"]
+
+T = TypeVar("T")
+
+
+class Asking:
+    """The database of one state, until that is closed.
+
+    Args:
+        check_open: raises when the state was closed.
+    """
+
+    def __init__(self, database: Database, *, check_open: Callable[[], None]) -> None:
+        self._database = database
+        self._check_open = check_open
+
+    async def ask(
+        self, function: Callable[[sqlite3.Connection], T], *, care: Care, bells: tuple[Kind, ...] = ()
+    ) -> T:
+        """What `function` returns, called with the connection in a transaction.
+
+        Raises:
+            StateUnavailable: the state was closed, or it could not be done.
+        """
+        self._check_open()
+        try:
+            return await self._database.call(function, care=care, bells=bells)
+        except DatabaseFailure as error:
+            raise unavailable(error) from error
+
+    def submit(self, work: Work) -> None:
+        """Run `work` in one of the next transactions.
+
+        Raises:
+            StateUnavailable: the state was closed.
+        """
+        self._check_open()
+        self._database.submit(work)
+
+    def too_late(self, seconds: float) -> StateUnavailable:
+        """The error for what was submitted and has not ended in time."""
+        return StateUnavailable(f"not done within {seconds:g} s: {self._database.trouble}", is_certain=False)
+
+
+def unavailable(error: Exception) -> StateUnavailable:
+    """What a failed work means to whoever asked for it."""
+    is_certain = not isinstance(error, DatabaseFailure) or error.is_certain
+    return StateUnavailable(str(error), is_certain=is_certain)

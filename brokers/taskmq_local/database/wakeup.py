@@ -1,0 +1,88 @@
+"""Telling waiting processes that something was committed, without polling.
+
+Who waits has a FIFO `wake/KIND-OWNER` and reads it on its event loop; who has committed writes one byte into
+every FIFO of the kind. A wake-up carries nothing and may come for nothing. A lost one is made good by the slow
+look that every waiting side takes once a second anyway.
+"""
+
+import asyncio
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from taskmq_local.database.owners import Owner, bury, is_alive
+
+__all__ = ["Bell", "Kind", "ring"]
+
+Kind = Literal["messages", "delays", "results", "waiting", "broadcasts", "schedules"]
+
+_ENOUGH: Final = 65_536
+
+
+class Bell:
+    """Calls `heard` on this loop when anybody rings for `kind`."""
+
+    def __init__(self, root: Path, owner: Owner, kind: Kind, heard: Callable[[], None]) -> None:
+        """Hang the bell up.
+
+        Raises:
+            OSError: the FIFO cannot be made.
+        """
+        self._path = root / "wake" / f"{kind}-{owner.name}"
+        self._heard = heard
+        self._loop = asyncio.get_running_loop()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(self._path, 0o600)
+        # Open for writing too, or the FIFO would be at its end whenever no writer has it open.
+        self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
+        self._loop.add_reader(self._fd, self._read)
+
+    def close(self) -> None:
+        """Take the bell down. May be called twice."""
+        if self._fd < 0:
+            return
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._fd, _ENOUGH)
+        self._heard()
+
+
+def ring(root: Path, kind: Kind) -> None:
+    """Wake all who wait for `kind`. Never blocks, never fails; FIFOs that the dead left are removed."""
+    directory = root / "wake"
+    try:
+        names = os.listdir(directory)  # noqa: PTH208 - runs after every commit: no Path objects
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(kind):
+            _strike(root, f"{directory}/{name}", name.partition("-")[2])
+
+
+def _strike(root: Path, path: str, owner: str) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        # Nobody reads: its owner is dead, or about to open it.
+        if error.errno == errno.ENXIO and not is_alive(root, owner):
+            bury(root, owner)
+        return
+    try:
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            os.write(fd, b"!")
+    except OSError:
+        # Full: the reader has plenty to hear already.
+        pass
+    finally:
+        os.close(fd)

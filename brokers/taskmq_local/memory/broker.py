@@ -1,0 +1,218 @@
+"""`memory://NAME`: a broker in this process, for tests and demonstrations."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from taskmq.contracts.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
+from taskmq.model.topology import WorkQueue
+from taskmq_local.database.loop_wakeup import Nudge
+from taskmq_local.memory.consumer import MemoryConsumer, MemoryHand, MemoryLook
+from taskmq_local.memory.hub import Hub, open_hub
+from taskmq_local.memory.listener import MemoryListener
+from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
+from taskmq_local.rules.topics import MAX_TOPIC_BYTES
+
+__all__ = ["MemoryBroker", "open_memory_broker"]
+
+
+def open_memory_broker(url: str, options: BrokerOptions) -> "MemoryBroker":
+    """A broker for `memory://NAME`; all brokers and states of one name in this process share what it holds."""
+    return MemoryBroker(open_hub(url.partition("://")[2]), options)
+
+
+class MemoryBroker:
+    """One hub, as one event loop sees it.
+
+    Attributes:
+        void: settlings that had no effect, because the message had been given back before.
+    """
+
+    def __init__(self, hub: Hub, options: BrokerOptions) -> None:
+        self._hub = hub
+        self._clock = options.clock
+        self._declared: dict[str, Capacity] = {}
+        self._consumers: list[MemoryConsumer] = []
+        self._holds: list[MemoryHand] = []
+        self._listeners: list[MemoryListener] = []
+        self._timekeeper: Nudge | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._closed = False
+        self.void = 0
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._consumers)} consumers"
+        return f"<MemoryBroker {self.address} {state}>"
+
+    @property
+    def address(self) -> str:
+        return f"memory://{self._hub.name}"
+
+    @property
+    def max_message_bytes(self) -> int:
+        return MAX_MESSAGE_BYTES
+
+    async def connect(self, *, timeout: float) -> None:  # noqa: ARG002 - nothing can take time here
+        self._check_open()
+
+    async def declare(self, queues: Iterable[WorkQueue]) -> None:
+        self._check_open()
+        found = queues_of(queues)
+        self._declared.update(found)
+        self._hub.declare(found)
+
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:  # noqa: ARG002
+        future = asyncio.get_running_loop().create_future()
+        try:
+            self._publish(message)
+        except SendError as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        return future
+
+    def publish_many(
+        self,
+        messages: Sequence[Outgoing],
+        *,
+        timeout: float,  # noqa: ARG002
+    ) -> asyncio.Future[list[Exception | None]]:
+        """See `taskmq.broker.PublishingMany`."""
+        outcomes: list[Exception | None] = []
+        for message in messages:
+            try:
+                self._publish(message)
+            except SendError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        future: asyncio.Future[list[Exception | None]] = asyncio.get_running_loop().create_future()
+        future.set_result(outcomes)
+        return future
+
+    async def consume(
+        self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
+    ) -> MemoryConsumer:
+        self._check_open()
+        wanted = list(subscriptions)
+        for subscription in wanted:
+            if not self._hub.exists(subscription.queue):
+                raise QueueMissing(subscription.queue)
+        self._keep_time()
+        consumer = MemoryConsumer(self._hub, wanted, deliver, count_void=self._count_void)
+        self._consumers.append(consumer)
+        consumer.start()
+        return consumer
+
+    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+        return self._hold(queue, limit)
+
+    @asynccontextmanager
+    async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
+        async with self.look(queue) as look:
+            yield await look.take(limit)
+
+    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+        return self._look(queue)
+
+    @asynccontextmanager
+    async def _look(self, queue: str) -> AsyncGenerator[Look, None]:
+        self._check_open()
+        self._hub.promote(self._clock.now_ms())
+        hand = MemoryHand(self._hub, self._count_void)
+        self._holds.append(hand)
+        try:
+            yield MemoryLook(self._hub, hand, queue)
+        finally:
+            self._holds.remove(hand)
+            hand.give_back_all()
+            self._hub.let_go(queue, hand)
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        """See `taskmq.broker.Broadcasting`."""
+        if self._closed or len(topic.encode()) > MAX_TOPIC_BYTES:
+            return False
+        self._hub.announce(topic, body)
+        return True
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> MemoryListener:
+        """See `taskmq.broker.Broadcasting`."""
+        self._check_open()
+        listener = MemoryListener(self._hub, patterns, receive)
+        self._listeners.append(listener)
+        return listener
+
+    async def purge(self, queue: str) -> int:
+        """Delete the ready messages, but not those that wait for their time."""
+        self._check_open()
+        self._hub.promote(self._clock.now_ms())
+        return self._hub.purge(queue)
+
+    async def delete(self, queue: str) -> int:
+        """Delete a physical queue with its ready messages; how many there were."""
+        self._check_open()
+        self._declared.pop(queue, None)
+        return self._hub.delete(queue)
+
+    async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
+        self._check_open()
+        self._hub.promote(self._clock.now_ms())
+        return self._hub.stats(list(queues))
+
+    async def aclose(self) -> None:
+        # All of it before the first await, so that a cancelled close is a complete one.
+        self._closed = True
+        if self._timekeeper is not None:
+            self._hub.stop_keeping_time(self._timekeeper)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for consumer in self._consumers:
+            consumer.end()
+        for hand in self._holds:
+            hand.give_back_all()
+        for listener in self._listeners:
+            listener.end()
+        await asyncio.sleep(0)
+
+    def _publish(self, message: Outgoing) -> None:
+        self._check_open()
+        if len(message.body) > MAX_MESSAGE_BYTES:
+            raise TooLarge(len(message.body), MAX_MESSAGE_BYTES, f"the message of {message.task}")
+        now = self._clock.now_ms()
+        if message.due is not None and message.due > now:
+            self._keep_time()
+        try:
+            self._hub.publish(message, now=now)
+        except Unroutable:
+            if message.queue not in self._declared:
+                raise
+            self._hub.declare({message.queue: self._declared[message.queue]})
+            self._hub.publish(message, now=now)
+
+    def _keep_time(self) -> None:
+        if self._timekeeper is None:
+            self._timekeeper = Nudge(self._set_timer)
+            self._hub.keep_time(self._timekeeper)
+
+    def _set_timer(self) -> None:
+        """Make ready what is due, and wake again when the next one is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._hub.promote(self._clock.now_ms())
+        if due is not None and not self._closed:
+            self._timer = asyncio.get_running_loop().create_task(self._wake_at(due))
+
+    async def _wake_at(self, due: int) -> None:
+        await self._clock.sleep_until(due)
+        self._timer = None
+        self._set_timer()
+
+    def _count_void(self) -> None:
+        self.void += 1
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokerUnavailable(f"the broker {self.address} was closed")

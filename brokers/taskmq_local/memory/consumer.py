@@ -1,0 +1,207 @@
+"""Consuming from `memory://`: hands that hold deliveries, and running subscriptions."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
+
+from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.errors import QueueMissing
+from taskmq_local.broker.deliver import hand_out
+from taskmq_local.database.loop_wakeup import Nudge
+from taskmq_local.memory.hub import Hub, HubMessage
+
+__all__ = ["MemoryConsumer", "MemoryDelivery", "MemoryHand", "MemoryLook"]
+
+
+class MemoryHand:
+    """What one subscription, or one `hold`, has taken and not settled yet."""
+
+    def __init__(self, hub: Hub, count_void: Callable[[], None]) -> None:
+        self._hub = hub
+        self._count_void = count_void
+        self._held: dict[int, HubMessage] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def pick_up(self, messages: list[HubMessage]) -> None:
+        self._held.update((message.place, message) for message in messages)
+
+    def ack(self, message: HubMessage) -> None:
+        if self._held.pop(message.place, None) is None or not self._hub.remove(message):
+            self._count_void()
+
+    def requeue(self, message: HubMessage) -> None:
+        if self._held.pop(message.place, None) is None:
+            self._count_void()
+        else:
+            self._hub.give_back([message])
+
+    def give_back_all(self) -> None:
+        held, self._held = self._held, {}
+        self._hub.give_back(list(held.values()))
+
+
+class MemoryLook:
+    """A `taskmq.broker.Look`."""
+
+    def __init__(self, hub: Hub, hand: MemoryHand, queue: str) -> None:
+        self._hub = hub
+        self._hand = hand
+        self._queue = queue
+
+    async def take(self, count: int) -> list[Delivery]:
+        """See `taskmq.broker.Look`."""
+        messages = self._hub.take(self._queue, count, self._hand)
+        self._hand.pick_up(messages)
+        return [MemoryDelivery(self._hand, message) for message in messages]
+
+
+class MemoryDelivery:
+    """A message of `memory://` in the hands of one consumer."""
+
+    __slots__ = ("_hand", "_message", "_redelivered", "_settled", "_then")
+
+    def __init__(self, hand: MemoryHand, message: HubMessage, then: Callable[[], None] | None = None) -> None:
+        self._hand = hand
+        self._message = message
+        self._redelivered = message.deliveries > 0
+        self._settled = False
+        self._then = then
+
+    def __repr__(self) -> str:
+        outgoing = self._message.outgoing
+        state = "settled" if self._settled else "unsettled"
+        return f"<MemoryDelivery {outgoing.job_id} of {self.queue} {state}>"
+
+    @property
+    def body(self) -> bytes:
+        return self._message.outgoing.body
+
+    @property
+    def content_type(self) -> str | None:
+        return self._message.outgoing.content_type
+
+    @property
+    def queue(self) -> str:
+        return self._message.queue.name
+
+    @property
+    def message_id(self) -> str | None:
+        return self._message.outgoing.job_id
+
+    @property
+    def task(self) -> str | None:
+        return self._message.outgoing.task
+
+    @property
+    def redelivered(self) -> bool:
+        return self._redelivered
+
+    @property
+    def headers(self) -> Mapping[str, object]:
+        return self._message.outgoing.headers
+
+    def ack(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._hand.ack(self._message)
+            if self._then is not None:
+                self._then()
+
+    def requeue(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._hand.requeue(self._message)
+            if self._then is not None:
+                self._then()
+
+
+class MemoryConsumer:
+    """Running subscriptions of one `consume`."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        subscriptions: Iterable[Subscription],
+        deliver: Callable[[Delivery], None],
+        *,
+        count_void: Callable[[], None],
+    ) -> None:
+        self._lines = [
+            _Line(hub, MemoryHand(hub, count_void), subscription, deliver) for subscription in subscriptions
+        ]
+
+    @property
+    def healthy(self) -> bool:
+        return all(line.is_live for line in self._lines)
+
+    def start(self) -> None:
+        for line in self._lines:
+            line.start()
+
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue:
+                line.resize(prefetch)
+
+    async def stop(self) -> None:
+        for line in self._lines:
+            line.stop()
+        await asyncio.sleep(0)
+
+    def end(self) -> None:
+        """Stop, and give back what is in hand."""
+        for line in self._lines:
+            line.stop()
+            line.hand.give_back_all()
+
+
+class _Line:
+    """One subscription: keeps its hand filled up to the prefetch."""
+
+    def __init__(
+        self, hub: Hub, hand: MemoryHand, subscription: Subscription, deliver: Callable[[Delivery], None]
+    ) -> None:
+        self.hand = hand
+        self._hub = hub
+        self._subscription = subscription
+        self._deliver = deliver
+        self._nudge = Nudge(self._fill)
+        self._running = False
+
+    @property
+    def queue(self) -> str:
+        return self._subscription.queue
+
+    def resize(self, prefetch: int) -> None:
+        self._subscription = replace(self._subscription, prefetch=prefetch)
+        self._nudge.fire()
+
+    @property
+    def is_live(self) -> bool:
+        return self._running and self._hub.exists(self._subscription.queue)
+
+    def start(self) -> None:
+        self._running = True
+        self._hub.join(self._subscription.queue, self._nudge)
+
+    def stop(self) -> None:
+        self._running = False
+        self._hub.leave(self._subscription.queue, self._nudge)
+        self._hub.let_go(self._subscription.queue, self.hand)
+
+    def _fill(self) -> None:
+        free = self._subscription.prefetch - len(self.hand)
+        if not self._running or free <= 0:
+            return
+        try:
+            messages, is_more = self._hub.take_share(self._subscription.queue, free, self.hand)
+        except QueueMissing:
+            return
+        self.hand.pick_up(messages)
+        if is_more and len(messages) < free:
+            self._nudge.fire()
+        hand_out([MemoryDelivery(self.hand, message, self._nudge.fire) for message in messages], self._deliver)

@@ -1,0 +1,344 @@
+"""What `memory://NAME` is: queues as plain data behind one lock, shared by all of this process.
+
+The hub knows no event loop. Whoever has to act on a change leaves a `Nudge`, which the hub fires after the lock
+is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
+comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
+
+A shard of an ordered queue belongs to the first who takes from it, until that one has left and all that it took is
+settled.
+"""
+
+import threading
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from itertools import count
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.broker import Outgoing, QueueStats
+from taskmq.errors import QueueMissing, Unroutable
+from taskmq.model.topology import UNROUTABLE, is_shard
+from taskmq_local.database.loop_wakeup import Nudge
+from taskmq_local.memory.claims import ClaimShelf
+from taskmq_local.memory.delay_shelf import DelayShelf
+from taskmq_local.memory.flows import FlowShelf
+from taskmq_local.memory.leases import LeaseShelf
+from taskmq_local.memory.limits import LimitShelf
+from taskmq_local.memory.listener import MemoryListener
+from taskmq_local.memory.note_shelves import CheckpointShelf, ProgressShelf
+from taskmq_local.memory.revocations import RevocationShelf
+from taskmq_local.memory.schedules import ScheduleShelf
+from taskmq_local.memory.shelves import ResultShelf, StartShelf
+from taskmq_local.rules.capacity import Capacity
+
+__all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
+
+
+class HubMessage(msgspec.Struct):
+    """A message that is ready or in somebody's hands, with how often it was taken before."""
+
+    place: int
+    queue: "HubQueue"
+    outgoing: Outgoing
+    deliveries: int = 0
+
+    def __lt__(self, other: "HubMessage") -> bool:
+        return self.place < other.place
+
+
+class HubQueue(msgspec.Struct, eq=False):
+    """A physical queue.
+
+    Attributes:
+        taker: to whom a shard belongs at the moment.
+        is_left: that one takes no more.
+    """
+
+    name: str
+    capacity: Capacity
+    ready: list[HubMessage] = msgspec.field(default_factory=list["HubMessage"])
+    unsettled: int = 0
+    is_shard: bool = False
+    taker: object = None
+    is_left: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_shard = is_shard(self.name)
+
+    def check_room(self, message: Outgoing) -> None:
+        """Raise `PublishRejected` when the queue is full."""
+        if self.capacity.is_limited:
+            held = sum(len(each.outgoing.body) for each in self.ready)
+            refusal = self.capacity.refusal(self.name, ready=len(self.ready), held=held, size=len(message.body))
+            if refusal is not None:
+                raise refusal
+
+
+class Hub:
+    """The shared state of all brokers and states of one `memory://` name; safe to use from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.results = ResultShelf()
+        self.starts = StartShelf()
+        self.leases = LeaseShelf()
+        self.limits = LimitShelf()
+        self.claims = ClaimShelf()
+        self.flows = FlowShelf()
+        self.revocations = RevocationShelf()
+        self.delays = DelayShelf()
+        self.schedules = ScheduleShelf()
+        self.progress = ProgressShelf()
+        self.checkpoints = CheckpointShelf()
+        self._lock = threading.Lock()
+        self._queues: dict[str, HubQueue] = {}
+        # By name, not in the queue: a consumer outlives the loss of its queue.
+        self._consumers: dict[str, list[Nudge]] = {}
+        self._delayed: list[tuple[int, int, Outgoing]] = []
+        self._places = count(1)
+        self._timekeepers: list[Nudge] = []
+        self._listeners: list[MemoryListener] = []
+
+    def declare(self, queues: Mapping[str, Capacity]) -> None:
+        """Make the queues that do not exist; of those that do, the capacity is the last that was declared."""
+        with self._lock:
+            for name, capacity in queues.items():
+                if name in self._queues:
+                    self._queues[name].capacity = capacity
+                else:
+                    self._queues[name] = HubQueue(name, capacity)
+
+    def delete(self, name: str) -> int:
+        """Remove the queue with its ready messages; how many there were. What is in hands is void."""
+        with self._lock:
+            queue = self._find(name)
+            del self._queues[name]
+            return len(queue.ready)
+
+    def publish(self, message: Outgoing, *, now: int) -> None:
+        """Put `message` at the tail of its queue, or aside until it is due.
+
+        Raises:
+            Unroutable: the queue does not exist.
+            PublishRejected: it is full.
+        """
+        with self._lock:
+            queue = self._queues.get(message.queue)
+            if queue is None:
+                raise Unroutable(message.queue)
+            if message.due is not None and message.due > now:
+                heappush(self._delayed, (message.due, next(self._places), message))
+                nudges = list(self._timekeepers) if self._delayed[0][2] is message else []
+            else:
+                queue.check_room(message)
+                heappush(queue.ready, HubMessage(next(self._places), queue, message))
+                nudges = list(self._consumers.get(queue.name, ()))
+        _fire(nudges)
+
+    def promote(self, now: int) -> int | None:
+        """Make every message ready whose time has come; when the next one is due."""
+        nudges: list[Nudge] = []
+        with self._lock:
+            while self._delayed and self._delayed[0][0] <= now:
+                message = heappop(self._delayed)[2]
+                queue = self._queues.get(message.queue)
+                if queue is None:
+                    queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE, Capacity()))
+                    message = replace(message, headers={**message.headers, "x-taskmq-queue": message.queue})
+                heappush(queue.ready, HubMessage(next(self._places), queue, message))
+                nudges += self._consumers.get(queue.name, ())
+            due = self._delayed[0][0] if self._delayed else None
+        _fire(nudges)
+        return due
+
+    def take(self, name: str, limit: int, taker: object) -> list[HubMessage]:
+        """Up to `limit` ready messages from the front; none of a shard that belongs to another taker.
+
+        Raises:
+            QueueMissing: the queue does not exist.
+        """
+        with self._lock:
+            return _take(self._find(name), limit, taker)
+
+    def take_share(self, name: str, limit: int, taker: object) -> tuple[list[HubMessage], bool]:
+        """As `take`, but only a fair share among the queue's consumers; and whether something is left."""
+        with self._lock:
+            queue = self._find(name)
+            if queue.is_shard:
+                return _take(queue, limit, taker), False
+            share = -(-len(queue.ready) // max(1, len(self._consumers.get(queue.name, ()))))
+            return _take(queue, min(limit, share), taker), bool(queue.ready)
+
+    def let_go(self, name: str, taker: object) -> None:
+        """Have a shard belong to nobody, once what `taker` has of it is settled."""
+        with self._lock:
+            queue = self._queues.get(name)
+            if queue is None or queue.taker is not taker:
+                return
+            queue.is_left = True
+            nudges = self._free(queue)
+        _fire(nudges)
+
+    def remove(self, message: HubMessage) -> bool:
+        """Take a message that is in hands off the hub; False when its queue has gone meanwhile."""
+        with self._lock:
+            if self._queues.get(message.queue.name) is not message.queue:
+                return False
+            message.queue.unsettled -= 1
+            nudges = self._free(message.queue)
+        _fire(nudges)
+        return True
+
+    def give_back(self, messages: list[HubMessage]) -> None:
+        """Put messages that are in hands back to where they were in their queues."""
+        nudges: list[Nudge] = []
+        with self._lock:
+            for message in messages:
+                queue = message.queue
+                if self._queues.get(queue.name) is not queue:
+                    continue
+                queue.unsettled -= 1
+                message.deliveries += 1
+                heappush(queue.ready, message)
+                self._free(queue)
+                nudges += self._consumers.get(queue.name, ())
+        _fire(nudges)
+
+    def purge(self, name: str) -> int:
+        """Drop the ready messages; how many there were."""
+        with self._lock:
+            queue = self._find(name)
+            dropped = len(queue.ready)
+            queue.ready.clear()
+            return dropped
+
+    def stats(self, names: list[str]) -> list[QueueStats]:
+        with self._lock:
+            return [
+                QueueStats(
+                    queue=name,
+                    ready=len(queue.ready),
+                    unsettled=queue.unsettled,
+                    delayed=sum(message.queue == name for _, _, message in self._delayed),
+                    consumers=len(self._consumers.get(queue.name, ())),
+                )
+                for name in names
+                if (queue := self._queues.get(name)) is not None
+            ]
+
+    def exists(self, name: str) -> bool:
+        with self._lock:
+            return name in self._queues
+
+    def join(self, name: str, nudge: Nudge) -> None:
+        """Fire `nudge` whenever a message of the queue becomes ready; at once, when some are."""
+        with self._lock:
+            queue = self._find(name)
+            self._consumers.setdefault(name, []).append(nudge)
+            ready = bool(queue.ready)
+        if ready:
+            nudge.fire()
+
+    def leave(self, name: str, nudge: Nudge) -> None:
+        with self._lock:
+            consumers = self._consumers.get(name, [])
+            if nudge in consumers:
+                consumers.remove(nudge)
+
+    def keep_time(self, nudge: Nudge) -> None:
+        """Fire `nudge` now, and whenever the next due instant moves nearer."""
+        with self._lock:
+            self._timekeepers.append(nudge)
+        nudge.fire()
+
+    def stop_keeping_time(self, nudge: Nudge) -> None:
+        with self._lock:
+            if nudge in self._timekeepers:
+                self._timekeepers.remove(nudge)
+
+    def announce(self, topic: str, body: bytes) -> None:
+        """Tell all listeners, in the same order each."""
+        with self._lock:
+            for listener in self._listeners:
+                listener.hear(topic, body)
+
+    def listen(self, listener: MemoryListener) -> None:
+        """Tell `listener` what is announced from now on."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def stop_listening(self, listener: MemoryListener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def clear(self) -> None:
+        """Drop everything: queues, delayed messages, and what the state keeps."""
+        with self._lock:
+            self._queues.clear()
+            self._delayed.clear()
+        self.results.clear()
+        self.starts.clear()
+        self.progress.clear()
+        self.checkpoints.clear()
+        self.leases.clear()
+        self.limits.clear()
+        self.claims.clear()
+        self.flows.clear()
+        self.revocations.clear()
+        self.delays.clear()
+        self.schedules.clear()
+
+    def _free(self, queue: HubQueue) -> list[Nudge]:
+        """Take a shard from one who has left and holds nothing; whom to tell."""
+        if not queue.is_left or queue.unsettled:
+            return []
+        queue.taker, queue.is_left = None, False
+        return list(self._consumers.get(queue.name, ()))
+
+    def _find(self, name: str) -> HubQueue:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise QueueMissing(name)
+        return queue
+
+
+def _take(queue: HubQueue, limit: int, taker: object) -> list[HubMessage]:
+    if queue.is_shard:
+        if queue.taker is not None and queue.taker is not taker:
+            return []
+        queue.taker = taker
+    if limit >= len(queue.ready):
+        taken = sorted(queue.ready)
+        queue.ready.clear()
+    else:
+        taken = [heappop(queue.ready) for _ in range(max(0, limit))]
+    queue.unsettled += len(taken)
+    return taken
+
+
+def _fire(nudges: list[Nudge]) -> None:
+    for nudge in nudges:
+        nudge.fire()
+
+
+_hubs: dict[str, Hub] = {}
+_hubs_lock = threading.Lock()
+
+
+def open_hub(name: str) -> Hub:
+    """The one hub of that name in this process."""
+    with _hubs_lock:
+        return _hubs.setdefault(name, Hub(name))
+
+
+def forget_memory(name: str = "") -> None:
+    """Drop everything that `memory://NAME` holds, so that the next one to open it finds it empty.
+
+    Brokers and states that are still open keep a hub of their own, which is empty too.
+    """
+    with _hubs_lock:
+        hub = _hubs.pop(name, None)
+    if hub is not None:
+        hub.clear()

@@ -1,0 +1,109 @@
+"""Keys that are held, in this process."""
+
+import threading
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+import msgspec
+
+from taskmq.contracts.stores import Lease
+from taskmq.model.clock import Clock
+
+__all__ = ["LeaseShelf", "MemoryLeases"]
+
+
+class _Held(msgspec.Struct):
+    owner: str
+    token: int
+    until: int
+    note: str
+
+
+class LeaseShelf:
+    """Leases by key. Instants are milliseconds of the caller's clock. Tokens are of one row, so none comes twice."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, _Held] = {}
+        self._ends: list[tuple[int, str]] = []
+        self._last_token = 0
+
+    def take(self, key: str, *, owner: str, until: int, note: str, now: int) -> int | Lease:
+        with self._lock:
+            self._drop_ended(now)
+            if (held := self._held.get(key)) is not None:
+                return _seen(held, now)
+            self._last_token += 1
+            self._held[key] = _Held(owner, self._last_token, until, note)
+            heappush(self._ends, (until, key))
+            return self._last_token
+
+    def renew(self, key: str, *, token: int, until: int, note: str | None, now: int) -> bool:
+        with self._lock:
+            self._drop_ended(now)
+            held = self._held.get(key)
+            if held is None or held.token != token:
+                return False
+            held.until = until
+            held.note = held.note if note is None else note
+            heappush(self._ends, (until, key))
+            return True
+
+    def release(self, key: str, *, token: int) -> None:
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None and held.token == token:
+                del self._held[key]
+
+    def look(self, key: str, *, now: int) -> Lease | None:
+        with self._lock:
+            self._drop_ended(now)
+            held = self._held.get(key)
+            return None if held is None else _seen(held, now)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+            self._ends.clear()
+
+    def _drop_ended(self, now: int) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            _, key = heappop(self._ends)
+            held = self._held.get(key)
+            if held is not None and held.until <= now:
+                del self._held[key]
+
+
+class MemoryLeases:
+    """A `taskmq.stores.LeaseStore`.
+
+    Args:
+        check_open: raises when the state was closed.
+    """
+
+    def __init__(self, shelf: LeaseShelf, clock: Clock, *, check_open: Callable[[], None]) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._check_open = check_open
+
+    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        self._check_open()
+        now = self._clock.now_ms()
+        return self._shelf.take(key, owner=owner, until=now + round(seconds * 1000), note=note, now=now)
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        self._check_open()
+        now = self._clock.now_ms()
+        return self._shelf.renew(key, token=token, until=now + round(seconds * 1000), note=note, now=now)
+
+    async def release(self, key: str, *, token: int) -> None:
+        self._check_open()
+        self._shelf.release(key, token=token)
+
+    async def look(self, key: str) -> Lease | None:
+        self._check_open()
+        return self._shelf.look(key, now=self._clock.now_ms())
+
+
+def _seen(held: _Held, now: int) -> Lease:
+    return Lease(owner=held.owner, token=held.token, left=(held.until - now) / 1000, note=held.note)

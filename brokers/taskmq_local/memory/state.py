@@ -1,0 +1,184 @@
+"""`memory://NAME` as a state in this process."""
+
+import asyncio
+import threading
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import ResultExpired, StateUnavailable
+from taskmq.model.clock import Clock
+from taskmq_local.database.loop_wakeup import call_on
+from taskmq_local.memory.claims import MemoryClaims
+from taskmq_local.memory.delays import MemoryDelays
+from taskmq_local.memory.flows import MemoryFlows
+from taskmq_local.memory.hub import Hub, open_hub
+from taskmq_local.memory.leases import MemoryLeases
+from taskmq_local.memory.limits import MemoryLimits
+from taskmq_local.memory.notes import MemoryCheckpoints, MemoryProgress
+from taskmq_local.memory.revocations import MemoryRevocations
+from taskmq_local.memory.schedules import MemorySchedules
+from taskmq_local.memory.shelves import ResultShelf, StartShelf
+
+__all__ = ["MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
+
+
+def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
+    """A state for `memory://NAME`; the twin of the broker of the same URL."""
+    return MemoryState(open_hub(url.partition("://")[2]), options)
+
+
+class MemoryState:
+    """What one hub keeps as a state."""
+
+    def __init__(self, hub: Hub, options: BrokerOptions) -> None:
+        self.address = f"memory://{hub.name}"
+        self._door = _Door(self.address)
+        self._results = MemoryResults(hub.results, options.clock, self._door)
+        self._starts = MemoryStarts(hub.starts, options.clock, self._door)
+        self._progress = MemoryProgress(hub.progress, options.clock, check_open=self._door.check)
+        self._checkpoints = MemoryCheckpoints(hub.checkpoints, options.clock, check_open=self._door.check)
+        self._delays = MemoryDelays(hub.delays, options.clock, check_open=self._door.check)
+        self._revocations = MemoryRevocations(hub.revocations, options.clock, check_open=self._door.check)
+        self._schedules = MemorySchedules(hub.schedules, options.clock, check_open=self._door.check)
+        self._leases = MemoryLeases(hub.leases, options.clock, check_open=self._door.check)
+        self._limits = MemoryLimits(hub.limits, options.clock, check_open=self._door.check)
+        self._claims = MemoryClaims(hub.claims, options.clock, check_open=self._door.check)
+        self._flows = MemoryFlows(hub.flows, options.clock, check_open=self._door.check)
+
+    @property
+    def results(self) -> "MemoryResults":
+        return self._results
+
+    @property
+    def starts(self) -> "MemoryStarts":
+        return self._starts
+
+    @property
+    def delays(self) -> MemoryDelays:
+        return self._delays
+
+    @property
+    def revocations(self) -> MemoryRevocations:
+        return self._revocations
+
+    @property
+    def schedules(self) -> MemorySchedules:
+        return self._schedules
+
+    @property
+    def leases(self) -> MemoryLeases:
+        return self._leases
+
+    @property
+    def limits(self) -> MemoryLimits:
+        return self._limits
+
+    @property
+    def claims(self) -> MemoryClaims:
+        return self._claims
+
+    @property
+    def flows(self) -> MemoryFlows:
+        return self._flows
+
+    @property
+    def progress(self) -> MemoryProgress:
+        return self._progress
+
+    @property
+    def checkpoints(self) -> MemoryCheckpoints:
+        return self._checkpoints
+
+    async def aclose(self) -> None:
+        self._door.close()
+
+
+class _Door:
+    """Whether the state may still be used, and who waits in there."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._closed = False
+        self._inside: set[asyncio.Future[ResultRecord]] = set()
+
+    def check(self) -> None:
+        if self._closed:
+            raise self._error()
+
+    def close(self) -> None:
+        self._closed = True
+        for future in self._inside:
+            if not future.done():
+                future.set_exception(self._error())
+
+    async def wait_inside(self, future: asyncio.Future[ResultRecord]) -> ResultRecord:
+        """The future's result; an error once the door closes."""
+        self._inside.add(future)
+        try:
+            return await future
+        finally:
+            self._inside.discard(future)
+
+    def _error(self) -> StateUnavailable:
+        return StateUnavailable(f"the state {self._address} was closed")
+
+
+class MemoryResults:
+    """Results by job id, kept by the hub."""
+
+    def __init__(self, shelf: ResultShelf, clock: Clock, door: _Door) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._door = door
+
+    async def put(self, record: ResultRecord, *, ttl: float) -> None:
+        self._door.check()
+        self._shelf.put(record, ttl=ttl, now=self._clock.now_ms())
+
+    async def get(self, job_id: str) -> ResultRecord | None:
+        self._door.check()
+        return self._shelf.get(job_id, now=self._clock.now_ms())
+
+    async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
+        self._door.check()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        future: asyncio.Future[ResultRecord] = loop.create_future()
+
+        def tell(record: ResultRecord) -> None:
+            call_on(loop, thread, lambda: None if future.done() else future.set_result(record))
+
+        # Listen first, look second: a record that is put in between is seen by both.
+        self._shelf.join(job_id, tell)
+        try:
+            if (record := self._shelf.get(job_id, now=self._clock.now_ms())) is not None:
+                return record
+            if self._shelf.has_expired(job_id, now=self._clock.now_ms()):
+                raise ResultExpired(job_id)
+            async with asyncio.timeout(timeout):
+                return await self._door.wait_inside(future)
+        except TimeoutError:
+            return None
+        finally:
+            self._shelf.leave(job_id, tell)
+
+    async def has_expired(self, job_id: str) -> bool:
+        self._door.check()
+        return self._shelf.has_expired(job_id, now=self._clock.now_ms())
+
+
+class MemoryStarts:
+    """Runs that have begun and not ended, kept by the hub."""
+
+    def __init__(self, shelf: StartShelf, clock: Clock, door: _Door) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._door = door
+
+    async def begin(self, job_id: str, *, ttl: float) -> int:
+        self._door.check()
+        now = self._clock.now_ms()
+        return self._shelf.begin(job_id, expires=now + round(ttl * 1000), now=now)
+
+    async def end(self, job_id: str) -> None:
+        self._door.check()
+        self._shelf.end(job_id)

@@ -1,0 +1,1 @@
+"""Decisions of the embedded stores, shared by `local://` and `memory://`. Pure."""

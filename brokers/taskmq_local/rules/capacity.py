@@ -1,0 +1,41 @@
+"""What both brokers of this package have in common: limits, and which queues a declaration makes."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import PublishRejected
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+
+__all__ = ["MAX_MESSAGE_BYTES", "Capacity", "queues_of"]
+
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """How much may be ready in a physical queue; None: any number."""
+
+    length: int | None = None
+    bytes: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.length is not None or self.bytes is not None
+
+    def refusal(self, queue: str, *, ready: int, held: int, size: int) -> PublishRejected | None:
+        """Why a message of `size` bytes finds no room beside `ready` messages of `held` bytes; None if it does."""
+        if self.length is not None and ready >= self.length:
+            return PublishRejected(f"queue {queue!r} is full: {ready:,} messages wait, max_length is {self.length:,}")
+        if self.bytes is not None and held + size > self.bytes:
+            return PublishRejected(f"queue {queue!r} is full: {held:,} bytes wait, max_bytes is {self.bytes:,}")
+        return None
+
+
+def queues_of(queues: Iterable[WorkQueue]) -> dict[str, Capacity]:
+    """The physical queues of `queues`, their dead-letter queues, and the two that all share."""
+    found = {PARKING: Capacity(), UNROUTABLE: Capacity()}
+    for queue in queues:
+        found |= dict.fromkeys(queue.physical, Capacity(queue.max_length, queue.max_bytes))
+        found[dead_letter_queue(queue.name)] = Capacity()
+    return found

@@ -1,0 +1,101 @@
+"""What is kept of one claimed key, and what each call makes of it. Instants are milliseconds of one clock."""
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.stores import Claimed, Done, Granted, Held
+
+__all__ = ["FORGOTTEN", "ClaimRecord", "Stage", "claim", "complete", "release", "renew", "seen"]
+
+
+class Stage(Enum):
+    """Where the work of a key is."""
+
+    FREE = "free"
+    HELD = "held"
+    DONE = "done"
+
+
+class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One key.
+
+    Attributes:
+        token: the last one that was granted.
+        until: when the lease ends, or the record of what is not held.
+        keep: for how long it is remembered after that.
+    """
+
+    stage: Stage
+    token: int
+    until: int
+    keep: int
+    owner: str = ""
+    job_id: str = ""
+    content_type: str = ""
+    value: bytes = b""
+
+    @property
+    def expires(self) -> int:
+        """When nothing of it is needed any more."""
+        return self.until + self.keep
+
+
+FORGOTTEN: Final = 3_600_000
+"""For how long a key is remembered that was held again after the data was lost."""
+
+
+def claim(
+    kept: ClaimRecord | None, *, job_id: str, owner: str, lease: int, ttl: int, over: int | None, token: int, now: int
+) -> tuple[Claimed, ClaimRecord | None]:
+    """The answer, and what is to be kept where that changes.
+
+    Args:
+        token: the next one.
+    """
+    found = seen(kept, now=now)
+    if isinstance(found, Done) or (isinstance(found, Held) and found.token != over):
+        return found, None
+    held = ClaimRecord(stage=Stage.HELD, token=token, until=now + lease, keep=ttl, owner=owner, job_id=job_id)
+    return Granted(token), held
+
+
+def seen(kept: ClaimRecord | None, *, now: int) -> Held | Done | None:
+    """What others are told of it; None where it is free."""
+    if kept is not None and kept.stage is Stage.DONE:
+        return Done(job_id=kept.job_id, content_type=kept.content_type, value=kept.value)
+    if kept is not None and kept.stage is Stage.HELD and kept.until > now:
+        left = (kept.until - now) / 1000
+        return Held(owner=kept.owner, job_id=kept.job_id, token=kept.token, left=left)
+    return None
+
+
+def renew(kept: ClaimRecord | None, *, token: int, lease: int, now: int) -> ClaimRecord | None:
+    """What is to be kept; None where the key is lost."""
+    if kept is None:
+        return ClaimRecord(stage=Stage.HELD, token=token, until=now + lease, keep=FORGOTTEN)
+    if kept.stage is not Stage.HELD or kept.token != token:
+        return None
+    return msgspec.structs.replace(kept, until=now + lease)
+
+
+def complete(
+    kept: ClaimRecord | None, *, token: int, job_id: str, content_type: str, value: bytes, ttl: int, now: int
+) -> tuple[bool, ClaimRecord | None]:
+    """Whether it counts, and what is to be kept where that changes."""
+    if kept is not None and (kept.token != token or kept.stage is Stage.FREE):
+        return False, None
+    if kept is not None and kept.stage is Stage.DONE:
+        return True, None
+    done = ClaimRecord(
+        stage=Stage.DONE, token=token, until=now + ttl, keep=0, job_id=job_id, content_type=content_type, value=value
+    )
+    return True, done
+
+
+def release(kept: ClaimRecord | None, *, token: int, now: int) -> tuple[bool, ClaimRecord | None]:
+    """Whether nobody else has it, and what is to be kept where that changes."""
+    if kept is None or kept.token != token or kept.stage is not Stage.HELD:
+        return kept is None or kept.token == token, None
+    return True, ClaimRecord(stage=Stage.FREE, token=token, until=now, keep=kept.keep)

@@ -1,0 +1,72 @@
+"""Keys that are held, in the file of `local://`. Tokens come from one counter, so that none comes twice."""
+
+import sqlite3
+from typing import Final
+
+from taskmq.contracts.stores import Lease
+from taskmq.model.clock import Clock
+from taskmq_local.database.state_database import Asking
+from taskmq_local.database.work import Care
+
+__all__ = ["LocalLeases"]
+
+_DELETE_ENDED: Final = """
+    DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE until <= :now ORDER BY until LIMIT 100)
+"""
+_LOOK: Final = "SELECT owner, token, until, note FROM keys WHERE key = :key AND until > :now"
+_COUNT_ON: Final = "UPDATE counters SET value = value + 1 WHERE name = 'lease' RETURNING value"
+_TAKE: Final = (
+    "INSERT OR REPLACE INTO keys (key, owner, token, until, note) VALUES (:key, :owner, :token, :until, :note)"
+)
+_RENEW: Final = """
+    UPDATE keys SET until = :until, note = ifnull(:note, note) WHERE key = :key AND token = :token AND until > :now
+"""
+
+
+class LocalLeases:
+    """A `taskmq.stores.LeaseStore`."""
+
+    def __init__(self, database: Asking, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        now = self._clock.now_ms()
+
+        def take(connection: sqlite3.Connection) -> int | Lease:
+            if (held := _find(connection, key, now)) is not None:
+                return held
+            connection.execute(_DELETE_ENDED, {"now": now})
+            token: int = connection.execute(_COUNT_ON).fetchall()[0][0]
+            facts = {"key": key, "owner": owner, "token": token, "until": now + round(seconds * 1000), "note": note}
+            connection.execute(_TAKE, facts)
+            return token
+
+        return await self._database.ask(take, care=Care.DURABLE)
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        now = self._clock.now_ms()
+        facts = {"key": key, "token": token, "until": now + round(seconds * 1000), "note": note, "now": now}
+
+        def renew(connection: sqlite3.Connection) -> bool:
+            return connection.execute(_RENEW, facts).rowcount == 1
+
+        return await self._database.ask(renew, care=Care.DURABLE)
+
+    async def release(self, key: str, *, token: int) -> None:
+        def release(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM keys WHERE key = ? AND token = ?", (key, token))
+
+        await self._database.ask(release, care=Care.LOOSE)
+
+    async def look(self, key: str) -> Lease | None:
+        now = self._clock.now_ms()
+        return await self._database.ask(lambda connection: _find(connection, key, now), care=Care.LOOSE)
+
+
+def _find(connection: sqlite3.Connection, key: str, now: int) -> Lease | None:
+    rows = connection.execute(_LOOK, {"key": key, "now": now}).fetchall()
+    if not rows:
+        return None
+    owner, token, until, note = rows[0]
+    return Lease(owner=owner, token=token, left=(until - now) / 1000, note=note)

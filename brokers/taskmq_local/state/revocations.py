@@ -1,0 +1,57 @@
+"""Cancelled jobs, in the file of `local://`."""
+
+import sqlite3
+from typing import Final
+
+from taskmq.contracts.stores import Revocation
+from taskmq.model.clock import Clock
+from taskmq_local.database.state_database import Asking
+from taskmq_local.database.work import Care
+
+__all__ = ["LocalRevocations"]
+
+_DELETE_EXPIRED: Final = """
+    DELETE FROM revocations WHERE job_id IN (
+        SELECT job_id FROM revocations WHERE until <= :now ORDER BY until LIMIT 100
+    )
+"""
+_PROLONG: Final = "UPDATE revocations SET until = max(until, :until) WHERE job_id = :job"
+# Places are not used again, so that nobody who has read up to one misses what came after it.
+_ADD: Final = """
+    INSERT INTO revocations (place, job_id, reason, until)
+    VALUES ((SELECT value FROM counters WHERE name = 'revocation'), :job, :reason, :until)
+"""
+_NEXT: Final = "UPDATE counters SET value = value + 1 WHERE name = 'revocation'"
+_SINCE: Final = """
+    SELECT job_id, reason, place, until FROM revocations
+    WHERE place > :place AND until > :now ORDER BY place LIMIT :limit
+"""
+
+
+class LocalRevocations:
+    """By job, in the order in which they came."""
+
+    def __init__(self, database: Asking, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
+        now = self._clock.now_ms()
+        facts = {"job": job_id, "reason": reason, "until": now + round(ttl * 1000), "now": now}
+
+        def revoke(connection: sqlite3.Connection) -> None:
+            connection.execute(_DELETE_EXPIRED, facts)
+            if connection.execute(_PROLONG, facts).rowcount == 0:
+                connection.execute(_NEXT)
+                connection.execute(_ADD, facts)
+
+        await self._database.ask(revoke, care=Care.DURABLE)
+
+    async def since(self, place: int, *, limit: int) -> list[Revocation]:
+        facts = {"place": place, "now": self._clock.now_ms(), "limit": limit}
+
+        def since(connection: sqlite3.Connection) -> list[Revocation]:
+            rows = connection.execute(_SINCE, facts).fetchall()
+            return [Revocation(job_id=row[0], reason=row[1], place=row[2], until=row[3]) for row in rows]
+
+        return await self._database.ask(since, care=Care.LOOSE)

@@ -1,0 +1,141 @@
+"""`local://PATH` as a state: what it keeps stands beside the broker's messages, in the same file."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.errors import StateUnavailable
+from taskmq_local.database.database import Database
+from taskmq_local.database.owners import Owner, sweep
+from taskmq_local.database.state_database import Asking
+from taskmq_local.database.wakeup import Bell, Kind
+from taskmq_local.state.checkpoints import LocalCheckpoints
+from taskmq_local.state.claims import LocalClaims
+from taskmq_local.state.crash_counts import LocalStarts
+from taskmq_local.state.delays import LocalDelays
+from taskmq_local.state.flows import LocalFlows
+from taskmq_local.state.leases import LocalLeases
+from taskmq_local.state.limits import LocalLimits
+from taskmq_local.state.progress import LocalProgress
+from taskmq_local.state.results import LocalResults
+from taskmq_local.state.revocations import LocalRevocations
+from taskmq_local.state.schedules import LocalSchedules
+
+__all__ = ["LocalState"]
+
+_CLOSING: Final = 10.0
+
+
+class LocalState:
+    """One file, as one event loop of one process sees it, with a thread of its own."""
+
+    def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
+        self.address = address
+        self._database = Database(path, name=f"{options.name} state")
+        self._results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
+        asking = Asking(self._database, check_open=self._check_open)
+        self._starts = LocalStarts(asking, options.clock)
+        self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
+        self._revocations = LocalRevocations(asking, options.clock)
+        self._schedules = LocalSchedules(asking, options.clock, hang_up=self._hang_up_for_schedules)
+        self._leases = LocalLeases(asking, options.clock)
+        self._limits = LocalLimits(asking, options.clock)
+        self._claims = LocalClaims(asking, options.clock)
+        self._flows = LocalFlows(asking, options.clock)
+        self._progress = LocalProgress(asking, options.clock)
+        self._checkpoints = LocalCheckpoints(asking, options.clock)
+        self._owner: Owner | None = None
+        self._bells: dict[Kind, Bell] = {}
+        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def results(self) -> LocalResults:
+        return self._results
+
+    @property
+    def starts(self) -> LocalStarts:
+        return self._starts
+
+    @property
+    def delays(self) -> LocalDelays:
+        return self._delays
+
+    @property
+    def revocations(self) -> LocalRevocations:
+        return self._revocations
+
+    @property
+    def schedules(self) -> LocalSchedules:
+        return self._schedules
+
+    @property
+    def leases(self) -> LocalLeases:
+        return self._leases
+
+    @property
+    def limits(self) -> LocalLimits:
+        return self._limits
+
+    @property
+    def claims(self) -> LocalClaims:
+        return self._claims
+
+    @property
+    def flows(self) -> LocalFlows:
+        return self._flows
+
+    @property
+    def progress(self) -> LocalProgress:
+        return self._progress
+
+    @property
+    def checkpoints(self) -> LocalCheckpoints:
+        return self._checkpoints
+
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._is_closed = True
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        # A cancelled close goes on, and may be waited for again.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._results.close()
+        await self._database.aclose(within=_CLOSING)
+        for bell in self._bells.values():
+            bell.close()
+        if self._owner is not None:
+            self._owner.release()
+
+    def _listen(self) -> None:
+        self._hang_up("results", self._results.look)
+
+    def _hang_up_for_delays(self, heard: Callable[[], None]) -> None:
+        # Without a bell there is the look that is taken once a second.
+        with suppress(StateUnavailable):
+            self._hang_up("waiting", heard)
+
+    def _hang_up_for_schedules(self, heard: Callable[[], None]) -> None:
+        with suppress(StateUnavailable):
+            self._hang_up("schedules", heard)
+
+    def _hang_up(self, kind: Kind, heard: Callable[[], None]) -> None:
+        if kind in self._bells:
+            return
+        self._check_open()
+        root = self._database.root
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            self._owner = self._owner or Owner(root)
+            self._bells[kind] = Bell(root, self._owner, kind, heard)
+        except OSError as error:
+            raise StateUnavailable(f"{root}: {error}") from error
+        sweep(root)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StateUnavailable(f"the state {self.address} was closed")

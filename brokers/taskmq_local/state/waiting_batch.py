@@ -1,0 +1,74 @@
+"""Putting messages into the state of `local://` as a work: many messages, one transaction."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.stores import WaitingMessage
+from taskmq_local.database.wakeup import Kind
+from taskmq_local.database.work import Care
+
+__all__ = ["WaitingBatch", "decode_message", "encode_message", "first_due", "insert_messages"]
+
+_MOST: Final = 1_000
+
+encode_message = msgspec.msgpack.Encoder().encode
+decode_message = msgspec.msgpack.Decoder(WaitingMessage).decode
+
+
+class WaitingBatch:
+    """Messages that are put together; of several of one job the last one counts."""
+
+    care = Care.DURABLE
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.is_heavy = False
+        self.bells: tuple[Kind, ...] = ()
+        self._messages: list[tuple[WaitingMessage, asyncio.Future[None]]] = []
+
+    def add(self, message: WaitingMessage) -> asyncio.Future[None]:
+        """Put `message`; the future ends once it is durable. Cancelled before that is begun, it is not put."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._messages.append((message, future))
+        self.is_open = len(self._messages) < _MOST
+        return future
+
+    def seal(self) -> None:
+        self.is_heavy = not self.is_open
+        self.is_open = False
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        messages = {message.job_id: message for message, future in self._messages if not future.done()}
+        first = first_due(connection)
+        insert_messages(connection, messages.values())
+        earliest = min((message.due for message in messages.values()), default=None)
+        is_earlier = earliest is not None and (first is None or earliest < first)
+        self.bells = ("waiting",) if is_earlier else ()
+
+    def end(self, error: Exception | None) -> None:
+        for _, future in self._messages:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+
+def first_due(connection: sqlite3.Connection) -> int | None:
+    """When the first message is due, taken or not."""
+    due: int | None = connection.execute("SELECT min(due) FROM waiting").fetchone()[0]
+    return due
+
+
+def insert_messages(connection: sqlite3.Connection, messages: Iterable[WaitingMessage]) -> None:
+    """Keep messages of different jobs, in the place of what there is of these jobs."""
+    # Replaced, not updated: what is put anew gets a new version.
+    connection.executemany(
+        "INSERT OR REPLACE INTO waiting (job_id, task, queue, due, message) VALUES (?, ?, ?, ?, ?)",
+        [(message.job_id, message.task, message.queue, message.due, encode_message(message)) for message in messages],
+    )

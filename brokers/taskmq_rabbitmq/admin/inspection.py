@@ -1,0 +1,145 @@
+"""What RabbitMQ's HTTP API tells about queues and nodes, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from taskmq_rabbitmq.admin.definitions import found_in
+from taskmq_rabbitmq.admin.http_api import Management, ManagementNotFound, segment
+from taskmq_rabbitmq.admin.plan import Found
+
+__all__ = [
+    "SETTLE_SECONDS",
+    "NodeFacts",
+    "QueueFacts",
+    "look_at_nodes",
+    "look_at_queue",
+    "look_at_queues",
+    "look_at_topology",
+]
+
+SETTLE_SECONDS: Final = 11.0
+"""After so long counts are up to date: more than two of the intervals at which RabbitMQ counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue as the HTTP API knows it. Counts may be five seconds old.
+
+    Attributes:
+        kind: `quorum`, `classic`, `stream`.
+        policy: the name of the policy that applies; None: none does.
+        effective_policy: what policy and operator policy come to together.
+        messages: all that are in it, wherever; None: not counted yet, as in the first seconds of a queue.
+        ready: those that wait for a consumer.
+        unsettled: those in consumers' hands.
+        dead_letters: those that the broker's dead-letter worker holds until their targets have confirmed
+            (quorum queues only).
+        consumers: how many consume it.
+        state: `running`, or what keeps it from that: `down`, `minority`, `stopped`.
+        leader: the node of the leader; None for a classic queue.
+        members: nodes that keep a copy.
+        online: those of them that are up.
+    """
+
+    name: str
+    kind: str
+    arguments: Mapping[str, Any]
+    policy: str | None
+    operator_policy: str | None
+    effective_policy: Mapping[str, Any]
+    messages: int | None
+    ready: int | None
+    unsettled: int | None
+    dead_letters: int
+    consumers: int | None
+    state: str
+    leader: str | None
+    members: tuple[str, ...]
+    online: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node of the cluster.
+
+    Attributes:
+        running: whether it is up and a member; the rest is False or empty where it is not.
+        memory_alarm: it takes no messages because it is short of memory.
+        disk_alarm: it takes no messages because it is short of disk.
+        partitions: nodes that it has lost sight of.
+        descriptors_used: open files and sockets; 0 where the version does not tell.
+        descriptors: how many there may be.
+    """
+
+    name: str
+    running: bool
+    memory_alarm: bool
+    disk_alarm: bool
+    partitions: tuple[str, ...]
+    descriptors_used: int = 0
+    descriptors: int = 0
+
+
+async def look_at_topology(management: Management) -> Found:
+    """Exchanges, queues and bindings of the virtual host."""
+    vhost = management.vhost
+    return found_in(
+        await management.get(f"exchanges/{vhost}"),
+        await management.get(f"queues/{vhost}", disable_stats="true"),
+        await management.get(f"bindings/{vhost}"),
+    )
+
+
+async def look_at_queues(management: Management) -> list[QueueFacts]:
+    """All queues of the virtual host."""
+    return [_queue(item) for item in await management.get(f"queues/{management.vhost}")]
+
+
+async def look_at_queue(management: Management, queue: str) -> QueueFacts | None:
+    """One queue; None: there is none of that name."""
+    try:
+        return _queue(await management.get(f"queues/{management.vhost}/{segment(queue)}"))
+    except ManagementNotFound:
+        return None
+
+
+async def look_at_nodes(management: Management) -> list[NodeFacts]:
+    """All nodes of the cluster. The user needs the tag `monitoring`."""
+    return [
+        NodeFacts(
+            name=str(item["name"]),
+            running=bool(item.get("running")),
+            memory_alarm=bool(item.get("mem_alarm")),
+            disk_alarm=bool(item.get("disk_free_alarm")),
+            partitions=tuple(map(str, item.get("partitions") or ())),
+            descriptors_used=_whole(item.get("fd_used")),
+            descriptors=_whole(item.get("fd_total")),
+        )
+        for item in await management.get("nodes")
+    ]
+
+
+def _whole(value: object) -> int:
+    # Some platforms answer "unknown".
+    return value if isinstance(value, int) else 0
+
+
+def _queue(item: Mapping[str, Any]) -> QueueFacts:
+    return QueueFacts(
+        name=str(item["name"]),
+        kind=str(item.get("type", "classic")),
+        arguments=item.get("arguments") or {},
+        policy=item.get("policy"),
+        operator_policy=item.get("operator_policy"),
+        effective_policy=item.get("effective_policy_definition") or {},
+        messages=item.get("messages"),
+        ready=item.get("messages_ready"),
+        unsettled=item.get("messages_unacknowledged"),
+        dead_letters=item.get("messages_dlx") or 0,
+        consumers=item.get("consumers"),
+        state=str(item.get("state", "running")),
+        leader=item.get("leader"),
+        members=tuple(item.get("members") or ()),
+        online=tuple(item.get("online") or ()),
+    )

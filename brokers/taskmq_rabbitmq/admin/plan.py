@@ -1,0 +1,202 @@
+"""What is wanted at RabbitMQ against what is there. Pure.
+
+RabbitMQ compares the arguments that it knows on each declare, and refuses what differs. So does this, beforehand
+and with words: argument by argument.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from taskmq.contracts.topology_plan import Comparison, TopologyEntry
+from taskmq.model.topology import WorkQueue, logical_queue
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import LISTENER, Argument, Binding, Entity, Exchange, Queue, entrance
+
+__all__ = [
+    "MIGRATION",
+    "Found",
+    "Trait",
+    "compare",
+    "find_missing",
+    "is_migratable",
+    "label",
+    "migrate_command",
+    "traits",
+]
+
+MIGRATION: Final = "taskmq.migration."
+
+Trait = Argument | bool | float | None
+
+# Arguments that RabbitMQ compares; differences in any others do not matter to it.
+_KNOWN: Final = frozenset(
+    (
+        "alternate-exchange",
+        "x-consumer-timeout",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-delivery-limit",
+        "x-expires",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-priority",
+        "x-message-ttl",
+        "x-overflow",
+        "x-queue-leader-locator",
+        "x-queue-type",
+        "x-quorum-initial-group-size",
+        "x-single-active-consumer",
+    )
+)
+_OURS: Final = "taskmq."
+_ENTRANCE: Final = entrance("")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at a virtual host, by name.
+
+    Attributes:
+        exchanges: their traits; None where only the existence is known.
+        queues: the same.
+        bindings: without arguments; None: nobody could look.
+        complete: whether what is not here is not there; else only what was looked for is known.
+    """
+
+    exchanges: Mapping[str, Mapping[str, Trait] | None] = field(default_factory=dict[str, Mapping[str, Trait] | None])
+    queues: Mapping[str, Mapping[str, Trait] | None] = field(default_factory=dict[str, Mapping[str, Trait] | None])
+    bindings: frozenset[Binding] | None = frozenset()
+    complete: bool = True
+
+
+def traits(entity: Exchange | Queue) -> dict[str, Trait]:
+    """Everything by which an exchange or queue is compared."""
+    match entity:
+        case Exchange(_, kind, arguments):
+            return {"type": kind, "durable": True, "auto-delete": False, "internal": False, **arguments}
+        case Queue(_, arguments):
+            return {"durable": True, "auto-delete": False, "exclusive": False, **arguments}
+        case _:
+            assert_never(entity)
+
+
+def compare(wanted: Sequence[Entity], found: Found, *, queues: Iterable[WorkQueue]) -> Comparison:
+    """Each wanted thing, then what nobody wants.
+
+    Args:
+        wanted: in the order of declaring.
+        found: what is there.
+        queues: what `wanted` was made of; what belongs to them and is not wanted is left over from a change.
+    """
+    entries = [_compared(entity, found) for entity in wanted]
+    return Comparison((*entries, *_extras(wanted, found, list(queues))))
+
+
+def find_missing(wanted: Sequence[Entity], comparison: Comparison) -> list[Entity]:
+    """What has to be declared, in that order."""
+    return [entity for entity, entry in zip(wanted, comparison.entries, strict=False) if entry.status == "missing"]
+
+
+def is_migratable(entry: TopologyEntry) -> bool:
+    """Whether a different thing can be made anew by `taskmq topology migrate`."""
+    return entry.status == "different" and entry.kind == "queue" and not entry.name.startswith(_OURS)
+
+
+def is_classic(found: Found, queue: str) -> bool:
+    """Whether a queue that was found is a classic one."""
+    return (found.queues.get(queue) or {}).get("x-queue-type") == "classic"
+
+
+def migrate_command(queue: str) -> str:
+    """What makes the queues of `queue` anew."""
+    return f"`taskmq topology migrate {shlex.quote(queue)}`"
+
+
+def label(binding: Binding) -> str:
+    """A binding for people."""
+    every = "*." * delay.LEVELS
+    key = f"(*.){delay.LEVELS} {binding.key.removeprefix(every)}" if binding.key.startswith(every) else binding.key
+    return f"{binding.source} -> {binding.target} [{key}]"
+
+
+def _compared(entity: Entity, found: Found) -> TopologyEntry:
+    match entity:
+        case Binding():
+            name = label(entity)
+            if found.bindings is None:
+                return TopologyEntry("unseen", "binding", name)
+            return TopologyEntry("same" if entity in found.bindings else "missing", "binding", name)
+        case Exchange(name):
+            return _against("exchange", name, traits(entity), found.exchanges)
+        case Queue(name):
+            return _against("queue", name, traits(entity), found.queues)
+        case _:
+            assert_never(entity)
+
+
+def _against(
+    kind: str, name: str, wanted: Mapping[str, Trait], there: Mapping[str, Mapping[str, Trait] | None]
+) -> TopologyEntry:
+    if name not in there:
+        return TopologyEntry("missing", kind, name)
+    if (actual := there[name]) is None:
+        return TopologyEntry("unseen", kind, name, "exists; its properties can be seen through the HTTP API only")
+    differences = [
+        f"{trait}: wanted {_text(wanted.get(trait))}, is {_text(actual.get(trait))}"
+        for trait in sorted(wanted.keys() | (actual.keys() & _KNOWN))
+        if wanted.get(trait) != actual.get(trait)
+    ]
+    if not differences:
+        return TopologyEntry("same", kind, name)
+    return TopologyEntry("different", kind, name, "; ".join(differences), _remedy(kind, name))
+
+
+def _remedy(kind: str, name: str) -> str:
+    if kind == "queue" and not name.startswith(_OURS):
+        return f"describe it in the app as it is, or stop its workers and run {migrate_command(logical_queue(name))}"
+    return f"nothing here changes it: once nothing depends on it, delete the {kind} and run `taskmq topology apply`"
+
+
+def _text(value: Trait) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue]) -> Iterator[TopologyEntry]:
+    if not found.complete:
+        return
+    names = {entity.name for entity in wanted if not isinstance(entity, Binding)}
+    logical = {queue.name for queue in queues}
+    for kind, there in (("exchange", found.exchanges), ("queue", found.queues)):
+        for name in sorted(there.keys() - names):
+            if (reason := _reason(name, logical)) is not None:
+                yield TopologyEntry("extra", kind, name, *reason)
+    keys = {delay.delivery_key(name) for queue in queues for name in queue.physical}
+    for binding in sorted((found.bindings or frozenset()) - {*wanted}, key=label):
+        if binding.source == delay.DELIVER and binding.key in keys:
+            yield TopologyEntry(
+                "extra", "binding", label(binding), "delayed messages come twice, or astray", "take the binding away"
+            )
+
+
+def _reason(name: str, logical: set[str]) -> tuple[str, str] | None:
+    if name.startswith(MIGRATION):
+        queue = logical_queue(name.removeprefix(MIGRATION))
+        return f"a migration of {queue!r} has not ended", f"run {migrate_command(queue)} again"
+    if name.startswith(LISTENER):
+        # It ends with the connection of whoever listens.
+        return None
+    is_entrance = name.startswith(_ENTRANCE)
+    if name.startswith(_OURS) and not is_entrance:
+        return "not of this version's topology", "delete it once it is empty and no older taskmq runs here"
+    base = logical_queue(name.removeprefix(_ENTRANCE))
+    if base in logical:
+        return (
+            f"nothing puts messages of {base!r} here any more",
+            "let a worker of the old app empty it, then delete it",
+        )
+    if is_entrance or base != name:
+        return f"belongs to queue {base!r}, which this app does not have", "another app's, or left over"
+    return None

@@ -1,0 +1,125 @@
+"""Channels whose requests are awaited."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from taskmq.errors import BrokerUnavailable
+from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
+from taskmq_rabbitmq.amqp.pika_types import AMQPError, ChannelClosedByBroker, PikaChannel
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import Done, Method, MethodFrame
+
+__all__ = ["GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
+
+HELD_UP_SECONDS: Final = 0.1
+"""Later than this, a timer tells that the loop stood: what the broker has said is not read, nor all written."""
+GRACE_SECONDS: Final = 0.3
+"""For so long what has fallen due meanwhile waits for what is read now."""
+
+_ANSWER_SECONDS: Final = 30.0
+_T = TypeVar("_T")
+
+
+class ChannelRefused(Exception):
+    """The broker refused something and closed the channel for it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+        self.text = text
+
+
+ChannelEnd = ChannelRefused | BrokerUnavailable
+
+
+class OpenChannel:
+    """One channel, from before channel.open until its end.
+
+    Attributes:
+        raw: pika's channel.
+        ended: why it ended, once it has.
+    """
+
+    __slots__ = ("_answers", "_loop", "ended", "raw")
+
+    def __init__(self, raw: AmqpChannel, loop: asyncio.AbstractEventLoop) -> None:
+        self.raw = raw
+        self.ended: asyncio.Future[ChannelEnd] = loop.create_future()
+        self._loop = loop
+        self._answers: set[asyncio.Future[Any]] = set()
+        raw.add_on_close_callback(self._on_close)
+
+    async def request(self, send: "Callable[[Done], object]", *, timeout: float = _ANSWER_SECONDS) -> "Method":
+        """The broker's answer to what `send` sends; `send` gets the callback to hand to pika.
+
+        Raises:
+            ChannelRefused: the broker closed the channel instead.
+            BrokerUnavailable: the connection went, or no answer came in time.
+        """
+        answer: asyncio.Future[Method] = self._loop.create_future()
+
+        def answered(frame: "MethodFrame") -> None:
+            if not answer.done():
+                answer.set_result(frame.method)
+
+        self.send(lambda: send(answered))
+        return await self.outcome(answer, timeout=timeout)
+
+    def send(self, send: Callable[[], object]) -> None:
+        """Do what `send` does, with pika's errors translated."""
+        if self.ended.done():
+            raise self.ended.result()
+        try:
+            send()
+        except AMQPError as error:
+            raise BrokerUnavailable(f"the channel to the broker is closed: {error}") from error
+
+    async def outcome(self, answer: asyncio.Future[_T], *, timeout: float) -> _T:
+        """What `answer` ends with, or why the channel ended before."""
+        if self.ended.done():
+            raise self.ended.result()
+        self._answers.add(answer)
+        end = self._loop.time() + timeout
+        timer: asyncio.TimerHandle
+
+        def give_up(*, has_grace: bool) -> None:
+            nonlocal timer
+            if answer.done():
+                return
+            if self._loop.time() - end > HELD_UP_SECONDS and not has_grace:
+                timer = self._loop.call_later(GRACE_SECONDS, partial(give_up, has_grace=True))
+            else:
+                answer.set_exception(BrokerUnavailable(f"the broker gave no answer within {timeout:g} s"))
+
+        timer = self._loop.call_at(end, partial(give_up, has_grace=False))
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            self._answers.discard(answer)
+
+    async def end(self) -> ChannelEnd:
+        """Why it ended, once it has."""
+        await asyncio.wait({self.ended})
+        return self.ended.result()
+
+    def close(self) -> None:
+        """Begin to close it; what was sent before still reaches the broker. May be called twice."""
+        if not (self.raw.is_closed or self.raw.is_closing):
+            self.raw.close()
+
+    def _on_close(self, _channel: PikaChannel, reason: Exception) -> None:
+        end: ChannelEnd = (
+            ChannelRefused(reason.reply_code, reason.reply_text)
+            if isinstance(reason, ChannelClosedByBroker)
+            else BrokerUnavailable(f"the channel to the broker is closed: {reason}")
+        )
+        self.raw.forget()
+        if not self.ended.done():
+            self.ended.set_result(end)
+        for answer in self._answers:
+            if not answer.done():
+                answer.set_exception(end)

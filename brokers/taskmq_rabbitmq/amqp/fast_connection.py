@@ -1,0 +1,498 @@
+"""pika's connection and channel with a lane of their own for what comes per message.
+
+Everything that is done once (opening, declaring, consuming, cancelling, closing, heartbeats) stays pika's.
+Deliveries and confirms are read from the received bytes, and publishes and settlings written as ready bytes
+(`wire`); the frames of one turn of the loop leave in one write, many of them in several. `?wire=plain` in the URL
+leaves all of it to pika: the same calls here, the reference that the lane is tested against, and what a pika without
+the private hooks falls back to.
+
+Three things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer
+decides about late ones (`_on_deliver`), heartbeats are ours (`Heartbeats`), and a mistake of pika 1.4.4 is mended
+(`_on_connection_workflow_done`).
+The hooks are private to pika, whose minor version is pinned for that reason.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from taskmq.contracts.broker import HeaderValue
+from taskmq_rabbitmq.amqp.ack_batch import Acks
+from taskmq_rabbitmq.amqp.direct_socket import Shortcut
+from taskmq_rabbitmq.amqp.frames import (
+    NOT_MANDATORY,
+    Content,
+    FrameReader,
+    WireError,
+    fleeting_properties,
+    properties_bytes,
+    publish_frames,
+)
+from taskmq_rabbitmq.amqp.heartbeats import Heartbeats
+from taskmq_rabbitmq.amqp.pika_types import (
+    AMQPError,
+    BasicProperties,
+    ConnectionParameters,
+    Nack,
+    PikaChannel,
+    PikaConnection,
+    StreamLostError,
+    decode_table,
+    text_of,
+)
+from taskmq_rabbitmq.amqp.publish_template import Letterhead
+from taskmq_rabbitmq.amqp.resets import heed_resets
+from taskmq_rabbitmq.amqp.resolver import ResolvingServices
+from taskmq_rabbitmq.model.url import Wire
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import Done, HeaderFrame, MethodFrame
+
+__all__ = [
+    "AmqpChannel",
+    "AmqpConnection",
+    "Incoming",
+    "LetterheadKey",
+    "OnConfirm",
+    "OnDelivery",
+    "Properties",
+    "headers_of",
+]
+
+LetterheadKey = tuple[str, str, str, int | None]
+"""Queue, task, content type and priority."""
+
+_log = logging.getLogger(__name__)
+_RECEIVE_BYTES: Final = 2**16
+# Seconds that an acknowledgement waits for others.
+_LINGER: Final = 0.001
+# So many are not held until the turn of the loop has ended, as the broker can work on them meanwhile; the next time
+# in a turn it is twice as many, as it has something to do by then.
+_MANY: Final = 32
+_JSON: Final = "application/json"
+_APP_ID: Final = "taskmq"
+# Queues may be named by calls, so there is no end to them.
+_MOST_LETTERHEADS: Final = 1000
+_FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
+_NO_LETTERHEADS: Final[dict[LetterheadKey, Letterhead]] = {}
+_HOOKS: Final = (
+    "_output_marshaled_frames",
+    "_on_data_available",
+    "_create_channel",
+    "_on_connection_workflow_done",
+    "_terminate_stream",
+)
+
+
+class Incoming:
+    """A received message's properties, read by pika: the same names as `Content`'s."""
+
+    __slots__ = ("_properties", "routing_key")
+
+    def __init__(self, properties: BasicProperties, routing_key: str | None = None) -> None:
+        self._properties = properties
+        self.routing_key = routing_key
+
+    @property
+    def content_type(self) -> str | None:
+        return text_of(self._properties.content_type)
+
+    @property
+    def message_id(self) -> str | None:
+        return text_of(self._properties.message_id)
+
+    @property
+    def type(self) -> str | None:
+        return text_of(self._properties.type)
+
+    @property
+    def headers(self) -> Mapping[str | bytes, object]:
+        return self._properties.headers or {}
+
+
+Properties = Incoming | Content
+OnDelivery = Callable[[int, bool, Properties, bytes], None]
+OnConfirm = Callable[[int, bool, bool], None]
+
+
+def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
+    """The headers as they came; none where pika cannot read them, for example an instant after the year 9999."""
+    if isinstance(properties, Incoming):
+        return properties.headers
+    table = properties.header_table
+    if table is None:
+        return {}
+    try:
+        return decode_table(table, 0)[0]
+    except (AMQPError, ArithmeticError, OSError, ValueError):
+        return {}
+
+
+class AmqpChannel(PikaChannel):
+    """pika's channel with plain calls for what comes per message.
+
+    Attributes:
+        is_live: whether it is open, as an attribute, because it is looked at for every delivery.
+        letterheads: those that were made; another dictionary from time to time.
+    """
+
+    lane: "AmqpConnection | None" = None
+    letterheads: dict[LetterheadKey, Letterhead] = _NO_LETTERHEADS
+    is_live: bool = False
+    _on_delivery: OnDelivery | None = None
+    _acks: Acks | None = None
+    saying: "_Saying | None" = None
+
+    def receive(self, call: OnDelivery) -> None:
+        """Hand this channel's deliveries to `call(tag, redelivered, properties, body)`."""
+        self._on_delivery = call
+        if self.lane is not None:
+            self.lane.reader.deliver_to(self.channel_number, call)
+
+    def receive_addressed(self, call: OnDelivery) -> None:
+        """The same, with the routing key on the properties."""
+        self._on_delivery = call
+        if self.lane is not None:
+            self.lane.reader.deliver_addressed_to(self.channel_number, call)
+
+    def confirm(self, call: OnConfirm, done: "Done") -> None:
+        """Turn on confirms and hand them to `call(tag, is_multiple, is_nack)`; `done` when they are on."""
+
+        def confirmed(frame: "MethodFrame") -> None:
+            method = frame.method
+            call(method.delivery_tag, method.multiple, isinstance(method, Nack))
+
+        if self.lane is not None:
+            self.lane.reader.confirm_to(self.channel_number, call)
+        self.confirm_delivery(confirmed, done)
+
+    def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
+        # pika would cancel the consumers first. RabbitMQ would then give a shard to its next consumer before what is
+        # unsettled here is back in the queue; the end of the channel is one step.
+        self._consumers.clear()
+        super().close(reply_code, reply_text)
+
+    def forget(self) -> None:
+        """Hand nothing to anybody any more: the channel has ended and its number may be used again."""
+        if self.lane is not None:
+            self.lane.reader.forget(self.channel_number)
+
+    def ack(self, tag: int) -> None:
+        """Take a delivery off the broker."""
+        self.ack_lazily(tag)
+        if self.lane is not None:
+            self.lane.hurry()
+
+    def ack_lazily(self, tag: int) -> None:
+        """The same, but a millisecond later, unless something else is written before: then many leave together."""
+        saying = self.saying
+        if saying is not None:
+            saying.tags.append(tag)
+        elif self.lane is None:
+            self.basic_ack(tag)
+        else:
+            if self._acks is None:
+                self._acks = Acks(self.channel_number)
+            saying = self.saying = _Saying(self, self._acks)
+            saying.tags.append(tag)
+            self.lane.hold_back(saying)
+
+    def requeue(self, tag: int) -> None:
+        """Give a delivery back: a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
+        if self.lane is None:
+            self.basic_nack(tag)
+            return
+        if self._acks is None:
+            self._acks = Acks(self.channel_number)
+        if self.saying is not None:
+            self.saying.frames()
+        self.lane.send(self._acks.requeue(tag))
+
+    def _set_state(self, connection_state: int) -> None:
+        super()._set_state(connection_state)
+        self.is_live = connection_state == self.OPEN
+
+    def letterhead(self, key: LetterheadKey, lane: "AmqpConnection", *, sequence: str, kind: str) -> Letterhead:
+        """A new one, kept in `letterheads`.
+
+        Args:
+            key: queue, task, content type and priority.
+            lane: the channel's own.
+            sequence: the header that takes a message's number.
+            kind: the task, as short as it has to be.
+
+        Raises:
+            WireError: a value has no form on the wire.
+        """
+        queue, _, content_type, priority = key
+        head = Letterhead(
+            self.channel_number,
+            queue,
+            content_type=content_type,
+            content_encoding="utf-8" if content_type == _JSON else None,
+            sequence=sequence,
+            kind=kind,
+            app_id=_APP_ID,
+            priority=priority,
+            frame_max=lane.params.frame_max,
+        )
+        if not 0 < len(self.letterheads) < _MOST_LETTERHEADS:
+            self.letterheads = {}
+        self.letterheads[key] = head
+        return head
+
+    def publish(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        *,
+        content_type: str,
+        content_encoding: str | None,
+        headers: Mapping[str, HeaderValue],
+        correlation_id: str,
+        message_id: str,
+        timestamp: int | None,
+        kind: str,
+        app_id: str,
+        priority: int | None = None,
+    ) -> None:
+        """Publish a persistent message, mandatory.
+
+        Raises:
+            Exception: it has no form on the wire; nothing was written.
+        """
+        if self.lane is not None:
+            properties = properties_bytes(
+                content_type=content_type,
+                content_encoding=content_encoding,
+                headers=headers,
+                correlation_id=correlation_id,
+                message_id=message_id,
+                timestamp=timestamp,
+                kind=kind,
+                app_id=app_id,
+                priority=priority,
+            )
+            self.lane.send(
+                publish_frames(
+                    self.channel_number,
+                    exchange.encode(),
+                    routing_key.encode(),
+                    properties,
+                    body,
+                    frame_max=self.lane.params.frame_max,
+                )
+            )
+            return
+        self.basic_publish(
+            exchange,
+            routing_key,
+            body,
+            BasicProperties(
+                content_type=content_type,
+                content_encoding=content_encoding,
+                headers=headers,
+                delivery_mode=2,
+                priority=priority,
+                correlation_id=correlation_id,
+                message_id=message_id,
+                timestamp=timestamp,
+                type=kind,
+                app_id=app_id,
+            ),
+            mandatory=True,
+        )
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the whole connection that the system has not taken yet."""
+        return 0 if self.lane is None else self.lane.unsent
+
+    def announce(self, exchange: str, routing_key: str, body: bytes) -> None:
+        """Publish a message of JSON that is neither persistent nor mandatory.
+
+        Raises:
+            Exception: it has no form on the wire; nothing was written.
+        """
+        if self.lane is None:
+            properties = BasicProperties(content_type=_JSON, delivery_mode=1, app_id=_APP_ID)
+            self.basic_publish(exchange, routing_key, body, properties, mandatory=False)
+            return
+        self.lane.send(
+            publish_frames(
+                self.channel_number,
+                exchange.encode(),
+                routing_key.encode(),
+                _FLEETING,
+                body,
+                frame_max=self.lane.params.frame_max,
+                bits=NOT_MANDATORY,
+            )
+        )
+
+    def _on_deliver(self, method_frame: "MethodFrame", header_frame: "HeaderFrame", body: bytes) -> None:
+        # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
+        method = method_frame.method
+        if self._on_delivery is not None and method.consumer_tag in self._consumers:
+            properties = Incoming(header_frame.properties, text_of(method.routing_key))
+            self._on_delivery(method.delivery_tag, method.redelivered, properties, body)
+
+
+class _Saying:
+    """A channel's acknowledgements of one turn, in their place among the frames that are written.
+
+    Attributes:
+        tags: more may be added until the frames are made.
+    """
+
+    __slots__ = ("_acks", "_channel", "_frames", "tags")
+
+    def __init__(self, channel: AmqpChannel, acks: Acks) -> None:
+        self._channel = channel
+        self._acks = acks
+        self._frames: bytes | None = None
+        self.tags = acks.tags
+
+    def frames(self) -> bytes:
+        """The frames; what is acknowledged from now on has a place further behind."""
+        if self._frames is None:
+            self._channel.saying = None
+            self._frames = self._acks.take()
+        return self._frames
+
+
+class AmqpConnection(PikaConnection):
+    """pika's connection with the lane, unless `wire` is `plain`."""
+
+    def __init__(
+        self,
+        parameters: ConnectionParameters,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        wire: Wire,
+        on_open: Callable[[PikaConnection], None],
+        on_open_error: Callable[[PikaConnection, BaseException], None],
+        on_close: Callable[[PikaConnection, BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._outbox: list[bytes | _Saying] = []
+        self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
+        self._is_reading = False
+        self._is_due = False
+        self._many = _MANY
+        self._lingering: asyncio.TimerHandle | None = None
+        self._shortcut: Shortcut | None = None
+        self.reader = FrameReader(super()._on_data_available)
+        super().__init__(
+            parameters,
+            on_open_callback=on_open,
+            on_open_error_callback=on_open_error,
+            on_close_callback=on_close,
+            custom_ioloop=ResolvingServices(loop),
+        )
+
+    def open_channel(self, on_open: Callable[[], None]) -> AmqpChannel:
+        """A channel on its way to being open."""
+        channel = self.channel(on_open_callback=lambda _: on_open())
+        assert isinstance(channel, AmqpChannel)
+        return channel
+
+    def send(self, frames: bytes) -> None:
+        """Write ready frames, together with others of this turn of the loop."""
+        outbox = self._outbox
+        outbox.append(frames)
+        if not self._is_due:
+            self.hurry()
+        elif len(outbox) >= self._many and self._shortcut is not None:
+            self._many *= 2
+            self._write_out()
+
+    def hold_back(self, saying: "_Saying") -> None:
+        """Write with what is written next, or in a moment."""
+        self._outbox.append(saying)
+        if not self._is_due and self._lingering is None:
+            self._lingering = self._loop.call_later(_LINGER, self._flush)
+
+    def hurry(self) -> None:
+        """Write what there is in this turn of the loop."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._flush)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written in earlier turns of the loop and that the system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def abort(self, reason: str) -> None:
+        """Drop the socket without a word; the callbacks of a lost connection follow."""
+        if self._transport is not None:
+            # Without an error pika fails on an assertion then, and its callbacks never come.
+            self._terminate_stream(StreamLostError(reason) if self._error is None else None)
+
+    def _create_channel(
+        self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
+    ) -> PikaChannel:
+        channel = AmqpChannel(self, channel_number, on_open_callback)
+        if self._is_fast:
+            channel.lane = self
+        return channel
+
+    def _create_heartbeat_checker(self) -> Heartbeats | None:
+        return Heartbeats(self, self.params.heartbeat) if self.params.heartbeat else None
+
+    def _on_stream_connected(self) -> None:
+        heed_resets(self._transport)
+        super()._on_stream_connected()
+
+    def _on_data_available(self, data_in: bytes) -> None:
+        if not self._is_reading:
+            # Until it is open pika reads alone; the change happens where no frame is cut in two.
+            if not (self._is_fast and self.is_open and not self._frame_buffer):
+                super()._on_data_available(data_in)
+                return
+            self._is_reading = True
+            self.reader.frame_max = self.params.frame_max
+            if self._transport is not None:
+                self._shortcut = Shortcut.to(self._transport)
+                # pika's own 4 KiB cost a call of the kernel for every few messages.
+                self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        received = self.bytes_received + len(data_in)
+        try:
+            self.reader.feed(data_in)
+        except WireError as error:
+            self.abort(f"what the broker sends cannot be read: {error}")
+        # Heartbeats count on it; pika has counted its own frames only.
+        self.bytes_received = received
+
+    def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
+        if not self._is_fast:
+            super()._output_marshaled_frames(marshaled_frames)
+            return
+        self.send(b"".join(marshaled_frames))
+
+    def _on_connection_workflow_done(self, conn_or_exc: object) -> None:
+        # When an attempt is given up late, pika 1.4.4 passes the class of the exception, and then fails on it.
+        super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
+
+    def _flush(self) -> None:
+        self._is_due = False
+        self._many = _MANY
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if self._outbox:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        self.frames_sent += len(self._outbox)
+        data = b"".join([part if isinstance(part, bytes) else part.frames() for part in self._outbox])
+        self._outbox.clear()
+        if self._transport is not None:
+            self.bytes_sent += len(data)
+            if self._shortcut is not None:
+                data = self._shortcut.send(data)
+            if data:
+                self._transport.write(data)

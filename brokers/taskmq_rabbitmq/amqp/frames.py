@@ -1,0 +1,464 @@
+"""The frames of the hot path, read from and written to bytes without objects in between. Pure.
+
+AMQP 0-9-1 in as much as a task queue does per message: `basic.deliver` with its content, the broker's
+`basic.ack` and `basic.nack` (confirms), `basic.publish` with its content, and `basic.ack` and `basic.nack` of
+deliveries. Every other frame goes on to the client library, in its order, byte by byte as it came. A frame is
+
+    type (1 byte)  channel (2)  size (4)  payload (size)  0xCE
+
+A delivery is a method frame, a header frame and body frames of one channel; frames of other channels may stand
+between them, and reads of the socket may end anywhere.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.broker import HeaderValue
+
+__all__ = [
+    "MANDATORY",
+    "NOT_MANDATORY",
+    "Content",
+    "FrameReader",
+    "WireError",
+    "ack_frame",
+    "fleeting_properties",
+    "nack_frame",
+    "properties_bytes",
+    "publish_frames",
+]
+
+_END: Final = b"\xce"
+_END_BYTE: Final = 0xCE
+_METHOD: Final = 1
+_HEADER: Final = 2
+_BODY: Final = 3
+_HEARTBEAT: Final = 8
+_KINDS: Final = (_METHOD, _HEADER, _BODY, _HEARTBEAT)
+_FRAME_MAX: Final = 2**17
+_DELIVER: Final = 0x003C003C
+_CONFIRM_ACK: Final = 0x003C0050
+_CONFIRM_NACK: Final = 0x003C0078
+
+_frame = struct.Struct(">BHI")
+_tag_and_flag = struct.Struct(">QB")
+_size_and_flags = struct.Struct(">QH")
+_unpack_frame: Final = _frame.unpack_from
+_unpack_tag_and_flag: Final = _tag_and_flag.unpack_from
+_unpack_frame_and_method: Final = struct.Struct(">BHII").unpack_from
+_unpack_header: Final = struct.Struct(">BHIHHQH").unpack_from
+_settle = struct.Struct(">BHIIQBB")
+_publish_head = struct.Struct(">BHIIH")
+_header_head = struct.Struct(">BHIHHQ")
+_long = struct.Struct(">q")
+_word = struct.Struct(">I")
+_half = struct.Struct(">H")
+_unpack_word: Final = _word.unpack_from
+
+_ACK_METHOD: Final = 0x003C0050
+_NACK_METHOD: Final = 0x003C0078
+_PUBLISH_METHOD: Final = 0x003C0028
+_REQUEUE: Final = 0b10
+# Whether a message that reaches no queue comes back; the second byte ends the frame.
+MANDATORY: Final = b"\x01\xce"
+NOT_MANDATORY: Final = b"\x00\xce"
+
+_JSON: Final = "application/json"
+_JSON_FIRST: Final = b"\x10application/json"
+
+# Property flags, from the highest bit on, in the order in which the values stand.
+_CONTENT_TYPE: Final = 1 << 15
+_CONTENT_ENCODING: Final = 1 << 14
+_HEADERS: Final = 1 << 13
+_DELIVERY_MODE: Final = 1 << 12
+_PRIORITY: Final = 1 << 11
+_CORRELATION_ID: Final = 1 << 10
+_REPLY_TO: Final = 1 << 9
+_EXPIRATION: Final = 1 << 8
+_MESSAGE_ID: Final = 1 << 7
+_TIMESTAMP: Final = 1 << 6
+_TYPE: Final = 1 << 5
+_APP_ID: Final = 1 << 3
+
+
+class WireError(ValueError):
+    """The bytes are no AMQP frames, or a value has no form in one."""
+
+
+class Content(msgspec.Struct, eq=False, gc=False):
+    """A message's properties, as they came: looked at only when somebody asks.
+
+    Attributes:
+        routing_key: where the message was sent to; None where the feed did not ask for it.
+    """
+
+    _flags: int
+    _raw: bytes
+    routing_key: str | None = None
+
+    @property
+    def parts(self) -> tuple[int, bytes]:
+        """Which properties there are, and their values one after the other."""
+        return self._flags, self._raw
+
+    @property
+    def content_type(self) -> str | None:
+        if not self._flags & _CONTENT_TYPE:
+            return None
+        raw = self._raw
+        if raw.startswith(_JSON_FIRST):
+            return _JSON
+        return _text(raw[1 : 1 + raw[0]])
+
+    @property
+    def message_id(self) -> str | None:
+        return self._short_string(_MESSAGE_ID)
+
+    @property
+    def type(self) -> str | None:
+        return self._short_string(_TYPE)
+
+    @property
+    def header_table(self) -> bytes | None:
+        """The headers' own bytes, with their length before them; None when there are none."""
+        if not self._flags & _HEADERS:
+            return None
+        at = self._start_of(_HEADERS)
+        size: int = _word.unpack_from(self._raw, at)[0]
+        return self._raw[at : at + 4 + size]
+
+    def _short_string(self, flag: int) -> str | None:
+        if not self._flags & flag:
+            return None
+        at = self._start_of(flag)
+        size = self._raw[at]
+        return _text(self._raw[at + 1 : at + 1 + size])
+
+    def _start_of(self, wanted: int) -> int:
+        raw, flags = self._raw, self._flags
+        at = 0
+        for flag in (_CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS, _DELIVERY_MODE, _PRIORITY, _CORRELATION_ID,
+                     _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP, _TYPE):  # fmt: skip
+            if flag == wanted:
+                return at
+            if flags & flag:
+                if flag is _HEADERS:
+                    at += 4 + _word.unpack_from(raw, at)[0]
+                elif flag in (_DELIVERY_MODE, _PRIORITY):
+                    at += 1
+                elif flag == _TIMESTAMP:
+                    at += 8
+                else:
+                    at += 1 + raw[at]
+        raise WireError(f"property flag {wanted:#x} is not one that is read here")
+
+
+class _Partial:
+    """A delivery whose content has not all arrived.
+
+    Attributes:
+        method: the payload of its `basic.deliver`, where the routing key is wanted.
+    """
+
+    __slots__ = ("body", "content", "left", "method", "redelivered", "tag")
+
+    def __init__(self, tag: int, flags: int, method: bytes | None = None) -> None:
+        self.tag = tag
+        self.method = method
+        self.redelivered = bool(flags & 1)
+        self.content: Content | None = None
+        self.left = 0
+        self.body: list[bytes] = []
+
+
+OnDelivery = Callable[[int, bool, Content, bytes], None]
+OnConfirm = Callable[[int, bool, bool], None]
+
+
+class FrameReader:
+    """Takes what the socket brings and hands each frame to whom it is for.
+
+    Args:
+        other: gets every frame that is not of the hot path, whole, in the order of arrival.
+
+    Attributes:
+        frame_max: what was agreed with the broker.
+    """
+
+    __slots__ = ("_addressed", "_confirms", "_feeds", "_other", "_partial", "_rest", "frame_max")
+
+    def __init__(self, other: Callable[[bytes], None]) -> None:
+        self._other = other
+        self.frame_max = _FRAME_MAX
+        self._rest = b""
+        self._feeds: dict[int, OnDelivery] = {}
+        self._addressed: dict[int, OnDelivery] = {}
+        self._confirms: dict[int, OnConfirm] = {}
+        self._partial: dict[int, _Partial] = {}
+
+    def deliver_to(self, channel: int, call: OnDelivery) -> None:
+        """Hand deliveries of `channel` to `call(tag, redelivered, content, body)`."""
+        self._feeds[channel] = call
+
+    def deliver_addressed_to(self, channel: int, call: OnDelivery) -> None:
+        """The same, with the routing key on `content`: for the few who look at letters, so others do not pay."""
+        self._addressed[channel] = call
+
+    def confirm_to(self, channel: int, call: OnConfirm) -> None:
+        """Hand confirms of `channel` to `call(tag, multiple, is_nack)`."""
+        self._confirms[channel] = call
+
+    def forget(self, channel: int) -> None:
+        """Let the library have all frames of `channel`; what has half arrived is dropped."""
+        self._feeds.pop(channel, None)
+        self._addressed.pop(channel, None)
+        self._confirms.pop(channel, None)
+        self._partial.pop(channel, None)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            WireError: they are no frames.
+        """
+        if self._rest:
+            data = self._rest + data
+        at, end = 0, len(data)
+        feeds = self._feeds
+        try:
+            while end - at >= 12:
+                kind, channel, size, method = _unpack_frame_and_method(data, at)
+                after = at + 8 + size
+                if after > end:
+                    break
+                if data[after - 1] != _END_BYTE:
+                    raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
+                start, at = at, after
+                if kind != _METHOD or method != _DELIVER or (feed := feeds.get(channel)) is None:
+                    self._take(kind, channel, data[start:after])
+                    continue
+                tag, flags = _unpack_tag_and_flag(data, start + 12 + data[start + 11])
+                # The content nearly always follows at once and whole, in one frame of each kind.
+                if end - after >= 21:
+                    kind, header_channel, size, _, _, body_size, property_flags = _unpack_header(data, after)
+                    body_at = after + 8 + size
+                    body_end = body_at + 8 + body_size
+                    if (
+                        body_end <= end
+                        and body_size
+                        and kind == _HEADER
+                        and header_channel == channel
+                        and data[body_at - 1] == _END_BYTE
+                        and _unpack_frame(data, body_at) == (_BODY, channel, body_size)
+                        and data[body_end - 1] == _END_BYTE
+                    ):
+                        at = body_end
+                        content = Content(property_flags, data[after + 21 : body_at - 1])
+                        feed(tag, flags & 1 == 1, content, data[body_at + 7 : body_end - 1])
+                        continue
+                self._partial[channel] = _Partial(tag, flags)
+            at = self._short_frames(data, at)
+        except struct.error as error:
+            raise WireError(f"a frame is shorter than what it begins with: {error}") from error
+        finally:
+            self._rest = data[at:]
+
+    def _short_frames(self, data: bytes, at: int) -> int:
+        """Take what is shorter than the beginning of a method; where the first frame begins that is not whole."""
+        end = len(data)
+        while end - at >= 8:
+            kind, channel, size = _unpack_frame(data, at)
+            after = at + 8 + size
+            if after > end:
+                self._check_beginning(kind, size)
+                break
+            if data[after - 1] != _END_BYTE:
+                raise WireError(f"a frame of type {kind} on channel {channel} does not end where it should")
+            self._take(kind, channel, data[at:after])
+            at = after
+        return at
+
+    def _take(self, kind: int, channel: int, frame: bytes) -> None:
+        if kind == _METHOD:
+            (method,) = _unpack_word(frame, 7)
+            if channel in self._confirms and method in (_CONFIRM_ACK, _CONFIRM_NACK):
+                tag, flags = _unpack_tag_and_flag(frame, 11)
+                self._confirms[channel](tag, bool(flags & 1), method == _CONFIRM_NACK)
+                return
+            if method == _DELIVER and channel in self._addressed:
+                tag, flags = _unpack_tag_and_flag(frame, 12 + frame[11])
+                self._partial[channel] = _Partial(tag, flags, frame[7:-1])
+                return
+        elif channel in self._partial and kind in (_HEADER, _BODY):
+            self._more(channel, kind, frame[7:-1])
+            return
+        self._other(frame)
+
+    def _check_beginning(self, kind: int, size: int) -> None:
+        # Otherwise the rest of what is no frame would be waited for, as long as its size seems to say.
+        if size > 2 * self.frame_max or kind not in _KINDS:
+            raise WireError(f"no frame begins with type {kind} and size {size:,}")
+
+    def _more(self, channel: int, kind: int, payload: bytes) -> None:
+        delivery = self._partial[channel]
+        if kind == _HEADER:
+            delivery.left, flags = _size_and_flags.unpack_from(payload, 4)
+            delivery.content = (
+                Content(flags, payload[14:])
+                if delivery.method is None
+                else Content(flags, payload[14:], _routing_key(delivery.method))
+            )
+        else:
+            delivery.body.append(payload)
+            delivery.left -= len(payload)
+        content = delivery.content
+        if content is None or delivery.left < 0:
+            raise WireError(f"channel {channel}: a body that does not belong to its header")
+        if delivery.left == 0:
+            del self._partial[channel]
+            call = self._feeds[channel] if delivery.method is None else self._addressed[channel]
+            call(delivery.tag, delivery.redelivered, content, b"".join(delivery.body))
+
+
+def _routing_key(deliver: bytes) -> str | None:
+    # Class and method, consumer tag, delivery tag, redelivered, exchange, routing key.
+    at = 5 + deliver[4] + 9
+    at += 1 + deliver[at]
+    return _text(deliver[at + 1 : at + 1 + deliver[at]])
+
+
+def ack_frame(channel: int, tag: int, *, multiple: bool = False) -> bytes:
+    """`basic.ack` of a delivery, or of all up to it."""
+    return _settle.pack(_METHOD, channel, 13, _ACK_METHOD, tag, multiple, 0xCE)
+
+
+def nack_frame(channel: int, tag: int) -> bytes:
+    """`basic.nack` of one delivery, back into its queue."""
+    return _settle.pack(_METHOD, channel, 13, _NACK_METHOD, tag, _REQUEUE, 0xCE)
+
+
+def publish_frames(
+    channel: int,
+    exchange: bytes,
+    routing_key: bytes,
+    properties: bytes,
+    body: bytes,
+    *,
+    frame_max: int,
+    bits: bytes = MANDATORY,
+) -> bytes:
+    """`basic.publish` with its content; `properties` from `properties_bytes`.
+
+    Args:
+        channel: its number.
+        exchange: its name.
+        routing_key: at most 255 bytes.
+        properties: flags and values.
+        body: as many frames as it needs.
+        frame_max: as agreed with the broker.
+        bits: `MANDATORY` or `NOT_MANDATORY`.
+
+    Raises:
+        WireError: exchange or routing key are longer than 255 bytes, or the properties than a frame.
+    """
+    if len(exchange) > 255 or len(routing_key) > 255:
+        raise WireError(f"a routing key of {len(routing_key)} bytes: at most 255")
+    if len(properties) + 20 > frame_max:
+        raise WireError(f"{len(properties):,} bytes of properties and headers: at most {frame_max - 20:,}")
+    size = len(body)
+    parts = [
+        _publish_head.pack(_METHOD, channel, 9 + len(exchange) + len(routing_key), _PUBLISH_METHOD, 0),
+        bytes((len(exchange),)),
+        exchange,
+        bytes((len(routing_key),)),
+        routing_key,
+        bits,
+        _header_head.pack(_HEADER, channel, 12 + len(properties), 60, 0, size),
+        properties,
+        _END,
+    ]
+    room = frame_max - 8
+    if size <= room:
+        if size:
+            parts += (_frame.pack(_BODY, channel, size), body, _END)
+    else:
+        for at in range(0, size, room):
+            part = body[at : at + room]
+            parts += (_frame.pack(_BODY, channel, len(part)), part, _END)
+    return b"".join(parts)
+
+
+def properties_bytes(
+    *,
+    content_type: str,
+    content_encoding: str | None,
+    headers: Mapping[str, HeaderValue],
+    correlation_id: str,
+    message_id: str,
+    timestamp: int | None,
+    kind: str,
+    app_id: str,
+    priority: int | None = None,
+) -> bytes:
+    """The properties of a persistent message: flags and values.
+
+    Raises:
+        WireError: a value has no form there.
+    """
+    flags = _CONTENT_TYPE | _HEADERS | _DELIVERY_MODE | _CORRELATION_ID | _MESSAGE_ID | _TYPE | _APP_ID
+    parts = [b"", _short(content_type)]
+    if content_encoding is not None:
+        flags |= _CONTENT_ENCODING
+        parts.append(_short(content_encoding))
+    table = b"".join([_field(name, value) for name, value in headers.items()])
+    parts += (_word.pack(len(table)), table, b"\x02")
+    if priority is not None:
+        flags |= _PRIORITY
+        parts.append(bytes((priority,)))
+    parts += (_short(correlation_id), _short(message_id))
+    if timestamp is not None:
+        flags |= _TIMESTAMP
+        parts.append(_long.pack(timestamp))
+    parts += (_short(kind), _short(app_id))
+    parts[0] = _half.pack(flags)
+    return b"".join(parts)
+
+
+def fleeting_properties(*, content_type: str, app_id: str) -> bytes:
+    """The properties of a message that is not persistent."""
+    flags = _CONTENT_TYPE | _DELIVERY_MODE | _APP_ID
+    return b"".join((_half.pack(flags), _short(content_type), b"\x01", _short(app_id)))
+
+
+def _short(text: str) -> bytes:
+    data = _encoded(text)
+    if len(data) > 255:
+        raise WireError(f"a property of {len(data)} bytes: at most 255")
+    return bytes((len(data),)) + data
+
+
+def _field(name: str, value: HeaderValue) -> bytes:
+    if isinstance(value, str):
+        data = _encoded(value)
+        return b"%bS%b%b" % (_short(name), _word.pack(len(data)), data)
+    try:
+        return b"%bl%b" % (_short(name), _long.pack(value))
+    except struct.error as error:
+        raise WireError(f"header {name!r}: {value} does not fit into 64 bits") from error
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"text that is no Unicode: {error}") from error
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,42 @@
+"""Finding that the other side has reset a connection, together with the bytes that came before it.
+
+uvloop tells of a socket with an error once, as something to read, and looks at it no more. pika reads up to 100 KB
+of what came before; if there is more it does not meet the error, and waits for a connection that is no longer there.
+"""
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from taskmq_rabbitmq.amqp.pika_types import PlainTransport
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import Transport
+
+__all__ = ["heed_resets", "raise_reset"]
+
+_HOOKS: Final = ("_sock", "_consume")
+
+
+def raise_reset(opened: socket.socket) -> None:
+    """Look for an error that the system has not told of yet.
+
+    Raises:
+        OSError: there is one.
+    """
+    if error := opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError(error, os.strerror(error))
+
+
+def heed_resets(transport: "Transport | None") -> None:
+    """Have a transport without TLS look for a reset after each read; with TLS pika reads until there is nothing."""
+    if not isinstance(transport, PlainTransport) or not all(hasattr(transport, hook) for hook in _HOOKS):
+        return
+    opened: Any = transport._sock  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    consume = transport._consume  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+    def read() -> None:
+        consume()
+        raise_reset(opened)
+
+    transport._consume = read  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

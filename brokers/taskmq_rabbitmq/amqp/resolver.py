@@ -1,0 +1,81 @@
+"""Host names to addresses, without the loop's executor.
+
+asyncio asks its thread pool, which takes nothing more once the main thread has ended, while other threads may go on
+sending; and whose threads keep a process from ending as long as a name server does not answer.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from taskmq_rabbitmq.amqp.pika_types import IOServices
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import IOReference
+
+__all__ = ["Addresses", "ResolvingServices", "resolve"]
+
+Addresses = list[tuple[Any, ...]]
+
+
+class ResolvingServices(IOServices):
+    """What pika asks of a loop, but for the names."""
+
+    def getaddrinfo(  # noqa: PLR0917 - as pika calls it
+        self,
+        host: str,
+        port: int,
+        on_done: Callable[..., None],
+        family: int = 0,
+        socktype: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> "IOReference":
+        """Call `on_done` with the addresses or the error."""
+        asked: Coroutine[Any, Any, Addresses] = resolve(host, port, family, socktype, proto, flags)
+        return self._schedule_and_wrap_in_io_ref(asked, on_done)
+
+
+async def resolve(host: str, port: int, *how: int) -> Addresses:
+    """What `socket.getaddrinfo` says, asked in a thread of its own unless `host` is an address.
+
+    Raises:
+        OSError: the name has no address.
+    """
+    if _is_address(host):
+        return list(socket.getaddrinfo(host, port, *how))
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Addresses] = loop.create_future()
+
+    def hand_over(found: Addresses | OSError | UnicodeError) -> None:
+        if answer.done():
+            return
+        if isinstance(found, list):
+            answer.set_result(found)
+        else:
+            answer.set_exception(found)
+
+    def ask() -> None:
+        found: Addresses | OSError | UnicodeError
+        try:
+            found = list(socket.getaddrinfo(host, port, *how))
+        except (OSError, UnicodeError) as error:
+            found = error
+        # The loop may have been closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(hand_over, found)
+
+    threading.Thread(target=ask, name=f"taskmq looks up {host}", daemon=True).start()
+    return await answer
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

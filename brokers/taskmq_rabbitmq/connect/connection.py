@@ -1,0 +1,411 @@
+"""One connection to the broker that is opened again whenever it is lost.
+
+    idle -> connecting -> open -> (lost) -> waiting -> connecting ...        any -> closed
+
+No task is behind it: pika's callbacks and two timers drive it. Each connection that opens is a new generation;
+whoever needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there is a
+pause, so that a dead one costs its own attempt and nothing else.
+"""
+
+import asyncio
+import enum
+import functools
+import logging
+import math
+import random
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+from taskmq.errors import AccessDenied, BrokerUnavailable
+from taskmq_rabbitmq.amqp.channels import OpenChannel
+from taskmq_rabbitmq.amqp.fast_connection import AmqpConnection
+from taskmq_rabbitmq.amqp.pika_types import (
+    AMQPError,
+    AuthenticationError,
+    ConnectionParameters,
+    PikaConnection,
+    SSLOptions,
+    hush_pika,
+)
+from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.client_properties import client_properties
+from taskmq_rabbitmq.connect.credentials import Answer, ExternalPapers, Login, PlainPapers
+from taskmq_rabbitmq.connect.silence import Pulse
+from taskmq_rabbitmq.connect.tls_errors import distrusted, explained
+from taskmq_rabbitmq.model.access_refused import denies_connection
+from taskmq_rabbitmq.model.url import Endpoint, Host
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import MethodFrame
+
+__all__ = ["OPEN_SECONDS", "Connection", "Role", "State"]
+
+OPEN_SECONDS: Final = 10.0
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_TCP_SECONDS: Final = 5.0
+_GOOD_SECONDS: Final = 3.0
+# Before the next node of the same round.
+_NEXT_NODE: Final = 0.1
+
+Role = Literal["publish", "consume"]
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    IDLE = "idle"
+    CONNECTING = "connecting"
+    OPEN = "open"
+    WAITING = "waiting"
+    CLOSED = "closed"
+
+
+class Connection:
+    """A connection with one role.
+
+    Attributes:
+        generation: how many times it has been opened.
+        blocked: why the broker takes no messages from it; None while it does.
+        last_error: what ended the last attempt or the last connection.
+        server_version: of the node that it was last connected to.
+        on_unblocked: called when the broker takes messages again.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, login: Login, *, name: str, role: Role, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.generation = 0
+        self.blocked: str | None = None
+        self.last_error: str | None = None
+        self.server_version: tuple[int, ...] | None = None
+        self.on_unblocked: Callable[[], None] = lambda: None
+        self._state = State.IDLE
+        self._endpoint = endpoint
+        self._login = login
+        self._papers: PlainPapers | ExternalPapers | None = None
+        self._role: Role = role
+        self._name = name
+        self._loop = loop
+        self._context = endpoint.tls.context() if endpoint.tls is not None else None
+        self._hosts = random.sample(endpoint.hosts, len(endpoint.hosts))
+        self._backoff = Backoff()
+        self._attempts = 0
+        self._opened_at = 0.0
+        self._lost_at: float | None = None
+        self._is_denied = False
+        self._denial: AccessDenied | None = None
+        self._distrusts = 0
+        self._pulse: Pulse | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._amqp: AmqpConnection | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._ended: asyncio.Future[None] | None = None
+        login.on_renewed(self._renew)
+
+    def __repr__(self) -> str:
+        blocked = " blocked" if self.blocked is not None else ""
+        return (
+            f"<Connection {self._role} {self._endpoint.address} {self._state.value}{blocked} "
+            f"generation={self.generation}>"
+        )
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def is_open(self) -> bool:
+        return self._state is State.OPEN
+
+    @property
+    def denial(self) -> str | None:
+        """What the broker said when the last attempt was refused; None where it failed otherwise, or did not."""
+        return None if self._denial is None else str(self._denial)
+
+    async def opened(self, timeout: float | None) -> AmqpConnection:
+        """The connection itself, once it is open; opens it when nobody has.
+
+        Raises:
+            AccessDenied: the broker refused the user meanwhile.
+            BrokerUnavailable: not within `timeout` seconds, or closed for good.
+        """
+        if self._state is State.IDLE:
+            self._connect()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._state is not State.CLOSED:
+                    if self._state is State.OPEN and self._amqp is not None and self._amqp.is_open:
+                        return self._amqp
+                    await self._next_attempt()
+        except TimeoutError:
+            if self._denial is not None:
+                raise AccessDenied(str(self._denial)) from None
+            raise BrokerUnavailable(
+                f"no connection to {self._endpoint.address} within {max(timeout or 0, 0):.1f} s; "
+                f"last error: {self.last_error or 'none, still connecting'}"
+            ) from None
+        raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side")
+
+    async def channel(self, timeout: float | None = OPEN_SECONDS) -> OpenChannel:
+        """A new open channel.
+
+        Raises:
+            BrokerUnavailable: as `opened`, or the broker has no channel left.
+        """
+        give_up = self._loop.time() + timeout if timeout is not None else math.inf
+        while True:
+            amqp = await self.opened(None if timeout is None else give_up - self._loop.time())
+            try:
+                return await self._open_channel(amqp)
+            except BrokerUnavailable:
+                # The connection was lost already, only not known to be.
+                if amqp.is_open or self._loop.time() >= give_up:
+                    raise
+
+    async def ask(self, question: Callable[[OpenChannel], Awaitable[_T]]) -> _T:
+        """What `question` brings from a channel of its own, whose end costs nothing else.
+
+        Asked again when the connection is lost meanwhile, so it has to bear repeating.
+
+        Raises:
+            BrokerUnavailable: as `opened`, or no answer came.
+            ChannelRefused: the broker's answer is no.
+        """
+        give_up = self._loop.time() + OPEN_SECONDS
+        while True:
+            channel = await self.channel(give_up - self._loop.time())
+            try:
+                return await question(channel)
+            except BrokerUnavailable:
+                if not channel.ended.done() or self._loop.time() >= give_up:
+                    raise
+            finally:
+                channel.close()
+
+    async def _open_channel(self, amqp: AmqpConnection) -> OpenChannel:
+        answer: asyncio.Future[None] = self._loop.create_future()
+
+        def on_open() -> None:
+            if not answer.done():
+                answer.set_result(None)
+
+        try:
+            channel = OpenChannel(amqp.open_channel(on_open), self._loop)
+        except AMQPError as error:
+            raise BrokerUnavailable(f"no channel at {self._endpoint.address}: {error!r}") from error
+        try:
+            await channel.outcome(answer, timeout=OPEN_SECONDS)
+        except BaseException:
+            channel.close()
+            raise
+        return channel
+
+    async def close(self, timeout: float) -> None:
+        """Close it for good, in order if the broker answers within `timeout` seconds. May be called twice."""
+        if self._state is State.CLOSED:
+            return
+        self._enter(State.CLOSED)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake(BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side"))
+        amqp = self._amqp
+        if amqp is None:
+            return
+        self._ended = self._loop.create_future()
+        if not (amqp.is_closing or amqp.is_closed):
+            amqp.close()
+        if not await self._gone(timeout):
+            amqp.abort("it did not close in time")
+            await self._gone(1.0)
+
+    # The states' edges --------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        hush_pika()
+        self._timer = None
+        host = self._hosts[0]
+        # The next attempt, after a failure or a loss, is for the next node.
+        self._hosts.append(self._hosts.pop(0))
+        self._enter(State.CONNECTING)
+        self._login.present(functools.partial(self._dial, host))
+
+    def _dial(self, host: Host, papers: Answer) -> None:
+        if self._state is not State.CONNECTING:
+            return
+        if isinstance(papers, BrokerUnavailable):
+            self._lost(str(papers))
+            if isinstance(papers, AccessDenied):
+                self._deny(papers)
+            return
+        self._papers = papers
+        self._amqp = AmqpConnection(
+            self._parameters(host, papers),
+            loop=self._loop,
+            wire=self._endpoint.wire,
+            on_open=self._on_open,
+            on_open_error=self._on_open_error,
+            on_close=self._on_close,
+        )
+        self._amqp.add_on_connection_blocked_callback(self._on_blocked)
+        self._amqp.add_on_connection_unblocked_callback(self._on_unblocked)
+
+    def _on_open(self, amqp: PikaConnection) -> None:
+        if self._state is State.CLOSED:
+            amqp.close()
+            return
+        self.generation += 1
+        self.blocked = None
+        self.server_version = _version(amqp)
+        self._opened_at = self._loop.time()
+        self._is_denied = False
+        self._denial = None
+        self._distrusts = 0
+        if self._lost_at is not None:
+            _log.info("%s is connected again after %.1f s", self, self._opened_at - self._lost_at)
+        self._pulse = Pulse(self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop)
+        self._enter(State.OPEN)
+        if (newer := self._login.newer(self._papers)) is not None:
+            self._renew(newer)
+        self._wake(None)
+
+    def _on_open_error(self, _amqp: PikaConnection, error: BaseException) -> None:
+        reason = _describe(error)
+        papers = self._papers
+        denied = isinstance(error, AuthenticationError) or denies_connection(reason)
+        self._distrusts = self._distrusts + 1 if distrusted(reason) is not None else 0
+        self._lost((papers.problem if papers is not None else None) or explained(reason))
+        if self._state is State.CLOSED or papers is None:
+            return
+        if denied:
+            self._login.refused(papers)
+            remedy = "" if papers.problem is not None else f"; {papers.remedy}"
+            self._deny(AccessDenied(f"{self._endpoint.address} refused this client: {self.last_error}{remedy}"))
+        elif self._distrusts >= len(self._hosts):
+            self._wake(BrokerUnavailable(f"no connection to {self._endpoint.address}: {self.last_error}"))
+
+    def _deny(self, error: AccessDenied) -> None:
+        if not self._is_denied:
+            self._is_denied = True
+            _log.warning("%s is refused, and goes on trying: %s", self, error)
+        self._denial = error
+        self._wake(error)
+
+    def _renew(self, secret: str) -> None:
+        if self._state is State.OPEN and self._amqp is not None and self._amqp.is_open:
+            self._amqp.update_secret(secret, "a newer token")
+
+    def _on_close(self, _amqp: PikaConnection, error: BaseException) -> None:
+        # A connection that was good for a while starts the back-off again; one that the broker drops as soon
+        # as it is open does not, or it would come back without a pause.
+        if self._loop.time() - self._opened_at > _GOOD_SECONDS:
+            self._backoff.reset()
+            self._attempts = 0
+        self._lost_at = self._loop.time()
+        self._lost(_describe(error))
+
+    def _on_silence(self) -> None:
+        if self._amqp is not None:
+            self._amqp.abort(f"no sign of life from the broker for {1.5 * self._endpoint.heartbeat:g} s")
+
+    def _lost(self, reason: str) -> None:
+        was_open = self._state is State.OPEN
+        self._amqp = None
+        self.blocked = None
+        self.last_error = reason
+        self._denial = None
+        if self._pulse is not None:
+            self._pulse.stop()
+            self._pulse = None
+        if self._state is State.CLOSED:
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)
+            return
+        pause = self._pause()
+        self._enter(State.WAITING)
+        if was_open:
+            _log.warning("%s has lost its connection, and goes on trying: %s", self, self.last_error)
+        else:
+            _log.debug("%s: %s; next attempt in %.2f s", self, self.last_error, pause)
+        self._timer = self._loop.call_later(pause, self._connect)
+
+    def _pause(self) -> float:
+        self._attempts += 1
+        if self._attempts % len(self._hosts):
+            return random.uniform(0, _NEXT_NODE)
+        return self._backoff.next()
+
+    def _on_blocked(self, _amqp: PikaConnection, frame: "MethodFrame") -> None:
+        self.blocked = frame.method.reason
+        _log.warning("%s: the broker takes no messages for now: %s", self, self.blocked)
+
+    def _on_unblocked(self, _amqp: PikaConnection, _frame: "MethodFrame") -> None:
+        self.blocked = None
+        _log.info("%s: the broker takes messages again", self)
+        self.on_unblocked()
+
+    def _enter(self, state: State) -> None:
+        self._state = state
+
+    # Waiting ------------------------------------------------------------------------------------------------
+
+    async def _next_attempt(self) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def _wake(self, error: BrokerUnavailable | None) -> None:
+        for waiter in self._waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    async def _gone(self, timeout: float) -> bool:
+        assert self._ended is not None
+        return bool((await asyncio.wait({self._ended}, timeout=timeout))[0])
+
+    # What pika is told --------------------------------------------------------------------------------------
+
+    def _parameters(self, host: Host, papers: PlainPapers | ExternalPapers) -> ConnectionParameters:
+        endpoint = self._endpoint
+        return ConnectionParameters(
+            host=host.name,
+            port=host.port,
+            virtual_host=endpoint.vhost,
+            credentials=papers,
+            heartbeat=endpoint.heartbeat,
+            ssl_options=SSLOptions(self._context, host.name) if self._context is not None else None,
+            client_properties=client_properties(self._name, self._role),
+            connection_attempts=1,
+            socket_timeout=_TCP_SECONDS,
+            stack_timeout=OPEN_SECONDS,
+        )
+
+
+def _version(amqp: PikaConnection) -> tuple[int, ...] | None:
+    text = (amqp.server_properties or {}).get("version")
+    numbers = re.match(r"\d+(?:\.\d+)*", text) if isinstance(text, str) else None
+    return tuple(map(int, numbers[0].split("."))) if numbers is not None else None
+
+
+def _describe(error: BaseException) -> str:
+    # pika nests the cause in lists and arguments of its own exceptions.
+    seen = 0
+    while seen < 8:
+        causes = getattr(error, "exceptions", None) or (getattr(error, "exception", None), *error.args)
+        nested = [cause for cause in causes if isinstance(cause, BaseException)]
+        if not nested:
+            break
+        error = nested[-1]
+        seen += 1
+    text = f"{type(error).__name__}: {error}"
+    said = re.search(r"\([0-9]{3}\) '.*'", text, re.DOTALL)
+    return text if said is None else said[0]

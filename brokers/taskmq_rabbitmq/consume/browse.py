@@ -1,0 +1,236 @@
+"""A look at the front of a queue: take, show, put back in the old order.
+
+A quorum queue keeps what was given back in a line of its own, before all else; what is given back once more joins
+that line at its end. Giving back a part of the line would turn it round, so the rest of it is taken as well, only
+to be given back after that part. So a look at the front costs as much as the deepest look before it.
+
+Each piece has a consumer of its own, which is cancelled once the piece is complete: only one is at work at a time,
+so the channel counts all pieces on in their order, and of what was taken nothing but the numbers is kept.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from taskmq.contracts.broker import Delivery
+from taskmq.errors import BrokerUnavailable
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.consume.delivery import Feed, RabbitMQDelivery, Tally
+from taskmq_rabbitmq.declare.declarations import queue_depth, refusal
+
+__all__ = ["RabbitMQLook", "hold", "look"]
+
+_MOST: Final = 65535
+_REST: Final = 250
+_MOST_REST: Final = 4_000
+_QUIET: Final = 0.05
+_PATIENCE: Final = 5.0
+# RabbitMQ 3.10 keeps the order of what is given back in one command up to here; beyond, it is shuffled.
+_IN_ORDER: Final = 32
+# And from 32 commands under way on, it makes one of those that follow.
+_AT_ONCE: Final = 24
+_APPLYING: Final = 0.002
+
+
+@asynccontextmanager
+async def hold(
+    connection: Connection, queue: str, *, limit: int, tag: str, tally: Tally, endings: set[asyncio.Task[None]]
+) -> AsyncGenerator[list[Delivery]]:
+    """See `Broker.hold`; `look` for the arguments."""
+    async with look(connection, queue, tag=tag, tally=tally, endings=endings) as front:
+        yield await front.take(limit)
+
+
+@asynccontextmanager
+async def look(
+    connection: Connection, queue: str, *, tag: str, tally: Tally, endings: set[asyncio.Task[None]]
+) -> "AsyncGenerator[RabbitMQLook]":
+    """See `Broker.look`; what gives the messages back is in `endings` meanwhile, and outlives a cancelled caller."""
+    channel = await connection.channel()
+    front = RabbitMQLook(connection, channel, queue, tag=tag, tally=tally)
+    try:
+        yield front
+    finally:
+        ending = asyncio.create_task(front.end(), name=f"taskmq gives back {queue}")
+        endings.add(ending)
+        ending.add_done_callback(endings.discard)
+        await asyncio.shield(ending)
+
+
+class RabbitMQLook:
+    """A `taskmq.broker.Look`."""
+
+    def __init__(self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: Tally) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._queue = queue
+        self._tag = tag
+        self._tally = tally
+        self._pieces: list[_Piece] = []
+        self._begun = 0
+        self._settled_before = 0
+
+    async def take(self, count: int) -> list[Delivery]:
+        """See `taskmq.broker.Look`."""
+        taken: list[Delivery] = []
+        while (wanted := min(count - len(taken), _MOST)) > 0:
+            try:
+                came = await self._begin().take(wanted)
+            except ChannelRefused as error:
+                raise refusal(error, self._queue) from error
+            taken += came
+            if len(came) < wanted:
+                break
+        return taken
+
+    async def end(self) -> None:
+        """Give back what is not settled; called once."""
+        # Where the channel is gone, the broker has taken everything back.
+        with contextlib.suppress(BrokerUnavailable, ChannelRefused):
+            if self._pieces:
+                await self._pieces[-1].stop()
+            if any(piece.has_unsettled for piece in self._pieces):
+                if self._settled() != self._settled_before:
+                    # What is given back while many settlings are under way is put off, and shuffled with them. The
+                    # answer to a new consumer comes after all of them.
+                    await self._begin().take(1)
+                await self._take_rest_of_line()
+                await self._give_back()
+        self._channel.close()
+        await asyncio.wait({self._channel.ended}, timeout=_PATIENCE)
+
+    async def _take_rest_of_line(self) -> None:
+        size = _REST
+        while self._pieces[-1].ends_in_line:
+            if len(await self._begin().take(size)) < size:
+                return
+            size = min(size * 2, _MOST_REST)
+
+    async def _give_back(self) -> None:
+        ready, _ = await queue_depth(self._connection, self._queue)
+        commands = 0
+        for piece in self._pieces:
+            for count in piece.give_back():
+                ready += count
+                commands += 1
+                if commands % _AT_ONCE == 0:
+                    await self._until_ready(ready)
+        # So that whoever looks next finds all of it.
+        await self._until_ready(ready)
+
+    async def _until_ready(self, count: int) -> None:
+        """Return once what was given back is in the queue again, or others have taken it meanwhile."""
+        loop = asyncio.get_running_loop()
+        last, most = loop.time(), -1
+        while (ready := (await queue_depth(self._connection, self._queue))[0]) < count:
+            if ready > most:
+                last, most = loop.time(), ready
+            elif loop.time() - last > _PATIENCE:
+                return
+            await asyncio.sleep(_APPLYING)
+
+    def _settled(self) -> int:
+        return sum(piece.settled for piece in self._pieces)
+
+    def _begin(self) -> "_Piece":
+        # What is settled altogether is kept no longer, but the last one tells about the line.
+        self._pieces = [piece for piece in self._pieces if piece.has_unsettled]
+        self._settled_before = self._settled()
+        self._begun += 1
+        tag = f"{self._tag}.{self._begun}"
+        piece = _Piece(self._connection, self._channel, self._queue, tag=tag, tally=self._tally)
+        self._pieces.append(piece)
+        return piece
+
+
+class _Piece(Feed):
+    """What one consumer has taken.
+
+    Attributes:
+        ends_in_line: its last message was given back before, so those behind it may have been, too.
+    """
+
+    __slots__ = ("_arrived", "_connection", "_first", "_fresh", "_last", "_settled_tags", "ends_in_line")
+
+    def __init__(self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: Tally) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(channel, queue, tag=tag, deliver=self._arrive, tally=tally, loop=loop)
+        self.ends_in_line = False
+        self._connection = connection
+        self._arrived = asyncio.Event()
+        self._fresh: list[RabbitMQDelivery] = []
+        self._first = 0
+        self._last = -1
+        self._settled_tags: set[int] = set()
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether something has to go back."""
+        return len(self._settled_tags) <= self._last - self._first
+
+    @property
+    def settled(self) -> int:
+        """How many were settled."""
+        return len(self._settled_tags)
+
+    async def take(self, count: int) -> list[RabbitMQDelivery]:
+        """`count` deliveries, or fewer once nothing is ready any more."""
+        loop = asyncio.get_running_loop()
+        await self.start(count)
+        last = loop.time()
+        while len(self._fresh) < count:
+            if not await self._quiet():
+                last = loop.time()
+            # Where others are quicker at taking what is ready, what has come by then is it.
+            elif await self._empty() or loop.time() - last > _PATIENCE:
+                break
+        await self.stop()
+        taken, self._fresh = self._fresh, []
+        return taken
+
+    async def stop(self, timeout: float = _PATIENCE) -> None:
+        """Take no more. What comes before the broker's answer belongs to the others: it keeps its place."""
+        await super().stop(timeout)
+
+    def ack(self, tag: int) -> None:
+        self._settled_tags.add(tag)
+        super().ack(tag)
+
+    def requeue(self, tag: int) -> None:
+        """It goes back with the others, in its place: alone it would be in front of those before it."""
+
+    def give_back(self) -> Iterator[int]:
+        """Return what is not settled, in the old order, a command at each step: how many it gives back."""
+        tags = [tag for tag in range(self._first, self._last + 1) if tag not in self._settled_tags]
+        raw = self.channel.raw
+        for at in range(0, len(tags), _IN_ORDER):
+            some = tags[at : at + _IN_ORDER]
+            if raw.is_open:
+                raw.basic_nack(some[-1], multiple=True)
+                yield len(some)
+
+    def _arrive(self, delivery: RabbitMQDelivery) -> None:
+        if self._last < 0:
+            self._first = delivery.tag
+        self._last = delivery.tag
+        self.ends_in_line = delivery.redelivered
+        self._fresh.append(delivery)
+        self._arrived.set()
+
+    async def _quiet(self) -> bool:
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(_QUIET):
+                await self._arrived.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _empty(self) -> bool:
+        # Asked only after a pause: a quorum queue's count comes from its state, which lags behind what was
+        # just given back to it.
+        ready, _ = await queue_depth(self._connection, self.queue)
+        return not ready

@@ -1,0 +1,123 @@
+"""A set of subscriptions that mend themselves."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from taskmq.contracts.broker import Delivery, Subscription
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.consume.delivery import Tally
+from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
+from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS, Watchdog
+from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.model import consumer_timeout as timeouts
+
+__all__ = ["RabbitMQConsumer"]
+
+_log = logging.getLogger(__name__)
+
+
+class RabbitMQConsumer:
+    """A `taskmq.broker.Consumer`."""
+
+    def __init__(self, subscriptions: Sequence[QueueConsumer], tally: Tally) -> None:
+        self._subscriptions = subscriptions
+        self._tally = tally
+        self._watchdog: Watchdog | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(
+        cls,
+        subscriptions: Sequence[Subscription],
+        deliver: Callable[[Delivery], None],
+        *,
+        connection: Connection,
+        declarations: Declarations,
+        tally: Tally,
+        numbers: Iterator[int],
+        watch_seconds: float = WATCH_SECONDS,
+        timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
+    ) -> "RabbitMQConsumer":
+        """A consumer all of whose subscriptions are live.
+
+        Raises:
+            QueueMissing: a queue does not exist and was not declared through this broker object.
+            AccessDenied: the user may not connect or not consume.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        loop = asyncio.get_running_loop()
+        consumer = cls(
+            [
+                QueueConsumer(
+                    subscription,
+                    deliver,
+                    connection=connection,
+                    declarations=declarations,
+                    tally=tally,
+                    numbers=numbers,
+                    loop=loop,
+                    timeout_of_nodes=timeout_of_nodes,
+                )
+                for subscription in subscriptions
+            ],
+            tally,
+        )
+        try:
+            # One after the other, so that when one fails nothing else is under way.
+            for each in consumer._subscriptions:
+                await each.start()
+        except BaseException:
+            await consumer.stop()
+            raise
+        consumer._watchdog = Watchdog(
+            consumer._subscriptions, connection=connection, tally=tally, interval=watch_seconds
+        )
+        if (
+            said := timeouts.warning(subscriptions, connection.server_version, of_nodes=timeout_of_nodes)
+        ) is not None:
+            _log.warning("%s", said)
+        return consumer
+
+    def __repr__(self) -> str:
+        return f"<Consumer {' '.join(map(repr, self._subscriptions))}>"
+
+    async def resize(self, queue: str, prefetch: int) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for each in self._subscriptions:
+            if each.queue == queue:
+                await each.resize(prefetch)
+
+    def settle_within(self, queue: str) -> float | None:
+        """See `taskmq.broker.TimeLimited`."""
+        return next((each.settle_within for each in self._subscriptions if each.queue == queue), None)
+
+    @property
+    def healthy(self) -> bool:
+        return all(each.consuming for each in self._subscriptions)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has stopped."""
+        return self._stopping is not None and self._stopping.done()
+
+    @property
+    def stale_settles(self) -> int:
+        """How many deliveries of this broker object were settled after their channel had ended."""
+        return self._tally.stale_settles
+
+    @property
+    def replacements(self) -> int:
+        """How many consumers of this broker object were found dead and replaced."""
+        return self._tally.replacements
+
+    async def stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(), name="taskmq consumer stops")
+        # Whoever stops waiting, or calls again, changes nothing.
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        if self._watchdog is not None:
+            await self._watchdog.stop()
+        await asyncio.gather(*(each.stop() for each in self._subscriptions))

@@ -1,0 +1,303 @@
+"""Messages in: what a consumer gets, and the channel that it belongs to.
+
+`Feed.receive` is the only callback for deliveries, and a `Feed`'s `ack` and `requeue` the only places that settle
+one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import BrokerUnavailable
+from taskmq.model.topology import TOPIC_QUEUE, is_shard
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
+from taskmq_rabbitmq.model.deaths import REASON, death_of, keeps_letters
+from taskmq_rabbitmq.publish.pending import SEQUENCE
+
+__all__ = ["Feed", "RabbitMQDelivery", "Tally"]
+
+_LATE_SECONDS: Final = 1.0
+_NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
+_BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
+
+
+class Tally:
+    """Counters of one broker object.
+
+    Attributes:
+        stale_settles: deliveries that were settled after their channel had ended; the broker has given them
+            to a consumer again.
+        replacements: consumers that were found to be dead without a word from the broker.
+    """
+
+    __slots__ = ("replacements", "stale_settles")
+
+    def __init__(self) -> None:
+        self.stale_settles = 0
+        self.replacements = 0
+
+
+class Feed:
+    """One channel that consumes one queue: a generation of its deliveries.
+
+    Attributes:
+        queue: the physical queue.
+        unsettled: deliveries in the hands of the receiver.
+        received: the number of the last delivery on its channel.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_enough",
+        "_is_consumer",
+        "_is_shard",
+        "_late",
+        "_loop",
+        "_raw",
+        "_tag",
+        "_tally",
+        "_turned_off",
+        "_withdrawn",
+        "channel",
+        "queue",
+        "received",
+        "unsettled",
+    )
+
+    def __init__(
+        self,
+        channel: OpenChannel,
+        queue: str,
+        *,
+        tag: str,
+        deliver: "Callable[[RabbitMQDelivery], None]",
+        tally: Tally,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.channel = channel
+        self.queue = queue
+        self.unsettled = 0
+        self.received = 0
+        self._tag = tag
+        self._raw = channel.raw
+        self._deliver = deliver
+        self._tally = tally
+        self._loop = loop
+        self._is_consumer = False
+        self._enough = 0
+        self._is_shard = is_shard(queue)
+        self._turned_off = False
+        self._withdrawn = False
+        self._late: list[int] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether its channel has: what is unsettled is given to a consumer again."""
+        return not self._raw.is_live
+
+    async def start(self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS) -> None:
+        """Begin to consume.
+
+        Raises:
+            ChannelRefused: the queue does not exist, for example.
+            BrokerUnavailable: the connection went.
+        """
+        raw = self._raw
+        await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
+        self._is_consumer = True
+        self._enough = prefetch // 2
+        # Who looks at letters, or at topics, wants to know where they were sent to; for work that is known.
+        is_addressed = keeps_letters(self.queue) or self.queue.startswith(TOPIC_QUEUE)
+        receive = raw.receive_addressed if is_addressed else raw.receive
+        receive(self.receive)
+        await self.channel.request(
+            lambda done: raw.basic_consume(
+                self.queue, _unused, consumer_tag=self._tag, arguments=dict(arguments), callback=done
+            )
+        )
+
+    async def stop(self, timeout: float) -> None:
+        """Return once nothing comes any more; the receiver gets what still does until then.
+
+        Raises:
+            ChannelRefused: the channel is gone.
+            BrokerUnavailable: the connection is gone.
+        """
+        raw = self._raw
+        # pika does not answer for a consumer that it does not know or no longer knows.
+        if self._is_consumer:
+            self._is_consumer = False
+            await self.channel.request(lambda done: raw.basic_cancel(self._tag, done), timeout=timeout)
+
+    def abandon(self) -> None:
+        """Hand nothing over and close the channel; what comes meanwhile goes back with it."""
+        self._turned_off = True
+        self.channel.close()
+
+    async def withdraw(self, timeout: float) -> None:
+        """Give back, from now on, what comes in; return once nothing comes any more.
+
+        What the receiver has stays valid; the channel is closed when the last of it is settled.
+        """
+        self._turned_off = True
+        if self._is_shard:
+            await self._leave_shard(timeout)
+        else:
+            await self.retire(timeout)
+
+    async def retire(self, timeout: float) -> None:
+        """Stop, and return once nothing comes any more; the receiver gets what still does until then.
+
+        What the receiver has stays valid; the channel is closed when the last of it is settled.
+        """
+        # Where the channel is gone, so is the consumer.
+        with contextlib.suppress(BrokerUnavailable, ChannelRefused):
+            await self.stop(timeout)
+        self._turned_off = self._withdrawn = True
+        if not self.unsettled:
+            self.channel.close()
+
+    async def _leave_shard(self, timeout: float) -> None:
+        # Cancelled, it would leave the queue to the next consumer while something is still in hand. The channel's end
+        # gives back and leaves in one step.
+        self._withdrawn = True
+        if not self.unsettled:
+            self.channel.close()
+            await asyncio.wait({self.channel.ended}, timeout=timeout)
+
+    def receive(self, tag: int, redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
+        """Hand one delivery over."""
+        self.received = tag
+        if self._turned_off:
+            self._take_late(tag)
+            return
+        self.unsettled += 1
+        delivery = RabbitMQDelivery(self, self.queue, tag, properties, body, redelivered)
+        try:
+            self._deliver(delivery)
+        except Exception as error:  # noqa: BLE001 - the receiver's mistake must not cost the connection
+            self._loop.call_exception_handler(
+                {"message": f"the receiver of queue {self.queue!r} failed", "exception": error}
+            )
+
+    def ack(self, tag: int) -> None:
+        """Take a delivery off the broker."""
+        raw = self._raw
+        if raw.is_live:
+            self.unsettled -= 1
+            # As long as there is enough in hand the broker need not know at once; but it has to send more in time.
+            if self.unsettled > self._enough:
+                raw.ack_lazily(tag)
+            else:
+                raw.ack(tag)
+            if self._turned_off and not self.unsettled:
+                self._all_settled()
+        else:
+            self._tally.stale_settles += 1
+
+    def requeue(self, tag: int) -> None:
+        """Give a delivery back."""
+        if self._raw.is_live:
+            self._raw.requeue(tag)
+            self.unsettled -= 1
+            if self._turned_off and not self.unsettled:
+                self._all_settled()
+        else:
+            self._tally.stale_settles += 1
+
+    def _all_settled(self) -> None:
+        self._give_back_late()
+        if self._withdrawn:
+            self.channel.close()
+
+    def _take_late(self, tag: int) -> None:
+        if self._is_shard:
+            # It goes back with the channel.
+            return
+        # It came after what the receiver has, and so goes back after that, for the sake of the order; but
+        # not as late as a receiver who finishes its work: others could have it.
+        self._late.append(tag)
+        if not self.unsettled:
+            self._give_back_late()
+        elif len(self._late) == 1:
+            self._loop.call_later(_LATE_SECONDS, self._give_back_late)
+
+    def _give_back_late(self) -> None:
+        if self._raw.is_live:
+            for tag in self._late:
+                self._raw.requeue(tag)
+        self._late.clear()
+
+
+def _unused(*_: object) -> None:
+    """What pika is given as the consumer: deliveries take the way of `AmqpChannel.receive`."""
+
+
+class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
+    """A `taskmq.broker.Delivery`.
+
+    Attributes:
+        tag: its number on its channel.
+        settled: whether `ack` or `requeue` was called.
+    """
+
+    _feed: Feed
+    queue: str
+    tag: int
+    _properties: Properties
+    body: bytes
+    redelivered: bool
+    settled: bool = False
+
+    def __repr__(self) -> str:
+        settled = " settled" if self.settled else ""
+        return f"<Delivery {self.tag} of {self.queue!r} {self.message_id}{settled}>"
+
+    @property
+    def content_type(self) -> str | None:
+        return self._properties.content_type
+
+    @property
+    def message_id(self) -> str | None:
+        return self._properties.message_id
+
+    @property
+    def task(self) -> str | None:
+        return self._properties.type
+
+    @property
+    def routing_key(self) -> str | None:
+        """See `taskmq.broker.Routed`."""
+        return self._properties.routing_key
+
+    @property
+    def headers(self) -> Mapping[str, object]:
+        received = headers_of(self._properties)
+        # pika's numbers are of a class of its own, which encoders refuse.
+        headers = {
+            name: int(value) if type(value) is not bool and isinstance(value, int) else value
+            for name, value in received.items()
+            if isinstance(name, str) and name != SEQUENCE and not name.startswith(_BROKERS_OWN)
+        }
+        if REASON not in headers and keeps_letters(self.queue):
+            return {**death_of(received, self._properties.routing_key), **headers}
+        return headers
+
+    @property
+    def revoked(self) -> bool:
+        """See `taskmq.broker.Revocable`."""
+        return not self.settled and self._feed.ended
+
+    def ack(self) -> None:
+        if not self.settled:
+            self.settled = True
+            self._feed.ack(self.tag)
+
+    def requeue(self) -> None:
+        if not self.settled:
+            self.settled = True
+            self._feed.requeue(self.tag)

@@ -1,0 +1,189 @@
+"""A listener: an exclusive queue of its own, bound to the exchange of announcements.
+
+The queue ends with its connection, holds at most 10,000 messages (the oldest make room) and is consumed without
+acknowledgements. Each time that the connection is lost another queue is made, under another name, because the broker
+may not have noticed yet that the old one's connection is gone. All versions take such a queue: what 4.3 warns about
+are transient queues that are not exclusive.
+"""
+
+import asyncio
+import logging
+import os
+import platform
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
+from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.declare.declarations import refusal
+from taskmq_rabbitmq.model.entities import EVENTS, LISTENER
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import Done
+
+__all__ = ["RabbitMQListener"]
+
+_log = logging.getLogger(__name__)
+_NOT_FOUND: Final = 404
+_REFUSED_SECONDS: Final = 30.0
+_PAUSE: Final = 0.1
+_ARGUMENTS: Final[Mapping[str, str | int]] = {
+    "x-queue-type": "classic",
+    "x-max-length": 10_000,
+    "x-max-length-bytes": 64 * 2**20,
+    "x-overflow": "drop-head",
+}
+
+
+class RabbitMQListener:
+    """A `taskmq.broker.Listening`.
+
+    Args:
+        declares: whether the exchange may be declared.
+    """
+
+    def __init__(
+        self,
+        patterns: Collection[str],
+        receive: Callable[[str, bytes], None],
+        *,
+        connection: Connection,
+        declares: bool,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._patterns = list(dict.fromkeys(patterns))
+        self._receive = receive
+        self._connection = connection
+        self._declares = declares
+        self._loop = loop
+        self._channel: OpenChannel | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self._complaint = ""
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._is_stopped else "listening" if self._is_listening else "starting"
+        return f"<RabbitMQListener {' '.join(self._patterns)} {state}>"
+
+    @property
+    def _is_listening(self) -> bool:
+        return self._channel is not None and not self._channel.ended.done()
+
+    async def start(self) -> None:
+        """Return once it listens; from then on it mends itself.
+
+        Raises:
+            AccessDenied: the user may not.
+            TopologyMismatch: the exchange is missing, or is another one.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        give_up = self._loop.time() + OPEN_SECONDS
+        while self._channel is None:
+            await self._connection.opened(give_up - self._loop.time())
+            try:
+                await self._begin()
+            except AccessDenied:
+                raise
+            except BrokerUnavailable:
+                # The connection may be lost on the way; it comes back.
+                if self._loop.time() >= give_up:
+                    raise
+                await asyncio.sleep(_PAUSE)
+        self._keeper = self._loop.create_task(self._keep(self._channel), name="taskmq listener")
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
+        if self._channel is not None:
+            # The queue goes with its only consumer.
+            self._channel.close()
+
+    async def _keep(self, channel: OpenChannel) -> None:
+        backoff = Backoff()
+        while True:
+            await channel.end()
+            while not self._is_listening:
+                if self._connection.is_open:
+                    await asyncio.sleep(backoff.next())
+                await self._mend()
+            assert self._channel is not None
+            channel = self._channel
+            backoff.reset()
+
+    async def _mend(self) -> None:
+        try:
+            await self._connection.opened(None)
+            await self._begin()
+        except (AccessDenied, TopologyMismatch) as error:
+            self._complain(str(error))
+            await asyncio.sleep(_REFUSED_SECONDS)
+        except TaskMQError as error:
+            self._complain(str(error))
+        else:
+            self._complaint = ""
+
+    def _complain(self, complaint: str) -> None:
+        # Once for each reason, not for each attempt; of its losses the connection tells by itself.
+        if complaint != self._complaint and self._connection.is_open:
+            self._complaint = complaint
+            _log.warning("events and commands are not heard for now, trying again: %s", complaint)
+
+    async def _begin(self) -> None:
+        channel = await self._connection.channel()
+        try:
+            await self._listen(channel)
+        except ChannelRefused as error:
+            raise _explained(error) from error
+        except BaseException:
+            channel.close()
+            raise
+        self._channel = channel
+
+    async def _listen(self, channel: OpenChannel) -> None:
+        raw = channel.raw
+        queue = f"{LISTENER}{platform.node()[:60]}.{os.getpid()}.{secrets.token_hex(6)}"
+        if self._declares:
+            await channel.request(lambda done: raw.exchange_declare(EVENTS, "topic", durable=True, callback=done))
+        await channel.request(
+            lambda done: raw.queue_declare(
+                queue, exclusive=True, auto_delete=True, arguments=_ARGUMENTS, callback=done
+            )
+        )
+        for pattern in self._patterns:
+            await channel.request(partial(_bind, raw, queue, pattern))
+        raw.receive_addressed(self._hear)
+        # The broker cancels it when its queue is deleted by hand.
+        raw.add_on_cancel_callback(lambda _frame: channel.close())
+        await channel.request(
+            lambda done: raw.basic_consume(
+                queue, _unused, auto_ack=True, consumer_tag=queue, arguments={}, callback=done
+            )
+        )
+
+    def _hear(self, _tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
+        if not self._is_stopped:
+            self._receive(properties.routing_key or "", body)
+
+
+def _bind(raw: AmqpChannel, queue: str, pattern: str, done: "Done") -> None:
+    raw.queue_bind(queue, EVENTS, pattern, callback=done)
+
+
+def _explained(error: ChannelRefused) -> TaskMQError:
+    if error.code == _NOT_FOUND:
+        return TopologyMismatch(
+            f"exchange {EVENTS!r} does not exist at the broker: run `taskmq topology apply` as a user with the "
+            "permission to configure"
+        )
+    return refusal(error)
+
+
+def _unused(*_: object) -> None:
+    """What pika is given as the consumer: messages take the way of `AmqpChannel.receive_addressed`."""

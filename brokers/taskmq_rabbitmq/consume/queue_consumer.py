@@ -1,0 +1,319 @@
+"""The consumer of one physical queue, which mends itself.
+
+    starting -> consuming -> (lost) -> starting ...        consuming -> stopped
+
+It has its own channel and its own task, so that what befalls it (the queue deleted, its leader gone, a consumer
+timeout) does not touch the others. It comes back on a new channel with a new consumer tag: RabbitMQ 4.3 closes the
+connection over a tag that it has cancelled itself.
+"""
+
+import asyncio
+import logging
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
+from taskmq.model.topology import is_shard
+from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connect.backoff import Backoff, patience
+from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.consume.delivery import Feed, Tally
+from taskmq_rabbitmq.declare.declarations import Declarations, refusal
+from taskmq_rabbitmq.model import consumer_timeout as timeouts
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import MethodFrame
+
+__all__ = ["QueueConsumer", "consumer_tag"]
+
+_log = logging.getLogger(__name__)
+_CANCEL_SECONDS: Final = 5.0
+_TAG_BYTES: Final = 255
+_GOOD_SECONDS: Final = 10.0
+_PRECONDITION_FAILED: Final = 406
+_CANCELS_ON_TIMEOUT: Final = (4, 3)
+
+
+class QueueConsumer:
+    """Calls `deliver` for each message of one queue.
+
+    Attributes:
+        queue: the physical queue.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        deliver: Callable[[Delivery], None],
+        *,
+        connection: Connection,
+        declarations: Declarations,
+        tally: Tally,
+        numbers: Iterator[int],
+        loop: asyncio.AbstractEventLoop,
+        timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
+    ) -> None:
+        self.queue = subscription.queue
+        self._timeout_of_nodes = timeout_of_nodes
+        self._subscription = subscription
+        self._deliver = deliver
+        self._connection = connection
+        self._declarations = declarations
+        self._tally = tally
+        self._numbers = numbers
+        self._loop = loop
+        self._feed: Feed | None = None
+        self._retiring: Feed | None = None
+        self._lost: asyncio.Future[str] = loop.create_future()
+        self._takes_timeout = True
+        self._keeper: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._complaint = ""
+        # In which generation of the connection it tries to consume, and since when.
+        self._trying: int | None = None
+        self._since = 0.0
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stopped else "consuming" if self.consuming else "starting"
+        return f"<{self.queue} {state}>"
+
+    @property
+    def consuming(self) -> bool:
+        """Whether it does as far as this side knows."""
+        return self.feed is not None
+
+    @property
+    def feed(self) -> Feed | None:
+        """What it consumes with at the moment."""
+        feed = self._feed
+        if self._stopped or feed is None or self._lost.done() or feed.channel.ended.done():
+            return None
+        return feed
+
+    @property
+    def settle_within(self) -> float | None:
+        """Seconds after which the broker takes a delivery back; None: never, as far as is known."""
+        if not self._takes_timeout:
+            return None
+        return timeouts.settle_within(
+            self._subscription.longest, self._connection.server_version, of_nodes=self._timeout_of_nodes
+        )
+
+    async def start(self) -> None:
+        """Return once it consumes; from then on it mends itself.
+
+        Raises:
+            QueueMissing: the queue does not exist and was not declared through this broker object.
+            AccessDenied: the user may not consume it.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        give_up = self._loop.time() + OPEN_SECONDS
+        while self._feed is None:
+            await self._connection.opened(give_up - self._loop.time())
+            try:
+                await self._begin()
+            except AccessDenied:
+                raise
+            except BrokerUnavailable:
+                # The connection may be lost on the way; it comes back.
+                if self._loop.time() >= give_up:
+                    raise
+        self._keeper = self._loop.create_task(self._keep(), name=f"taskmq consumer of {self.queue}")
+
+    async def stop(self) -> None:
+        """See `Consumer.stop`; called once."""
+        self._stopped = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
+        for feed in (self._retiring, self._feed):
+            if feed is not None:
+                await feed.withdraw(_CANCEL_SECONDS)
+
+    async def renew(self) -> None:
+        """Consume on a new channel, and then no more on the old one.
+
+        Nothing is handed over twice; what the old one has handed over can be settled as before. What the broker was
+        about to send to the old one comes to a consumer marked as redelivered.
+
+        Raises:
+            ChannelRefused: the broker refuses it; the old one stays.
+            BrokerUnavailable: the connection went; it is mended as ever.
+        """
+        if (old := self.feed) is None:
+            return
+        if is_shard(self.queue):
+            # What comes meanwhile has to go back before another one may consume.
+            self.replace("")
+            return
+        self._retiring = old
+        await self._consume()
+        await old.retire(_CANCEL_SECONDS)
+        self._retiring = None
+
+    async def resize(self, prefetch: int) -> None:
+        """Have up to `prefetch` unsettled deliveries of the queue from now on, and what is in hand.
+
+        RabbitMQ gives a consumer the prefetch that it had when it began, so this begins another one.
+
+        Raises:
+            BrokerUnavailable: the connection went, or the broker refused; the old number may be in force.
+        """
+        self._subscription = replace(self._subscription, prefetch=prefetch)
+        try:
+            await self.renew()
+        except ChannelRefused as error:
+            raise BrokerUnavailable(f"queue {self.queue!r} is not consumed anew: {error}") from error
+
+    def replace(self, why: str) -> None:
+        """Consume anew, on a channel of its own; what is unsettled on the old one goes back. "" is not logged."""
+        if not self._lost.done():
+            self._lost.set_result(why)
+
+    async def _keep(self) -> None:
+        backoff = Backoff()
+        while True:
+            began = self._loop.time()
+            await self._loss()
+            if self._loop.time() - began > _GOOD_SECONDS or not self._connection.is_open:
+                backoff.reset()
+            while not self.consuming:
+                # A lost connection paces its own attempts; a pause here would come on top of them.
+                if self._connection.is_open:
+                    await asyncio.sleep(backoff.next())
+                await self._mend()
+
+    async def _mend(self) -> None:
+        try:
+            await self._connection.opened(None)
+            await self._begin()
+        except TaskMQError as error:
+            self._complain(str(error))
+        except Exception as error:  # noqa: BLE001 - a consumer that gives up in silence is worse than any error
+            self._complain(repr(error))
+            _log.debug("queue %r", self.queue, exc_info=True)
+        else:
+            if self._complaint:
+                _log.info("queue %r is consumed again", self.queue)
+            self._complaint = ""
+
+    def _complain(self, complaint: str) -> None:
+        # Once for each reason, not for each attempt; of its losses the connection tells by itself.
+        if complaint != self._complaint and self._connection.is_open:
+            self._complaint = complaint
+            _log.warning("queue %r cannot be consumed for now, trying again: %s", self.queue, complaint)
+
+    async def _begin(self) -> None:
+        if self._trying != self._connection.generation:
+            self._trying, self._since = self._connection.generation, self._loop.time()
+        try:
+            await self._consume()
+        except ChannelRefused as error:
+            refused = refusal(error, self.queue)
+            if not isinstance(refused, QueueMissing) or not self._declarations.declared(self.queue):
+                raise refused from error
+            await self._declarations.restore(self.queue)
+            try:
+                await self._consume()
+            except ChannelRefused as again:
+                raise refusal(again, self.queue) from again
+
+    async def _consume(self) -> None:
+        before, attempts = self._feed, list[asyncio.Task[None]]()
+        try:
+            while not any(attempt.done() for attempt in attempts):
+                attempts.append(self._loop.create_task(self._attempt(before)))
+                within = patience(self._loop.time() - self._since)
+                await asyncio.wait(attempts, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            if self._feed is before:
+                next(attempt for attempt in attempts if attempt.done()).result()
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+            await asyncio.gather(*attempts, return_exceptions=True)
+
+    async def _attempt(self, before: Feed | None) -> None:
+        channel = await self._connection.channel()
+        arguments = timeouts.consume_arguments(self._subscription.longest, self._connection.server_version)
+        if not arguments or not self._takes_timeout:
+            await self._start_feed(channel, {}, before)
+            return
+        try:
+            await self._start_feed(channel, arguments, before)
+        except ChannelRefused as error:
+            # Classic queues do not take the argument, and have no timeout.
+            if error.code != _PRECONDITION_FAILED:
+                raise
+            await self._start_feed(await self._connection.channel(), {}, before)
+            self._takes_timeout = False
+
+    async def _start_feed(self, channel: OpenChannel, arguments: Mapping[str, int], before: Feed | None) -> None:
+        feed = Feed(
+            channel,
+            self.queue,
+            tag=consumer_tag(self.queue, next(self._numbers)),
+            deliver=self._deliver,
+            tally=self._tally,
+            loop=self._loop,
+        )
+        lost: asyncio.Future[str] = self._loop.create_future()
+
+        def on_cancel(_frame: "MethodFrame") -> None:
+            if not lost.done():
+                lost.set_result(self._why_cancelled(feed))
+
+        channel.raw.add_on_cancel_callback(on_cancel)
+        try:
+            await feed.start(self._subscription.prefetch, arguments)
+        except BaseException:
+            feed.abandon()
+            raise
+        if self._feed is before:
+            self._feed, self._lost, self._trying = feed, lost, None
+        else:
+            feed.abandon()
+
+    async def _loss(self) -> None:
+        feed = self._feed
+        assert feed is not None
+        ends: set[asyncio.Future[Any]] = {self._lost, feed.channel.ended}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        why = self._lost.result() if self._lost.done() else self._why_ended(feed.channel.ended.result())
+        if why:
+            self._complaint = why
+            _log.warning("queue %r: %s; consuming it anew", self.queue, why)
+        # After a cancel by the broker its messages are out again: late settling here would be refused.
+        feed.channel.close()
+
+    def _why_cancelled(self, feed: Feed) -> str:
+        version = self._connection.server_version
+        if feed.unsettled and version is not None and version >= _CANCELS_ON_TIMEOUT:
+            return (
+                "the broker cancelled the consumer: the queue is gone, or a delivery was unsettled for longer than "
+                f"the consumer timeout; {timeouts.remedy(version)}"
+            )
+        return "the broker cancelled the consumer: the queue is gone or moves to another node"
+
+    def _why_ended(self, end: ChannelEnd) -> str:
+        if not isinstance(end, ChannelRefused):
+            # The connection tells.
+            return ""
+        if end.code == _PRECONDITION_FAILED and "timed out" in end.text:
+            return (
+                "a delivery was unsettled for longer than the consumer timeout, and the broker has taken back all "
+                f"that this queue's consumer held; {timeouts.remedy(self._connection.server_version)} ({end})"
+            )
+        return f"the broker closed the channel: {end}"
+
+
+def consumer_tag(queue: str, number: int) -> str:
+    """Who consumes, for people; not used before by this process."""
+    host = platform.node()[:60]
+    before, after = f"tmq.{host}.{os.getpid()}.", f".{number}"
+    room = _TAG_BYTES - len(before.encode()) - len(after)
+    return f"{before}{queue.encode()[:room].decode(errors='ignore')}{after}"

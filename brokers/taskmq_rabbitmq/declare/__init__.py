@@ -1,0 +1,1 @@
+"""Making sure that the exchanges, queues and bindings a message needs exist before it is published."""

@@ -1,0 +1,5 @@
+"""What taskmq knows about RabbitMQ without talking to it. Pure.
+
+Names and arguments of exchanges and queues (`entities`), the delay ladder, URLs, and the meaning of what RabbitMQ
+reports: dead-letter headers, refusals, consumer timeouts.
+"""

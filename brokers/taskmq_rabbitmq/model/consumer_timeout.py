@@ -1,0 +1,72 @@
+"""RabbitMQ's consumer timeout: how long a delivery may stay unsettled before the broker takes it back. Pure.
+
+A task that runs when its delivery is taken back runs a second time beside itself, and whether its process is alive is
+what heartbeats tell. So where a consumer may say how long it takes, it says more than enough.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from taskmq.contracts.broker import Subscription
+from taskmq.model.topology import logical_queue
+
+__all__ = ["DEFAULT_SECONDS", "consume_arguments", "remedy", "settle_within", "warning"]
+
+# Of every RabbitMQ up to 4.3.
+DEFAULT_SECONDS: Final = 30 * 60.0
+_PER_CONSUMER: Final = (4, 3)
+_PER_QUEUE: Final = (3, 12)
+_LONGEST_SECONDS: Final = 30 * 24 * 3600.0
+
+
+def consume_arguments(longest: float | None, version: tuple[int, ...] | None) -> Mapping[str, int]:
+    """What `basic.consume` of a quorum queue says about deliveries that take up to `longest` seconds.
+
+    The broker counts from the delivery, so that the wait for a free slot counts too.
+    """
+    if version is None or version < _PER_CONSUMER:
+        return {}
+    seconds = _LONGEST_SECONDS if longest is None else min(2 * longest + DEFAULT_SECONDS, _LONGEST_SECONDS)
+    return {"x-consumer-timeout": int(seconds * 1000)}
+
+
+def settle_within(longest: float | None, version: tuple[int, ...] | None, *, of_nodes: float | None) -> float | None:
+    """Seconds after which the broker takes a delivery back.
+
+    Args:
+        of_nodes: what the nodes have where a consumer cannot say it; None: no limit.
+    """
+    told = consume_arguments(longest, version)
+    return told["x-consumer-timeout"] / 1000 if told else of_nodes
+
+
+def warning(
+    subscriptions: Sequence[Subscription],
+    version: tuple[int, ...] | None,
+    *,
+    of_nodes: float | None = DEFAULT_SECONDS,
+) -> str | None:
+    """What to say when consuming starts; None where the broker's limit is out of the way."""
+    if version is None or version >= _PER_CONSUMER or of_nodes is None:
+        return None
+    queues = dict.fromkeys(
+        logical_queue(one.queue)
+        for one in subscriptions
+        if not one.is_punctual and (one.longest is None or one.longest > of_nodes)
+    )
+    if not queues:
+        return None
+    return (
+        f"tasks of {', '.join(map(repr, queues))} may run for more than {of_nodes / 60:g} minutes: RabbitMQ "
+        "then gives their messages to another worker, unless its consumer timeout was raised. Give the tasks a "
+        f"shorter `timeout`, or the app a state, or {remedy(version)}"
+    )
+
+
+def remedy(version: tuple[int, ...] | None) -> str:
+    """How an operator raises the limit."""
+    if version is not None and version < _PER_QUEUE:
+        return "set `consumer_timeout` (milliseconds) in rabbitmq.conf on every node"
+    if version is not None and version >= _PER_CONSUMER:
+        return "give the task a longer `timeout`, from which the limit is derived"
+    return "set a policy with `consumer-timeout` (milliseconds) on the queue"

@@ -1,0 +1,236 @@
+"""What taskmq keeps at RabbitMQ, as values in AMQP's words, in the order in which it has to be declared. Pure.
+
+Only arguments that RabbitMQ 3.10 to 4.3 all take: what exists is never deleted and re-created, and a known
+argument that is added or missing is refused on every later declare.
+
+A queue with a limit has an entrance, `taskmq.late.Q`: what comes from the delay ladder passes through it. Without it
+a full queue would stop everybody's delays: RabbitMQ takes 32 messages at a time off a level of the ladder, and keeps
+those that are refused. In the entrance they wait for room, which is looked for every three minutes.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from taskmq.errors import InvalidOption
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq_rabbitmq.model import delay_ladder as delay
+
+__all__ = [
+    "ARCHIVE",
+    "DEAD_LETTERS",
+    "EVENTS",
+    "LISTENER",
+    "Argument",
+    "Binding",
+    "Entity",
+    "Exchange",
+    "Queue",
+    "archive",
+    "delivery_binding",
+    "entrance",
+    "events",
+    "ladder",
+    "ladder_marker",
+    "shared",
+    "topic_queue",
+    "work_queue",
+]
+
+ARCHIVE: Final = "taskmq.dead.archive"
+DEAD_LETTERS: Final = "taskmq.dlx"
+EVENTS: Final = "taskmq.events"
+LISTENER: Final = "taskmq.listener."
+"""How the names of listeners' queues begin: exclusive ones, which end with their connections."""
+
+Argument = str | int
+
+# 3.10 has no limit by default and 4.x has 20, after which a returned message is gone.
+_WORK_DELIVERIES: Final = 100
+# With any limit, returned messages go back to the front on every version; -1 destroys them on 3.10.
+_UNLIMITED_DELIVERIES: Final = 2**31 - 1
+# Five levels, 0 to 4: each is a queue of its own inside.
+_HIGHEST_OF_CLASSIC: Final = 4
+_BROKERS_OWN: Final = "amq."
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    kind: Literal["direct", "fanout", "topic"]
+    arguments: Mapping[str, Argument] = field(default_factory=dict[str, Argument], hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable queue."""
+
+    name: str
+    arguments: Mapping[str, Argument] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Messages that reach `source` with a fitting routing key go on to `target`."""
+
+    source: str
+    target: str
+    key: str = ""
+    target_kind: Literal["queue", "exchange"] = "queue"
+
+
+Entity = Exchange | Queue | Binding
+
+
+def work_queue(queue: WorkQueue) -> tuple[Entity, ...]:
+    """The queues of `queue` and how messages reach them; needs `shared` and `ladder`.
+
+    Raises:
+        InvalidOption: as `delivery_binding`.
+    """
+    dead = dead_letter_queue(queue.name)
+    arguments = _work_arguments(queue)
+    return (
+        Queue(dead, _keeping_arguments()),
+        Binding(DEAD_LETTERS, dead, queue.name),
+        *(Queue(name, arguments) for name in queue.physical),
+        *_ways_from_ladder(queue),
+    )
+
+
+def shared() -> tuple[Entity, ...]:
+    """Where dead letters come in, and the two queues of messages that no worker takes."""
+    return (
+        Exchange(UNROUTABLE, "fanout"),
+        Queue(UNROUTABLE, _keeping_arguments()),
+        Binding(UNROUTABLE, UNROUTABLE),
+        Exchange(DEAD_LETTERS, "direct", {"alternate-exchange": UNROUTABLE}),
+        Queue(PARKING, _keeping_arguments()),
+    )
+
+
+def topic_queue(name: str, exchange: str, patterns: Collection[str]) -> tuple[Entity, ...]:
+    """A queue of what comes over a topic exchange that belongs to others."""
+    # Those are always there, and nobody may declare another one of such a name.
+    declared = () if exchange.startswith(_BROKERS_OWN) else (Exchange(exchange, "topic"),)
+    return (
+        *declared,
+        Queue(name, _keeping_arguments()),
+        *(Binding(exchange, name, pattern) for pattern in patterns),
+    )
+
+
+def ladder() -> tuple[Entity, ...]:
+    """The delay ladder, its marker last; needs `shared`."""
+    levels = range(delay.LEVELS - 1, -1, -1)
+    entities: list[Entity] = [
+        # Without the alternate exchange 32 messages for queues that are gone stop a level for everyone.
+        Exchange(delay.DELIVER, "topic", {"alternate-exchange": UNROUTABLE}),
+        *(Exchange(delay.level_name(level), "topic") for level in levels),
+    ]
+    for level in levels:
+        name, below = delay.level_name(level), _below(level)
+        entities += (
+            Queue(name, _waiting_arguments(delay.level_ttl(level), below)),
+            Binding(name, name, delay.park_key(level)),
+            Binding(name, below, delay.pass_key(level), "exchange"),
+        )
+    return (*entities, ladder_marker())
+
+
+def ladder_marker() -> Exchange:
+    """Declared last: where it exists, the whole ladder does."""
+    return Exchange(delay.READY, "fanout")
+
+
+def events() -> tuple[Entity, ...]:
+    """Where announcements go: to whoever listens, else nowhere. No task needs it."""
+    return (Exchange(EVENTS, "topic"),)
+
+
+def archive(age: str, size: int) -> Queue:
+    """The stream of dead letters, which ends after `age` (such as "30D") and at `size` bytes."""
+    return Queue(ARCHIVE, {"x-queue-type": "stream", "x-max-age": age, "x-max-length-bytes": size})
+
+
+def entrance(queue: str) -> str:
+    """The queue through which delayed messages reach the physical `queue`, if that has a limit."""
+    return f"taskmq.late.{queue}"
+
+
+def delivery_binding(queue: str, target: str | None = None) -> Binding:
+    """How a delayed message reaches the physical queue `queue`, or the entrance that is its `target`.
+
+    Raises:
+        InvalidOption: the binding would take other queues' messages too.
+    """
+    if not {"*", "#"}.isdisjoint(queue.split(".")):
+        raise InvalidOption(f"queue name {queue!r}: '*' and '#' between dots stand for any name in a binding")
+    return Binding(delay.DELIVER, target or queue, delay.delivery_key(queue))
+
+
+def _ways_from_ladder(queue: WorkQueue) -> tuple[Entity, ...]:
+    if not queue.is_limited:
+        return tuple(delivery_binding(name) for name in queue.physical)
+    return (
+        *(Queue(entrance(name), _entrance_arguments(name)) for name in queue.physical),
+        *(delivery_binding(name, entrance(name)) for name in queue.physical),
+    )
+
+
+def _work_arguments(queue: WorkQueue) -> dict[str, Argument]:
+    arguments: dict[str, Argument] = {
+        "x-queue-type": queue.kind,
+        "x-dead-letter-exchange": DEAD_LETTERS,
+        "x-dead-letter-routing-key": queue.name,
+        "x-overflow": "reject-publish",
+    }
+    if queue.kind == "quorum":
+        arguments |= {
+            "x-delivery-limit": queue.delivery_limit or _WORK_DELIVERIES,
+            "x-dead-letter-strategy": "at-least-once",
+            "x-queue-leader-locator": "balanced",
+        }
+    elif queue.priorities == "native":
+        # Quorum queues of 4.3 have their priorities without being told, and refuse the argument.
+        arguments["x-max-priority"] = _HIGHEST_OF_CLASSIC
+    if queue.ordered is not None:
+        arguments["x-single-active-consumer"] = True
+    if queue.max_length is not None:
+        arguments["x-max-length"] = queue.max_length
+    if queue.max_bytes is not None:
+        arguments["x-max-length-bytes"] = queue.max_bytes
+    return arguments
+
+
+def _entrance_arguments(queue: str) -> dict[str, Argument]:
+    return {
+        "x-queue-type": "quorum",
+        "x-message-ttl": 0,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": queue,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+
+
+def _keeping_arguments() -> dict[str, Argument]:
+    return {"x-queue-type": "quorum", "x-delivery-limit": _UNLIMITED_DELIVERIES}
+
+
+def _waiting_arguments(ttl: int, then: str) -> dict[str, Argument]:
+    return {
+        "x-queue-type": "quorum",
+        "x-message-ttl": ttl,
+        "x-dead-letter-exchange": then,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+
+
+def _below(level: int) -> str:
+    return delay.level_name(level - 1) if level else delay.DELIVER

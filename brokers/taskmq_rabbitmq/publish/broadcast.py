@@ -1,0 +1,153 @@
+"""Announcements out: a channel of their own, beside that of the publisher, on the same connection.
+
+Nothing here waits for anything, is confirmed, or is sent twice. What the broker has no listener for it throws away.
+Announcements are dropped, and `announce` says so, while the connection is blocked by the broker, while the socket
+takes nothing (1 MiB), and while there is no channel and 1,000 of them (1 MiB) wait for one. What has waited for more
+than 5 s when the channel opens is dropped, too: it is no news any more.
+
+A broker that refuses (no permission, no exchange where nothing may be declared) closes this channel and no other.
+That is said once for each reason, and tried again once a minute.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import Final
+
+from taskmq.errors import AccessDenied, BrokerUnavailable
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
+from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.connection import Connection, State
+from taskmq_rabbitmq.model.entities import EVENTS
+
+__all__ = ["Announcements"]
+
+_log = logging.getLogger(__name__)
+_WAITING: Final = 1_000
+_WAITING_BYTES: Final = 2**20
+_UNSENT_BYTES: Final = 2**20
+_FRESH_SECONDS: Final = 5.0
+_REFUSED_SECONDS: Final = 60.0
+_LAST_SECONDS: Final = 2.0
+_TOPIC_BYTES: Final = 255
+
+
+class Announcements:
+    """The announcing side of one broker object.
+
+    Args:
+        connection: the publishing one.
+        declares: whether the exchange may be declared.
+    """
+
+    def __init__(self, connection: Connection, *, declares: bool, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._declares = declares
+        self._loop = loop
+        self._raw: AmqpChannel | None = None
+        self._waiting: deque[tuple[float, str, bytes]] = deque()
+        self._waiting_bytes = 0
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._keeper: asyncio.Task[None] | None = None
+        self._is_refused = False
+        self._is_closed = False
+        self._complaint = ""
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        """See `taskmq.broker.Broadcasting`."""
+        if self._is_closed or self._is_refused or len(topic.encode()) > _TOPIC_BYTES:
+            return False
+        if self._connection.blocked is not None:
+            return False
+        if self._raw is not None and self._raw.is_open:
+            return self._write(self._raw, topic, body)
+        return self._keep_for_channel(topic, body)
+
+    def _keep_for_channel(self, topic: str, body: bytes) -> bool:
+        now = self._loop.time()
+        while self._waiting and self._waiting[0][0] < now - _FRESH_SECONDS:
+            self._waiting_bytes -= len(self._waiting.popleft()[2])
+        if len(self._waiting) >= _WAITING or self._waiting_bytes + len(body) > _WAITING_BYTES:
+            return False
+        self._waiting.append((now, topic, body))
+        self._waiting_bytes += len(body)
+        self._is_empty.clear()
+        if self._keeper is None:
+            self._keeper = self._loop.create_task(self._keep_channel(), name="taskmq announcements")
+        return True
+
+    async def close(self) -> None:
+        """Let go; what was written is on its way. May be called twice."""
+        if self._connection.state in (State.CONNECTING, State.OPEN):
+            # It may have been opened for what waits.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_empty.wait(), _LAST_SECONDS)
+        self._is_closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
+            self._keeper = None
+
+    def _write(self, raw: AmqpChannel, topic: str, body: bytes) -> bool:
+        if self._connection.blocked is not None or raw.unsent > _UNSENT_BYTES:
+            return False
+        raw.announce(EVENTS, topic, body)
+        return True
+
+    async def _keep_channel(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                channel = await self._connection.channel(None)
+                await self._use(channel)
+                backoff.reset()
+                end = await channel.end()
+            except AccessDenied:
+                # The connection says so, and makes the pause before its next attempt.
+                continue
+            except BrokerUnavailable:
+                await asyncio.sleep(backoff.next())
+                continue
+            except ChannelRefused as refused:
+                end = refused
+            self._raw = None
+            if isinstance(end, ChannelRefused):
+                await self._pause(end)
+
+    async def _use(self, channel: OpenChannel) -> None:
+        raw = channel.raw
+        if self._declares:
+            await channel.request(lambda done: raw.exchange_declare(EVENTS, "topic", durable=True, callback=done))
+        oldest = self._loop.time() - _FRESH_SECONDS
+        for since, topic, body in self._waiting:
+            if since > oldest:
+                self._write(raw, topic, body)
+        self._forget()
+        self._raw = raw
+
+    async def _pause(self, refused: ChannelRefused) -> None:
+        complaint, self._complaint = self._complaint, str(refused)
+        if complaint != self._complaint:
+            self._warn(refused)
+        self._forget()
+        self._is_refused = True
+        try:
+            await asyncio.sleep(_REFUSED_SECONDS)
+        finally:
+            self._is_refused = False
+
+    def _warn(self, refused: ChannelRefused) -> None:
+        _log.warning(
+            "no events are announced, tasks go on: the broker refused (%s); give the user the permission to write to "
+            "exchange %r, or run `taskmq topology apply` where it is missing",
+            refused,
+            EVENTS,
+        )
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._is_empty.set()

@@ -1,0 +1,47 @@
+"""Over which message the broker closed a channel, and what that means for it. Pure.
+
+RabbitMQ works off a channel in order and closes it at the first message that it refuses: those before it are taken,
+whether confirmed yet or not, those after it are dropped. Its words name an exchange or a size, never a message.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge
+from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, exceeded_size, refused_exchange, whose_fault
+from taskmq_rabbitmq.publish.pending import Pending
+
+__all__ = ["culprit", "maybe_sent", "sentence"]
+
+_CHANCES: Final = 3
+
+
+def culprit(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
+    """Which of the messages, in the order of their publishing, was refused; None where that cannot be told."""
+    if len(unconfirmed) == 1:
+        return unconfirmed[0]
+    if (exceeded := exceeded_size(text)) is not None:
+        return next((pending for pending in unconfirmed if pending.size == exceeded[0]), None)
+    if (exchange := refused_exchange(text)) is not None:
+        return next((pending for pending in unconfirmed if pending.exchange == exchange), None)
+    return None
+
+
+def sentence(guilty: Pending, code: int, text: str) -> SendError | None:
+    """How the future of the refused message ends; None where it is worth another try."""
+    if (exceeded := exceeded_size(text)) is not None:
+        return TooLarge(*exceeded, f"the message of job {guilty.message.job_id}")
+    if code == ACCESS_REFUSED:
+        error: SendError = whose_fault(text)
+    elif guilty.refusals >= _CHANCES:
+        error = PublishRejected(
+            f"nothing was sent: the broker closed the channel {guilty.refusals} times over it: {code} {text}"
+        )
+    else:
+        return None
+    return maybe_sent(str(error)) if guilty.uncertain else error
+
+
+def maybe_sent(why: str) -> PublishUnknown:
+    """For a message that was on its way when a connection was lost, and is refused now."""
+    return PublishUnknown(f"it was not confirmed before the connection was lost, and now {why}")

@@ -1,0 +1,164 @@
+"""Topology as code: what some queues need at RabbitMQ, told, compared, created and changed on request."""
+
+import secrets
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from msgspec.structs import replace
+
+from taskmq.contracts.topology_plan import Comparison, Instruction, QueueTuning, Role
+from taskmq.errors import AccessDenied, InvalidOption, TopologyMismatch
+from taskmq.model.topology import WorkQueue
+from taskmq_rabbitmq.admin.definitions import to_definitions
+from taskmq_rabbitmq.admin.http_api import Management, ManagementUnavailable
+from taskmq_rabbitmq.admin.inspection import SETTLE_SECONDS, look_at_topology
+from taskmq_rabbitmq.admin.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
+from taskmq_rabbitmq.admin.policies import parse_version, permissions, policies
+from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
+from taskmq_rabbitmq.declare.declarations import declare_all, exists
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
+from taskmq_rabbitmq.model.url import Endpoint
+
+__all__ = ["Blueprint"]
+
+_CLOSE_SECONDS: Final = 5.0
+_PROBE_SECONDS: Final = 1.0
+
+
+class Blueprint:
+    """A `taskmq.contracts.topology_plan.Topology`.
+
+    What is there is seen through the HTTP API. Without it only whether queues and exchanges exist is known.
+
+    Args:
+        endpoint: the broker.
+        queues: what the topology is for.
+        connection: where to ask and declare.
+        separate: makes a connection of the given name for one purpose, with the fast wire.
+        management: the HTTP API.
+        settle: how long the HTTP API's counts take to be up to date.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        queues: Iterable[WorkQueue],
+        *,
+        connection: Connection,
+        separate: Callable[[str], Connection],
+        management: Management,
+        settle: float = SETTLE_SECONDS,
+    ) -> None:
+        self._endpoint = endpoint
+        self._queues = list(queues)
+        self._connection = connection
+        self._separate = separate
+        self._management = management
+        self._settle = settle
+
+    async def compare(self) -> Comparison:
+        comparison, _ = await self._compare()
+        return comparison
+
+    async def create_missing(self) -> Comparison:
+        comparison, wanted = await self._compare()
+        if different := [entry for entry in comparison.entries if entry.status == "different"]:
+            raise TopologyMismatch(
+                "; ".join(
+                    f"{entry.kind} {entry.name!r} exists, but {entry.detail}: {entry.remedy}" for entry in different
+                )
+                + "; nothing was changed"
+            )
+        # Where only names were seen, RabbitMQ compares the rest by itself on each declare.
+        if missing := wanted if comparison.blind else find_missing(wanted, comparison):
+            await declare_all(self._connection, missing)
+        return comparison
+
+    def definitions(self) -> Mapping[str, object]:
+        return to_definitions(self._wanted(), self._endpoint.vhost)
+
+    async def policies(self, tuning: Sequence[QueueTuning], *, version: str | None = None) -> list[Instruction]:
+        numbers = parse_version(version) if version is not None else await self._version()
+        return policies(tuning, numbers, vhost=self._endpoint.vhost)
+
+    def permissions(self, role: Role, *, user: str) -> Instruction:
+        return permissions(role, self._queues, vhost=self._endpoint.vhost, user=user)
+
+    async def migrate(self, *, report: Callable[[str], None], producers_stopped: bool = False) -> int:
+        from taskmq_rabbitmq.migrate import Migration, PublisherLockout
+
+        name = f"migration {secrets.token_hex(4)}"
+        lockout = PublisherLockout(
+            self._management,
+            ours=name,
+            open_another=lambda: self._opened(f"{name} stays", patience=_PROBE_SECONDS),
+            settle=self._settle,
+            report=report,
+        )
+        # A migration that was killed may have left everybody locked out, us too.
+        await lockout.end()
+        async with self._opened(name, patience=OPEN_SECONDS) as connection:
+            wanted = self._wanted()
+            found = await look_at_topology(self._management)
+            different = [
+                entry.name for entry in compare(wanted, found, queues=self._queues).entries if is_migratable(entry)
+            ]
+            begun = [
+                entity.name
+                for entity in wanted
+                if isinstance(entity, Queue) and MIGRATION + entity.name in found.queues
+            ]
+            if not producers_stopped and any(is_classic(found, queue) for queue in different):
+                await lockout.check()
+            migration = Migration(
+                connection,
+                self._management,
+                report=report,
+                settle=self._settle,
+                lockout=None if producers_stopped else lockout,
+            )
+            return await migration.run(different, begun, wanted)
+
+    @asynccontextmanager
+    async def _opened(self, name: str, *, patience: float) -> AsyncGenerator[Connection]:
+        connection = self._separate(name)
+        try:
+            await connection.opened(patience)
+            yield connection
+        finally:
+            await connection.close(_CLOSE_SECONDS)
+
+    def _wanted(self) -> list[Entity]:
+        return [
+            *shared(),
+            *ladder(),
+            *events(),
+            *(entity for queue in self._queues for entity in work_queue(queue)),
+        ]
+
+    async def _compare(self) -> tuple[Comparison, list[Entity]]:
+        await self._connection.opened(OPEN_SECONDS)
+        wanted = self._wanted()
+        blind: str | None = None
+        try:
+            found = await look_at_topology(self._management)
+        except (ManagementUnavailable, AccessDenied) as error:
+            blind = f"only whether queues and exchanges exist was looked at, by AMQP: {error}"
+            found = await self._look_by_amqp(wanted)
+        return replace(compare(wanted, found, queues=self._queues), blind=blind), wanted
+
+    async def _look_by_amqp(self, wanted: Iterable[Entity]) -> Found:
+        exchanges: dict[str, None] = {}
+        queues: dict[str, None] = {}
+        for entity in wanted:
+            if isinstance(entity, Binding) or not await exists(self._connection, entity):
+                continue
+            (exchanges if isinstance(entity, Exchange) else queues)[entity.name] = None
+        return Found(exchanges=exchanges, queues=queues, bindings=None, complete=False)
+
+    async def _version(self) -> tuple[int, ...]:
+        await self._connection.opened(OPEN_SECONDS)
+        if (version := self._connection.server_version) is None:
+            raise InvalidOption("the broker does not say its version: say it with --version")
+        return version

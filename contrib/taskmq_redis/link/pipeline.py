@@ -1,0 +1,192 @@
+"""One connection for commands: gathered while a batch is under way, sent together, answered in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+
+from taskmq.errors import StateUnavailable
+from taskmq_redis.link.call import Call, Reply, packed
+from taskmq_redis.link.connect import Connection, abandon, close, is_stale
+
+__all__ = ["Link"]
+
+_MOST_CALLS: Final = 500
+_MOST_BYTES: Final = 1024 * 1024
+_MOST_REPEATS: Final = 2
+_LOADING_PAUSE: Final = 0.1
+# Seconds for which a connection is taken to be as it was.
+_FRESH: Final = 0.1
+_ASKING: Final = packed(("ASKING",))
+
+
+class Link:
+    """The calls to one server, or to one of several in turn.
+
+    A task runs while there are calls, and only then. It alone touches the connection, so a caller that is cancelled
+    or runs out of patience leaves nothing half read.
+
+    Args:
+        address: for people.
+        connect: makes a new connection, not open yet; the next place of several each time.
+        timeout: seconds for opening a connection, and for a batch.
+    """
+
+    def __init__(self, address: str, connect: Callable[[], Connection], *, timeout: float) -> None:
+        self._address = address
+        self._connect = connect
+        self._timeout = timeout
+        self._waiting: deque[Call] = deque()
+        self._connection: Connection | None = None
+        self._used = 0.0
+        self._running: asyncio.Task[None] | None = None
+
+    def submit(self, call: Call) -> None:
+        """Send `call` with the next batch; its future ends with the reply or with `StateUnavailable`."""
+        self._waiting.append(call)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def drop(self) -> None:
+        """Let go of the connection; the next call opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await abandon(connection)
+
+    async def aclose(self) -> None:
+        """Wait for the calls that are under way, as long as a batch may take, and close."""
+        if self._running is not None:
+            await asyncio.wait({self._running}, timeout=self._timeout)
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await close(connection)
+
+    async def _run(self) -> None:
+        try:
+            await self._check()
+            while self._waiting:
+                await self._exchange()
+        finally:
+            self._running = None
+            self._fail_waiting("was closed")
+
+    async def _check(self) -> None:
+        """Let go of a connection that the server has closed since it was used last."""
+        if self._connection is None or asyncio.get_running_loop().time() - self._used < _FRESH:
+            return
+        # The loop may not have looked at its sockets yet: in the first turn it does, in the second it has told.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        if await is_stale(self._connection):
+            await self.drop()
+
+    async def _exchange(self) -> None:
+        try:
+            connection = await self._connected()
+        except BusyLoadingError:
+            await asyncio.sleep(_LOADING_PAUSE)
+            self._forget_given_up()
+            return
+        except (RedisError, OSError, TimeoutError) as error:
+            await self.drop()
+            self._fail_waiting(_reason(error, self._timeout))
+            return
+        batch = self._next_batch()
+        if not batch:
+            return
+        unanswered = deque(batch)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._send(connection, batch)
+                while unanswered:
+                    unanswered[0].answer(await _read(connection, is_asking=unanswered[0].is_asking))
+                    unanswered.popleft()
+                self._used = asyncio.get_running_loop().time()
+        except BusyLoadingError:
+            # Refused, all of them.
+            await self.drop()
+            for call in unanswered:
+                call.was_sent = False
+            self._waiting.extendleft(reversed(unanswered))
+            await asyncio.sleep(_LOADING_PAUSE)
+        except (RedisError, OSError, TimeoutError) as error:
+            await self.drop()
+            self._lost(unanswered, error)
+        except BaseException:
+            # Cancelled in the middle: what comes next on this connection belongs to nobody.
+            await self.drop()
+            self._lost(unanswered, RedisError("it was closed"))
+            raise
+
+    async def _connected(self) -> Connection:
+        if self._connection is None:
+            connection = self._connect()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await connection.connect()
+            except BaseException:
+                await abandon(connection)
+                raise
+            self._connection = connection
+        return self._connection
+
+    async def _send(self, connection: Connection, batch: list[Call]) -> None:
+        commands: list[bytes] = []
+        for call in batch:
+            call.was_sent = True
+            if call.is_asking:
+                commands.append(_ASKING)
+            commands.append(call.command)
+        await connection.send_packed_command(commands, check_health=False)
+
+    def _next_batch(self) -> list[Call]:
+        batch: list[Call] = []
+        size = 0
+        while self._waiting and len(batch) < _MOST_CALLS and size < _MOST_BYTES:
+            call = self._waiting.popleft()
+            # Nobody waits any more: what was given up must not happen afterwards.
+            if not call.future.done():
+                batch.append(call)
+                size += len(call.command)
+        return batch
+
+    def _lost(self, unanswered: deque[Call], error: Exception) -> None:
+        again: list[Call] = []
+        for call in unanswered:
+            if call.can_repeat and call.repeats < _MOST_REPEATS and not isinstance(error, TimeoutError):
+                call.repeats += 1
+                again.append(call)
+            else:
+                call.fail(self._error(_reason(error, self._timeout), call))
+        self._waiting.extendleft(reversed(again))
+
+    def _forget_given_up(self) -> None:
+        self._waiting = deque(call for call in self._waiting if not call.future.done())
+
+    def _fail_waiting(self, reason: str) -> None:
+        while self._waiting:
+            call = self._waiting.popleft()
+            call.fail(self._error(reason, call))
+
+    def _error(self, reason: str, call: Call) -> StateUnavailable:
+        return StateUnavailable(f"the state {self._address} {reason}", is_certain=not call.was_sent)
+
+
+async def _read(connection: Connection, *, is_asking: bool) -> Reply | ResponseError:
+    if is_asking:
+        await connection.read_response()
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
+
+
+def _reason(error: Exception, timeout: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"did not answer within {timeout:g} s"
+    return f"could not be reached: {str(error) or type(error).__name__}"

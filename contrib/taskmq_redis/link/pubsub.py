@@ -1,0 +1,168 @@
+"""The connection for channels: who listens, and that nothing is missed that was told while it was down."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final, cast
+
+from redis.exceptions import RedisError
+
+from taskmq_redis.link.call import packed
+from taskmq_redis.link.connect import Connection, abandon, close
+
+__all__ = ["Ears", "Heard"]
+
+Heard = Callable[[bytes], None]
+
+_CHUNK: Final = 500
+_PING: Final = 5.0
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+
+
+class Ears:
+    """Calls listeners with what is published on their channels, and with b"" when they should look for themselves.
+
+    That is each time the server has confirmed that it tells from now on: after the first `listen` of a channel and
+    after every loss of the connection. What was published before that was heard by nobody.
+
+    One task runs from the first `listen` on. It holds the channels that are listened to against those that were
+    subscribed on its connection, and says the difference, so thousands that come and go share a few commands.
+
+    Args:
+        connect: makes a new connection, not open yet.
+        timeout: seconds for opening it, and for the answer to a ping.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], *, timeout: float) -> None:
+        self._connect = connect
+        self._timeout = timeout
+        self._listeners: dict[bytes, list[Heard]] = {}
+        self._subscribed: set[bytes] = set()
+        self._confirmed: set[bytes] = set()
+        self._changed: set[bytes] = set()
+        self._has_changed = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def listen(self, channel: str, heard: Heard) -> Callable[[], None]:
+        """Call `heard` on this loop from now on; the function that ends it, which may be called twice."""
+        name = channel.encode()
+        self._listeners.setdefault(name, []).append(heard)
+        if name in self._confirmed:
+            asyncio.get_running_loop().call_soon(heard, b"")
+        self._note(name)
+        if self._running is None and not self._is_closed:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+        def stop() -> None:
+            listeners = self._listeners.get(name, [])
+            if heard in listeners:
+                listeners.remove(heard)
+            if not listeners:
+                self._listeners.pop(name, None)
+                self._note(name)
+
+        return stop
+
+    async def aclose(self) -> None:
+        """Stop listening. May be called twice."""
+        self._is_closed = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    def _note(self, name: bytes) -> None:
+        self._changed.add(name)
+        self._has_changed.set()
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            # With nobody to listen for there is no hurry to come back.
+            while not self._listeners:
+                self._has_changed.clear()
+                await self._has_changed.wait()
+            connection = self._connect()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await connection.connect()
+                pause = _FIRST_PAUSE
+                await self._serve(connection)
+            except (RedisError, OSError, TimeoutError):
+                # Full jitter: all processes have lost the server at the same moment.
+                await asyncio.sleep(random.uniform(0, pause))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            finally:
+                self._subscribed.clear()
+                self._confirmed.clear()
+                await (close(connection) if self._is_closed else abandon(connection))
+
+    async def _serve(self, connection: Connection) -> None:
+        """Say what is listened to and hand out what is told, until the connection is lost."""
+        self._changed.update(self._listeners)
+        self._has_changed.set()
+        reading = asyncio.create_task(self._read(connection))
+        writing = asyncio.create_task(self._write(connection))
+        both = (reading, writing)
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if self._is_closed:
+                # Before its reader is stopped, which would tear it.
+                await close(connection)
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+        for task in both:
+            if not task.cancelled():
+                task.result()
+
+    async def _write(self, connection: Connection) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_PING):
+                    await self._has_changed.wait()
+            except TimeoutError:
+                await _say(connection, "PING", ())
+                continue
+            self._has_changed.clear()
+            changed, self._changed = self._changed, set()
+            wanted = [name for name in changed if name in self._listeners and name not in self._subscribed]
+            unwanted = [name for name in changed if name not in self._listeners and name in self._subscribed]
+            self._subscribed.update(wanted)
+            self._subscribed.difference_update(unwanted)
+            self._confirmed.difference_update(unwanted)
+            for verb, names in (("SUBSCRIBE", wanted), ("UNSUBSCRIBE", unwanted)):
+                for chunk in _chunks(names):
+                    await _say(connection, verb, chunk)
+
+    async def _read(self, connection: Connection) -> None:
+        while True:
+            # Silence is the end: there is an answer to a ping at least.
+            async with asyncio.timeout(_PING + self._timeout):
+                said = cast("list[bytes]", await connection.read_response())
+            match said:
+                case [b"message", channel, payload]:
+                    self._tell(channel, payload)
+                case [b"subscribe", channel, *_]:
+                    if channel in self._subscribed:
+                        self._confirmed.add(channel)
+                    self._tell(channel, b"")
+                case _:
+                    pass
+
+    def _tell(self, channel: bytes, payload: bytes) -> None:
+        for heard in tuple(self._listeners.get(channel, ())):
+            heard(payload)
+
+
+async def _say(connection: Connection, verb: str, names: Iterable[bytes]) -> None:
+    await connection.send_packed_command([packed((verb, *names))], check_health=False)
+
+
+def _chunks(names: list[bytes]) -> Iterator[list[bytes]]:
+    rest = iter(names)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk

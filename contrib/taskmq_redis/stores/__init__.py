@@ -1,0 +1,1 @@
+"""One module per store of the state; each call is one script."""

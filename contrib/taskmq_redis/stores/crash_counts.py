@@ -1,0 +1,26 @@
+"""Runs that have begun and not ended."""
+
+import uuid
+
+from taskmq_redis.keys import Keys
+from taskmq_redis.link.replies import integer
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.state import BEGIN, END
+from taskmq_redis.stores.results import milliseconds
+
+__all__ = ["RedisStarts"]
+
+
+class RedisStarts:
+    """Counts by job."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def begin(self, job_id: str, *, ttl: float) -> int:
+        arguments = (milliseconds(ttl), uuid.uuid4().hex)
+        return integer(await self._server.run(BEGIN, [self._keys.starts(job_id)], arguments))
+
+    async def end(self, job_id: str) -> None:
+        await self._server.run(END, [self._keys.starts(job_id)], ())

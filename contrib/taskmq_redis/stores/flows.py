@@ -1,0 +1,213 @@
+"""Workflows."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar, cast
+
+from taskmq.contracts.stores.flows import (
+    ENDED_STATES,
+    BegunNode,
+    BusyNode,
+    EndedNode,
+    FlowNode,
+    FlowRecord,
+    NodeKind,
+    NodeState,
+    Taken,
+    TakenNode,
+)
+from taskmq.errors import StateUnavailable
+from taskmq_redis.keys import Keys
+from taskmq_redis.link.call import Reply, Word
+from taskmq_redis.link.replies import flag, integer, texts, texts_or_none
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.flow_control import CANCEL_NODES, MARK_CANCELLED, REDRIVE_FLOW, REDRIVEN, REVIVE_NODES
+from taskmq_redis.scripts.flows import (
+    CREATE_FLOW,
+    DONE_NODES,
+    END_NODE,
+    EXPAND_NODE,
+    OPEN_FLOW,
+    PUT_NODES,
+    RELEASE_NODE,
+    RENEW_NODE,
+    REOPEN_NODES,
+    START_NODE,
+    TAKE_NODES,
+)
+from taskmq_redis.scripts.state import Script
+from taskmq_redis.stores.results import milliseconds
+
+__all__ = ["RedisFlows"]
+
+T = TypeVar("T")
+
+# What one script is given: more holds up others for too long.
+_PIECE: Final = 100
+_FOLLOWERS: Final = 50
+_PASSES: Final = 20
+_ENDED: Final = frozenset(state.encode() for state in ENDED_STATES)
+
+
+class RedisFlows:
+    """A `taskmq.stores.FlowStore`."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
+        key = [self._keys.flow(flow_id)]
+        if not flag(await self._server.run(CREATE_FLOW, key, (head, milliseconds(ttl)))):
+            return False
+        after: defaultdict[str, list[str]] = defaultdict(list)
+        for node in nodes:
+            for before in node.after:
+                after[before].append(node.key)
+        for piece in _pieces(nodes):
+            fields: list[Word] = []
+            for node in piece:
+                before = node.after[0] if len(node.after) == 1 else "-"
+                facts = f"{node.kind} {node.rule} {len(node.after)} {node.limit} {before}"
+                fields += [f"r:{node.key}", facts, f"c:{node.key}", node.call]
+                for number, those in enumerate(_pieces(after[node.key], _FOLLOWERS)):
+                    fields += [f"o:{node.key}/{number}", " ".join(those)]
+            arguments = (len(fields) // 2, *fields, *(node.key for node in piece))
+            if not flag(await self._server.run(PUT_NODES, key, arguments)):
+                return False
+        for roots in _pieces([node.key for node in nodes if not node.after]):
+            await self._server.run(REOPEN_NODES, key, roots)
+        await self._server.run(OPEN_FLOW, key, ())
+        return True
+
+    async def start(
+        self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
+    ) -> BegunNode | BusyNode | EndedNode | None:
+        arguments = (node, owner, milliseconds(seconds), int(takes_over))
+        match texts(await self._run(START_NODE, flow_id, arguments)):
+            case []:
+                return None
+            case [b"begun", token, call]:
+                return BegunNode(int(token), call)
+            case [b"busy", left]:
+                return BusyNode(int(left) / 1000)
+            case [b"ended", state, value]:
+                return EndedNode(NodeState(state.decode()), value)
+            case _:
+                raise _nonsense()
+
+    async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
+        return flag(await self._run(RENEW_NODE, flow_id, (node, str(token), milliseconds(seconds))))
+
+    async def release(self, flow_id: str, node: str, *, token: int) -> None:
+        await self._run(RELEASE_NODE, flow_id, (node, str(token)))
+
+    async def end(
+        self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
+    ) -> Taken | None:
+        arguments = (taker, milliseconds(lease), node, str(token), state, value)
+        reply = texts(await self._run(END_NODE, flow_id, arguments))
+        return _taken(reply) if reply else None
+
+    async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
+        return _taken(texts(await self._run(TAKE_NODES, flow_id, (taker, milliseconds(lease), int(again)))))
+
+    async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
+        return _taken(texts(await self._run(DONE_NODES, flow_id, (taker, milliseconds(lease), *keys))))
+
+    async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
+        for at in range(0, max(len(calls), 1), _PIECE):
+            await self._run(EXPAND_NODE, flow_id, (node, first + at, total, *calls[at : at + _PIECE]))
+
+    async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
+        if not flag(await self._run(MARK_CANCELLED, flow_id, (reason,))):
+            return None
+        name = f"{self._keys.flow(flow_id)}:open"
+        running: dict[str, None] = {}
+        # A map may have got children meanwhile; once it is cancelled it gets no more.
+        for _ in range(_PASSES):
+            found = [each.decode() for each in texts(await self._server.ask("SMEMBERS", name, key=name))]
+            left = [each for each in found if each not in running]
+            if not left:
+                break
+            for piece in _pieces(left):
+                those = texts(await self._run(CANCEL_NODES, flow_id, (reason, *piece)))
+                running.update((each.decode(), None) for each in those)
+        return [*running]
+
+    async def redrive(self, flow_id: str) -> int:
+        if not flag(await self._run(REDRIVE_FLOW, flow_id, ())):
+            return 0
+        name = self._keys.flow(flow_id)
+        # First all that have to wait anew, then those of them that need not: whoever repeats this goes on.
+        for piece in _pieces(await self._members(f"{name}:bad")):
+            await self._run(REVIVE_NODES, flow_id, piece)
+        redone = await self._members(f"{name}:redo")
+        for piece in _pieces(redone):
+            await self._run(REOPEN_NODES, flow_id, piece)
+        await self._run(REDRIVEN, flow_id, ())
+        return len(redone)
+
+    async def look(self, flow_id: str) -> FlowRecord | None:
+        name = self._keys.flow(flow_id)
+        fields = ("head", "run", "cancelled", "is_open")
+        found = texts_or_none(await self._server.ask("HMGET", name, *fields, key=name))
+        head, run, cancelled, is_open = found
+        if head is None or run is None or is_open is None:
+            return None
+        left = integer(await self._server.ask("SCARD", f"{name}:open", key=name))
+        reason = None if cancelled is None else cancelled.decode(errors="replace")
+        return FlowRecord(head=head, run=int(run), unfinished=left, cancelled=reason)
+
+    async def states(self, flow_id: str) -> dict[str, NodeState]:
+        name = f"{self._keys.flow(flow_id)}:states"
+        found = texts(await self._server.ask("HGETALL", name, key=name))
+        return {key.decode(): NodeState(state.decode()) for key, state in zip(found[::2], found[1::2], strict=True)}
+
+    async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:
+        # The state first: what a node that has ended came to is there.
+        states = await self._fields(f"{self._keys.flow(flow_id)}:states", keys)
+        values = await self._fields(f"{self._keys.flow(flow_id)}:values", keys)
+        return [
+            None if state is None or state not in _ENDED else EndedNode(NodeState(state.decode()), value or b"")
+            for state, value in zip(states, values, strict=True)
+        ]
+
+    async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
+        return await self._fields(f"{self._keys.flow(flow_id)}:graph", [f"c:{key}" for key in keys])
+
+    async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
+        name = f"{self._keys.flow(flow_id)}:ends"
+        found = texts(await self._server.ask("LRANGE", name, place, place + limit - 1, key=name))
+        return [each.decode() for each in found]
+
+    async def _members(self, name: str) -> list[str]:
+        return [each.decode() for each in texts(await self._server.ask("SMEMBERS", name, key=name))]
+
+    async def _fields(self, name: str, keys: Sequence[str]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for piece in _pieces(keys):
+            found += texts_or_none(await self._server.ask("HMGET", name, *piece, key=name))
+        return found
+
+    async def _run(self, script: Script, flow_id: str, arguments: Sequence[Word]) -> Reply:
+        return await self._server.run(script, [self._keys.flow(flow_id)], arguments)
+
+
+def _pieces(items: Sequence[T], size: int = _PIECE) -> Iterator[Sequence[T]]:
+    return (items[at : at + size] for at in range(0, len(items), size))
+
+
+def _taken(reply: list[bytes]) -> Taken:
+    if not reply:
+        return Taken((), is_more=False)
+    is_more, run, *rest = reply
+    nodes = tuple(
+        TakenNode(key.decode(), cast("NodeKind", kind.decode()), call, int(run))
+        for key, kind, call in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    )
+    return Taken(nodes, is_more == b"1")
+
+
+def _nonsense() -> StateUnavailable:
+    return StateUnavailable("the state's answer is no answer of taskmq's script", is_certain=False)

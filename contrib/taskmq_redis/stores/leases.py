@@ -1,0 +1,46 @@
+"""Keys that are held, by the server's clock."""
+
+import uuid
+
+from taskmq.contracts.stores import Lease
+from taskmq_redis.keys import Keys
+from taskmq_redis.link.replies import flag, texts
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.state import LOOK_LEASE, RELEASE_LEASE, RENEW_LEASE, TAKE_LEASE
+from taskmq_redis.stores.results import milliseconds
+
+__all__ = ["RedisLeases"]
+
+
+class RedisLeases:
+    """A `taskmq.stores.LeaseStore`."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        arguments = (owner, milliseconds(seconds), note, uuid.uuid4().hex)
+        reply = texts(await self._server.run(TAKE_LEASE, [self._keys.lease(key)], arguments))
+        return int(reply[0]) if len(reply) == 1 else _lease(reply)
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        arguments = (str(token), milliseconds(seconds), *(() if note is None else (note,)))
+        return flag(await self._server.run(RENEW_LEASE, [self._keys.lease(key)], arguments))
+
+    async def release(self, key: str, *, token: int) -> None:
+        await self._server.run(RELEASE_LEASE, [self._keys.lease(key)], (str(token),))
+
+    async def look(self, key: str) -> Lease | None:
+        reply = texts(await self._server.run(LOOK_LEASE, [self._keys.lease(key)], ()))
+        return _lease(reply) if reply else None
+
+
+def _lease(reply: list[bytes]) -> Lease:
+    owner, token, left, note = reply
+    return Lease(
+        owner=owner.decode(errors="replace"),
+        token=int(token),
+        left=int(left) / 1000,
+        note=note.decode(errors="replace"),
+    )

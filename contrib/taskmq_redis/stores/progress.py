@@ -1,0 +1,31 @@
+"""How far jobs are."""
+
+import msgspec
+
+from taskmq.contracts.stores import ProgressRecord
+from taskmq_redis.keys import Keys
+from taskmq_redis.link.replies import decoded
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.state import REPORT
+from taskmq_redis.stores.results import milliseconds
+
+__all__ = ["RedisProgress"]
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(ProgressRecord)
+
+
+class RedisProgress:
+    """The last record of each job."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def report(self, record: ProgressRecord, *, ttl: float) -> None:
+        arguments = (record.attempt, record.started, _encode(record), milliseconds(ttl))
+        await self._server.run(REPORT, [self._keys.progress(record.job_id)], arguments)
+
+    async def find(self, job_id: str) -> ProgressRecord | None:
+        key = self._keys.progress(job_id)
+        return decoded(await self._server.ask("HGET", key, "record", key=key), _decoder)

@@ -1,0 +1,28 @@
+"""Cancelled jobs: one sorted set in the order in which they came, and what is known of each beside it."""
+
+from taskmq.contracts.stores import Revocation
+from taskmq_redis.keys import Keys
+from taskmq_redis.link.replies import texts
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.state import REVOKE, REVOKED_SINCE
+from taskmq_redis.stores.results import milliseconds
+
+__all__ = ["RedisRevocations"]
+
+
+class RedisRevocations:
+    """All in one slot of a cluster: they are few, and are read together."""
+
+    def __init__(self, server: Server, keys: Keys) -> None:
+        self._server = server
+        self._keys = keys
+
+    async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
+        await self._server.run(REVOKE, list(self._keys.revocations), (job_id, reason, milliseconds(ttl)))
+
+    async def since(self, place: int, *, limit: int) -> list[Revocation]:
+        found = texts(await self._server.run(REVOKED_SINCE, list(self._keys.revocations), (place, limit)))
+        return [
+            Revocation(job_id=job.decode(), reason=reason.decode(), place=int(at), until=int(until))
+            for job, reason, at, until in zip(*[iter(found)] * 4, strict=True)
+        ]

@@ -1,0 +1,91 @@
+"""The records of many schedules, changed a batch at a time."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
+from taskmq.schedules import record_name
+from taskmq.schedules.record import Record, decode_record, encode_record, new_version
+from taskmq.schedules.record_access import RECORD_TTL
+
+__all__ = ["Keeper", "Step"]
+
+
+_PAGE: Final = 1_000
+
+
+class Step(msgspec.Struct, eq=False):
+    """A change of one schedule's record.
+
+    Attributes:
+        apply: changes the record in place; called again, with what is there now, when somebody was faster.
+        failed: called instead of raising what `apply` raises, or that the record cannot be read; nothing is changed.
+    """
+
+    schedule: str
+    apply: Callable[[Record], None]
+    failed: Callable[[Exception], None] | None = None
+
+
+class Keeper:
+    """The records as this replica has seen them last, in their encoded form.
+
+    A record that is out of date costs a refused change, and nothing else.
+    """
+
+    def __init__(self, store: ScheduleStore, *, app: str) -> None:
+        self._store = store
+        self._app = app
+        self._known: dict[str, KeptRecord | None] = {}
+
+    async def load(self, schedules: Sequence[str]) -> None:
+        """Learn what is there.
+
+        Raises:
+            StateUnavailable: the state could not be reached.
+        """
+        for start in range(0, len(schedules), _PAGE):
+            page = schedules[start : start + _PAGE]
+            found = await self._store.read([record_name(self._app, name) for name in page])
+            self._known.update(zip(page, found, strict=True))
+
+    def forget(self, schedule: str) -> None:
+        self._known.pop(schedule, None)
+
+    async def change(self, steps: Sequence[Step]) -> None:
+        """Take each step from the record that is there then, in as few calls as can be; of different schedules.
+
+        Raises:
+            StateUnavailable: the state could not be reached; some steps may have been taken.
+        """
+        pending = list(steps)
+        while pending:
+            made = [(step, change) for step in pending if (change := self._make(step)) is not None]
+            if not made:
+                return
+            answers = await self._store.swap([change for _, change in made], ttl=RECORD_TTL)
+            again: list[Step] = []
+            for (step, change), answer in zip(made, answers, strict=True):
+                if answer is None or answer.version != change.after.version:
+                    again.append(step)
+                self._known[step.schedule] = answer
+            pending = again
+
+    def _make(self, step: Step) -> RecordChange | None:
+        """The change that the step makes of what is known; None where it changes nothing."""
+        kept = self._known.get(step.schedule)
+        try:
+            record = decode_record(kept, name=step.schedule)
+            step.apply(record)
+        except Exception as error:  # a trigger may be the app's own code
+            if step.failed is None:
+                raise
+            step.failed(error)
+            return None
+        value = encode_record(record)
+        if kept is not None and kept.value == value:
+            return None
+        before = "" if kept is None else kept.version
+        return RecordChange(record_name(self._app, step.schedule), before, KeptRecord(new_version(), value))

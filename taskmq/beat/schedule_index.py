@@ -1,0 +1,57 @@
+"""Which schedules there are: those of the code, and those that were made at run time."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.stores import ScheduleStore
+from taskmq.errors import TaskMQError
+from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.definition import read_definition
+
+__all__ = ["Catalogue"]
+
+_log = logging.getLogger("taskmq.beat")
+
+_PAGE: Final = 1_000
+
+
+class Catalogue:
+    """The schedules of one app, as far as the last look goes."""
+
+    def __init__(self, app: TaskMQ, store: ScheduleStore) -> None:
+        self._app = app
+        self._store = store
+        self._place = 0
+        self._entries: dict[str, ScheduleEntry] = dict(app.schedules)
+
+    @property
+    def entries(self) -> Mapping[str, ScheduleEntry]:
+        return self._entries
+
+    async def look(self) -> list[str]:
+        """Learn what has changed since the last look; the names of it, gone ones among them.
+
+        Raises:
+            StateUnavailable: the state could not be reached.
+        """
+        changed: dict[str, None] = {}
+        while page := await self._store.changed(self._app.name, self._place, limit=_PAGE):
+            for change in page:
+                self._learn(change.name, change.definition)
+                changed[change.name] = None
+            self._place = page[-1].place
+        return list(changed)
+
+    def _learn(self, name: str, definition: bytes | None) -> None:
+        if name in self._app.schedules:
+            # The code's own; it was told about, or is in the way of one that was made before.
+            return
+        self._entries.pop(name, None)
+        if definition is None:
+            return
+        try:
+            self._entries[name] = read_definition(definition, name=name, tasks=self._app.tasks)
+        except TaskMQError as error:
+            _log.error("schedule %s is not emitted by this beat: %s", name, error)

@@ -1,0 +1,84 @@
+"""The time that all replicas agree on: the clock of the state's server, where it has one.
+
+Between two looks at that clock this one runs on by the time that has passed, suspended or not. So it does not matter
+what the host's wall clock says, or that somebody sets it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.contracts.stores import Timekeeper
+from taskmq.errors import StateUnavailable
+from taskmq.model.clock import Clock
+
+__all__ = ["ReferenceClock", "passed_ms"]
+
+_log = logging.getLogger("taskmq.beat")
+
+# A look that took longer than that says little, unless there is nothing better.
+_QUICK: Final = 20.0
+_OLD: Final = 30_000.0
+_SLICE: Final = 1.0
+_NOTEWORTHY: Final = 1_000
+
+
+def passed_ms() -> float:
+    """Time that has passed since some instant, also while the machine was suspended."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return (time.monotonic() if boot is None else time.clock_gettime(boot)) * 1000
+
+
+class ReferenceClock:
+    """A `taskmq.model.clock.Clock`.
+
+    Args:
+        clock: the host's; what counts where the state has no clock, or has not answered yet.
+        keeper: the state's server.
+    """
+
+    def __init__(self, clock: Clock, keeper: Timekeeper | None, *, passed: Callable[[], float] = passed_ms) -> None:
+        self._clock = clock
+        self._keeper = keeper
+        self._passed = passed
+        self._base: float | None = None
+        self._measured = 0.0
+
+    @property
+    def offset(self) -> int:
+        """How far the host's clock is behind, in ms; negative where it is ahead."""
+        return self.now_ms() - self._clock.now_ms()
+
+    def now_ms(self) -> int:
+        if self._base is None:
+            return self._clock.now_ms()
+        return int(self._base + self._passed() - self._measured)
+
+    async def measure(self) -> None:
+        """Look at the server's clock. Where it does not answer, what is known goes on."""
+        if self._keeper is None:
+            return
+        asked = self._passed()
+        try:
+            told = await self._keeper.server_now_ms()
+        except StateUnavailable:
+            return
+        answered = self._passed()
+        took = answered - asked
+        if self._base is not None and took > _QUICK and answered - self._measured < _OLD:
+            return
+        is_first = self._base is None
+        # It was told somewhere between asking and answer, and without its fraction of a millisecond.
+        self._base, self._measured = told + 0.5 + took / 2, answered
+        if is_first and abs(self.offset) > _NOTEWORTHY:
+            _log.warning("the clock of this host is off by %d ms; schedules go by the state's", -self.offset)
+
+    async def sleep_until(self, instant_ms: int) -> None:
+        if self._keeper is None:
+            await self._clock.sleep_until(instant_ms)
+            return
+        # In slices, because the reference may have moved.
+        while (left := instant_ms - self.now_ms()) > 0:
+            await asyncio.sleep(min(left / 1000, _SLICE))

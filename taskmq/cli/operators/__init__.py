@@ -1,0 +1,1 @@
+"""Commands for operators: each parses its options, calls one operation and prints what it returns."""

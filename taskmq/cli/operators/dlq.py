@@ -1,0 +1,366 @@
+"""`taskmq dlq`."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final, TypeVar
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from taskmq.cli.exits import FAILED, NOT_FOUND
+from taskmq.cli.globals import open_app
+from taskmq.cli.operators.letters import COLUMNS, Filters, TerminalProgress, letter_row, parse_rate
+from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.contracts.broker import Archiving, Broker
+from taskmq.errors import InvalidOption, PartlyReplayed, UnsupportedFeature
+from taskmq.operations.dead_letters import (
+    Choose,
+    DeadLetter,
+    Replay,
+    Replayed,
+    browse,
+    group_letters,
+    letter_line,
+    letter_queue,
+    purge,
+    replay,
+    visit,
+)
+from taskmq.operations.dead_letters.letter import read_letter
+
+__all__ = ["app"]
+
+_Result = TypeVar("_Result")
+
+app = App(name="dlq", help="Dead letters: list, groups, show, replay, purge, export.", result_action="return_value")
+
+_GROUPS: Final = ("count", "first", "last", "task", "error", "sample", "fingerprint")
+_SEND_TIMEOUT: Final = 30.0
+_EVERYTHING: Final = Filters()
+
+Queue = Annotated[str, Parameter(help="The queue, as people name it; or taskmq.parking, taskmq.unroutable.")]
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
+Yes = Annotated[bool, Parameter(negative="", help="Do not ask.")]
+
+
+@app.command(name="list")
+def list_letters(queue: Queue, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
+    """List the oldest dead letters of a queue; they stay where they are.
+
+    Parameters
+    ----------
+    limit
+        How many at most.
+    """
+
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[DeadLetter]:
+        return await browse(broker, queue, limit=limit, choose=choose, depth=filters.depth, progress=progress)
+
+    print_rows(COLUMNS, [letter_row(letter) for letter in _at_broker(run, filters, "list")])
+
+
+@app.command
+def groups(queue: Queue, /, *, filters: Filters = _EVERYTHING) -> None:
+    """List the failures behind the dead letters of a queue, the most frequent first.
+
+    Letters are of one failure when their task, error type and innermost code agree. The fingerprint names the
+    failure for the other commands.
+    """
+
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[dict[str, Any]]:
+        return [
+            {
+                "count": found.count,
+                "first": when(found.first),
+                "last": when(found.last),
+                "task": found.task,
+                "reason": found.reason,
+                "error": found.error_type or found.reason,
+                "message": found.error,
+                "sample": found.sample,
+                "fingerprint": found.fingerprint,
+            }
+            for found in await group_letters(broker, queue, choose=choose, depth=filters.depth, progress=progress)
+        ]
+
+    print_rows(_GROUPS, _at_broker(run, filters, "groups"))
+
+
+@app.command
+def show(queue: Queue, job: str, /, *, depth: Count | None = None) -> int:
+    """Show one dead letter with its message and traceback.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    depth
+        Look at no more than so many letters, the oldest; all when left out.
+    """
+    filters = Filters(job=job, depth=depth)
+
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[DeadLetter]:
+        return await browse(broker, queue, limit=1, choose=choose, depth=depth, progress=progress)
+
+    letters = _at_broker(run, filters, "show")
+    if not letters:
+        note(f"no dead letter of job {job} in {queue!r}")
+        return NOT_FOUND
+    (found,) = letters
+    print_record(
+        {
+            **letter_row(found),
+            "error_type": found.error_type,
+            "fingerprint": found.fingerprint,
+            "queue": found.queue,
+            "worker": found.worker,
+            **({} if found.starts is None else {"starts": found.starts}),
+            "enqueued": when(found.enqueued),
+            "started": when(found.started),
+            "replayed": found.replayed,
+            "body": found.body.decode(errors="replace"),
+            "traceback": found.traceback,
+        }
+    )
+    return 0
+
+
+@app.command(name="replay")
+def replay_letters(
+    queue: Queue,
+    /,
+    *,
+    limit: Count | None = None,
+    to: str | None = None,
+    keep_attempts: Annotated[bool, Parameter(negative="")] = False,
+    rate: str | None = None,
+    max_replays: Count = 3,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    filters: Filters = _EVERYTHING,
+) -> int:
+    """Send dead letters back to where they came from, from their first attempt on; in their order.
+
+    Each letter is taken off only after its copy is confirmed. What came after the start is left for the next time.
+
+    Parameters
+    ----------
+    limit
+        How many letters at most; all when left out.
+    to
+        Another queue to send them to; the priority class stays.
+    keep_attempts
+        Go on with the attempt that was the last, instead of the first.
+    rate
+        Letters a second at most, for example 50/s; or 100/m.
+    max_replays
+        Leave letters that were replayed so often before.
+    force
+        Replay them, too.
+    dry_run
+        Only list what would be replayed.
+    """
+    plan = Replay(
+        to=to,
+        keep_attempts=keep_attempts,
+        max_replays=None if force else max_replays,
+        rate=None if rate is None else parse_rate(rate),
+    )
+    if dry_run:
+        return _preview(queue, plan, limit, filters)
+
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> Replayed:
+        return await replay(
+            broker,
+            queue,
+            timeout=_SEND_TIMEOUT,
+            plan=plan,
+            choose=choose,
+            limit=limit,
+            depth=filters.depth,
+            progress=progress,
+        )
+
+    try:
+        done = _at_broker(run, filters, "replay")
+    except PartlyReplayed as error:
+        note(f"{error.replayed} replayed")
+        raise
+    note(f"{done.replayed} replayed")
+    _note_left(plan, done.too_often, done.no_destination)
+    if done.too_often or done.no_destination:
+        return FAILED
+    return NOT_FOUND if filters.job and not done.replayed else 0
+
+
+@app.command(name="purge")
+def purge_letters(
+    queue: Queue,
+    /,
+    *,
+    limit: Count | None = None,
+    yes: Yes = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    filters: Filters = _EVERYTHING,
+) -> int:
+    """Delete dead letters of a queue: all, or those that are meant. `export` them first.
+
+    Parameters
+    ----------
+    limit
+        How many letters at most, the oldest; all when left out.
+    dry_run
+        Only list what would be deleted.
+    """
+    which = "all" if filters == _EVERYTHING and limit is None else "the chosen"
+    if dry_run:
+        return _list_chosen(queue, limit, filters, lambda _: {})
+    if not confirm(f"Delete {which} dead letters of {queue!r}?", yes=yes):
+        return FAILED
+
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
+        return await purge(broker, queue, choose=choose, limit=limit, depth=filters.depth, progress=progress)
+
+    count = _at_broker(run, filters, "purge")
+    note(f"{count} dead letters deleted")
+    return NOT_FOUND if filters.job and not count else 0
+
+
+@app.command
+def export(
+    queue: Queue, /, *, file: Path | None = None, limit: Count | None = None, filters: Filters = _EVERYTHING
+) -> None:
+    """Write dead letters as lines of JSON, whole: body, headers, error, times. They stay where they are.
+
+    The body is in "body" where it is text, else in "body_base64".
+
+    Parameters
+    ----------
+    file
+        Where to; standard output when left out. A file that exists is refused.
+    limit
+        How many letters at most, the oldest; all when left out.
+    """
+    with _opened(file) as target:
+
+        async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
+            return await visit(
+                broker,
+                queue,
+                lambda letter: target.write(letter_line(letter)),
+                choose=choose,
+                limit=limit,
+                depth=filters.depth,
+                progress=progress,
+            )
+
+        count = _at_broker(run, filters, "export")
+    note(f"{count} dead letters exported")
+
+
+@app.command(name="archive")
+def list_archived(
+    *, start: Annotated[int, Parameter(name="--from", validator=Number(gte=0))] = 0, limit: Count = 50
+) -> None:
+    """List what the broker's archive keeps of dead letters, of all queues; nothing changes.
+
+    Parameters
+    ----------
+    start
+        The offset to begin at; the last one of a list, plus one, goes on from there.
+    limit
+        How many at most.
+    """
+    target = open_app()
+
+    async def run() -> list[dict[str, Any]]:
+        async with target:
+            broker = target.session().broker
+            if not isinstance(broker, Archiving):
+                raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters")
+            found = await broker.archived(offset=start, limit=limit)
+            return [{"offset": place, **letter_row(read_letter(delivery))} for place, delivery in found]
+
+    print_rows(("offset", *COLUMNS), asyncio.run(run()))
+
+
+def _preview(queue: str, plan: Replay, limit: int | None, filters: Filters) -> int:
+    def goes(letter: DeadLetter) -> bool:
+        refusals.append(refusal := plan.refusal(letter))
+        return refusal is None
+
+    refusals: list[str | None] = []
+    code = _list_chosen(queue, limit, filters, lambda letter: {"to": plan.target(letter)}, goes)
+    _note_left(plan, refusals.count("replayed too often"), refusals.count("no destination"))
+    return code
+
+
+def _list_chosen(
+    queue: str,
+    limit: int | None,
+    filters: Filters,
+    more: Callable[[DeadLetter], dict[str, Any]],
+    goes: Callable[[DeadLetter], bool] = lambda _: True,
+) -> int:
+    letter_queue(queue)
+    rows: list[dict[str, Any]] = []
+
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
+        return await visit(
+            broker,
+            queue,
+            lambda letter: rows.append({**letter_row(letter), **more(letter)}),
+            choose=lambda letter: (choose is None or choose(letter)) and goes(letter),
+            limit=limit,
+            depth=filters.depth,
+            progress=progress,
+        )
+
+    count = _at_broker(run, filters, "dry run")
+    print_rows((*COLUMNS, "to") if rows and "to" in rows[0] else COLUMNS, rows)
+    note(f"{count} dead letters, nothing was changed")
+    return NOT_FOUND if filters.job and not count else 0
+
+
+def _note_left(plan: Replay, too_often: int, no_destination: int) -> None:
+    if too_often:
+        note(f"{too_often} left: replayed {plan.max_replays} times before; --force replays them, too")
+    if no_destination:
+        note(f"{no_destination} left: nobody wrote down where they came from; say where to with --to")
+
+
+def _at_broker(
+    use: Callable[[Broker, Choose | None, TerminalProgress], Coroutine[Any, Any, _Result]],
+    filters: Filters,
+    what: str,
+) -> _Result:
+    target = open_app()
+    choose = filters.choose(target.clock.now_ms())
+    progress = TerminalProgress(what)
+
+    async def run() -> _Result:
+        async with target:
+            return await use(target.session().broker, choose, progress)
+
+    try:
+        return asyncio.run(run())
+    finally:
+        progress.end()
+
+
+@contextmanager
+def _opened(file: Path | None) -> Generator[BinaryIO]:
+    if file is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with file.open("xb") as opened:
+            yield opened
+    except FileExistsError:
+        raise InvalidOption(f"{file} exists: name another file") from None
+    except OSError as error:
+        raise InvalidOption(f"{file}: {error}") from error

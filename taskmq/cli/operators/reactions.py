@@ -1,0 +1,56 @@
+"""`taskmq schedule explain` of what a task reacts to."""
+
+import asyncio
+
+import msgspec
+
+from taskmq.beat.topics import topic_queue
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.output import note, print_record
+from taskmq.errors import UnsupportedFeature
+from taskmq.reactions import MessageComes, ReactionStatus
+
+__all__ = ["explain_reaction"]
+
+
+def explain_reaction(name: str) -> None:
+    """Say what it means, and, where it has to remember something, how it stands."""
+    app = open_app()
+    reaction = app.reactions[name]
+    queues = [
+        topic_queue(app.name, reaction, number)
+        for number, condition in enumerate(reaction.plan.conditions)
+        if isinstance(condition, MessageComes)
+    ]
+    facts: dict[str, object] = {
+        "reaction": name,
+        "task": reaction.task.name,
+        "means": reaction.describe(),
+        "seen by": "a beat" if reaction.needs_beat else "the worker that runs the job",
+    }
+    if queues:
+        facts["queues"] = ", ".join(queues)
+    if not reaction.is_direct and (status := _status(name)) is not None:
+        is_table = current_globals().output == "table"
+        come = [f"{words}: {msgspec.json.encode(what).decode()}" for words, what in status.come.items()]
+        facts |= {
+            "has come": "\n".join(f"  {each}" for each in come) if is_table else come,
+            "fired": status.fired,
+            "failed": status.failed,
+            "waiting": status.waiting,
+        }
+    print_record(facts)
+
+
+def _status(name: str) -> ReactionStatus | None:
+    app = open_app()
+
+    async def look() -> ReactionStatus:
+        async with app:
+            return await app.reactions.astatus(name)
+
+    try:
+        return asyncio.run(look())
+    except UnsupportedFeature as error:
+        note(str(error))
+        return None

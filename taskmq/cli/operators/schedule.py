@@ -1,0 +1,210 @@
+"""`taskmq schedule`."""
+
+import asyncio
+from datetime import UTC, datetime, tzinfo
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from taskmq.cli.exits import NOT_FOUND, OK
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.clock import SystemClock
+from taskmq.schedules.triggers import Cron, DstFold, DstGap, Limited, Trigger, cron, instants_after, jitter_of
+
+if TYPE_CHECKING:
+    from taskmq.schedules import ScheduleEntry
+
+__all__ = ["app"]
+
+app = App(
+    name="schedule",
+    help="Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
+    result_action="return_value",
+)
+# Loaded when they are used, as the commands beside them need less.
+for _name, _help in {
+    "history": "What a schedule has emitted last, and what it has counted.",
+    "pause": "Have a schedule emit nothing until it is resumed.",
+    "resume": "Have a paused schedule go on.",
+    "run": "Send a call of a schedule's task now.",
+    "backfill": "Emit the occurrences of a range of the past.",
+    "add": "Make a schedule at run time.",
+    "remove": "Take a schedule away that was made at run time.",
+}.items():
+    app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
+
+_COLUMNS: Final = ("schedule", "task", "next", "rule")
+_DUE: Final = ("schedule", "due", "local")
+
+
+@app.command(name="list")
+def list_schedules() -> None:
+    """List the schedules of the app (--app), those that were made at run time among them, with what is due next.
+
+    What tasks of the app react to stands behind them.
+    """
+    now = SystemClock().now_ms()
+    rows = [
+        {
+            "schedule": entry.name,
+            "task": entry.task.name,
+            "next": when(_sent(entry, entry.trigger.next_after(now))),
+            "rule": entry.trigger.describe(),
+        }
+        for entry in _entries().values()
+    ]
+    rows.sort(key=lambda row: (row["next"] == "", row["next"], row["schedule"]))
+    rows += [
+        {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe()}
+        for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
+    ]
+    print_rows(_COLUMNS, rows)
+
+
+@app.command(name="next")
+def next_instants(
+    names: Annotated[tuple[str, ...], Parameter(show=False)] = (),
+    /,
+    *,
+    count: Annotated[int, Parameter(name=["--count", "-n"])] = 5,
+    after: str | None = None,
+) -> int:
+    """List what is due next of all schedules, or of those that are named, the earliest first.
+
+    Parameters
+    ----------
+    names
+        Schedules.
+    count
+        How many.
+    after
+        From this instant on instead of now, such as 2027-01-31T09:00+01:00.
+    """
+    entries = _entries()
+    if unknown := [name for name in names if name not in entries]:
+        note(f"no schedule is called {unknown[0]!r}; `taskmq schedule list` shows them")
+        return NOT_FOUND
+    start = SystemClock().now_ms() if after is None else _instant(after)
+    due: list[tuple[int, str, tzinfo]] = []
+    for name in names or entries:
+        trigger = entries[name].trigger
+        due += [(instant, name, _zone(trigger)) for instant in islice(instants_after(trigger, start), count)]
+    due.sort(key=lambda each: each[:2])
+    print_rows(
+        _DUE,
+        [
+            {"schedule": name, "due": when(instant), "local": _local(instant, zone)}
+            for instant, name, zone in due[:count]
+        ],
+    )
+    return OK
+
+
+@app.command
+def explain(
+    rule: str,
+    /,
+    *,
+    tz: str = "UTC",
+    seconds: Annotated[bool, Parameter(negative="")] = False,
+    dst_gap: DstGap = "run_after",
+    dst_fold: DstFold = "first",
+    count: Annotated[int, Parameter(name=["--count", "-n"])] = 5,
+) -> int:
+    """Say in words what a cron expression or a schedule means, and when it is due next.
+
+    Parameters
+    ----------
+    rule
+        A cron expression, in quotes, or the name of a schedule, or of a reaction, of the app (--app).
+    tz
+        The zone whose clocks the expression goes by.
+    seconds
+        The expression has six fields, the first for the seconds.
+    dst_gap
+        What becomes of a time that is left out as clocks are set forward.
+    dst_fold
+        Which one is due of a time that comes twice.
+    count
+        How many of the next instants are shown.
+    """
+    is_expression = rule.startswith("@") or len(rule.split()) > 1
+    if is_expression:
+        trigger = cron(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
+        facts: dict[str, Any] = {"expression": rule}
+        if isinstance(trigger, Cron) and trigger != trigger.hashed_by("another"):
+            note("H is 0 here, as far as it can be; a schedule computes it from its name")
+    else:
+        entries = _entries()
+        if rule not in entries and rule in open_app().reactions:
+            from taskmq.cli.operators.reactions import explain_reaction
+
+            explain_reaction(rule)
+            return OK
+        if rule not in entries:
+            note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
+            return NOT_FOUND
+        entry = entries[rule]
+        trigger = entry.trigger
+        facts = {"schedule": entry.name, "task": entry.task.name}
+    zone = _zone(trigger)
+    following = islice(instants_after(trigger, SystemClock().now_ms()), count)
+    shown = [_local(instant, zone) for instant in following]
+    print_record(
+        {
+            **facts,
+            "means": trigger.describe(),
+            "clock changes": _clock_changes(trigger),
+            "next": "\n".join(f"  {each}" for each in shown) if current_globals().output == "table" else shown,
+        }
+    )
+    return OK
+
+
+def _entries() -> "dict[str, ScheduleEntry]":
+    target = open_app()
+
+    async def look() -> "dict[str, ScheduleEntry]":
+        async with target:
+            return await target.schedules.aall()
+
+    try:
+        return asyncio.run(look())
+    except UnsupportedFeature as error:
+        note(f"only the schedules of the code: {error}")
+        return dict(target.schedules)
+
+
+def _sent(entry: "ScheduleEntry", instant: int | None) -> int | None:
+    return None if instant is None else instant + jitter_of(entry.name, entry.policy.jitter)
+
+
+def _zone(trigger: Trigger) -> tzinfo:
+    rule = trigger.trigger if isinstance(trigger, Limited) else trigger
+    return rule.zone if isinstance(rule, Cron) else UTC
+
+
+def _clock_changes(trigger: Trigger) -> str:
+    rule = trigger.trigger if isinstance(trigger, Limited) else trigger
+    if not isinstance(rule, Cron) or rule.follows_real_time or rule.zone is UTC:
+        return "goes by elapsed time"
+    gap = "due right after the gap" if rule.dst_gap == "run_after" else "not due"
+    fold = "both times" if rule.dst_fold == "both" else f"the {rule.dst_fold} time only"
+    return f"a time that does not exist is {gap}; a time that comes twice is due {fold}"
+
+
+def _local(instant: int, zone: tzinfo) -> str:
+    return datetime.fromtimestamp(instant / 1000, zone).isoformat(" ", "seconds")
+
+
+def _instant(text: str) -> int:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidOption(f"--after {text!r} is no instant: it looks like 2027-01-31T09:00+01:00")
+    return round(found.timestamp() * 1000)

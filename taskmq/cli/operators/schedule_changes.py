@@ -1,0 +1,242 @@
+"""What `taskmq schedule` does to schedules: pause, resume, run, backfill, add, remove; and their history."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import msgspec
+from cyclopts import Parameter
+
+from taskmq.cli.globals import open_app
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.errors import InvalidOption
+from taskmq.schedules.policy import Catchup, OnResume, Overlap
+from taskmq.schedules.triggers import Trigger, cron, every, once
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+    from taskmq.schedules import Schedules
+
+__all__ = ["add", "backfill", "history", "pause", "remove", "resume", "run"]
+
+T = TypeVar("T")
+
+_INSTANTS: Final = ("scheduled_for",)
+_OCCURRENCES: Final = ("scheduled_for", "emitted", "late", "kind")
+
+
+def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
+    """Have a schedule emit nothing until it is resumed.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    reason
+        Why, for others to see.
+    """
+    _ask(lambda schedules: schedules.apause(name, note=reason))
+    note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
+
+
+def resume(name: str, /) -> None:
+    """Have a paused schedule go on; its on_resume says what becomes of the occurrences of the pause.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    """
+    _ask(lambda schedules: schedules.aresume(name))
+    note(f"schedule {name} goes on")
+
+
+def run(name: str, /) -> None:
+    """Send a call of a schedule's task now, whatever the schedule says, and print the job's id.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    """
+    print_record({"job": _ask(lambda schedules: schedules.arun(name))})
+
+
+def backfill(
+    name: str,
+    /,
+    *,
+    start: Annotated[str, Parameter(name="--from")],
+    end: Annotated[str, Parameter(name="--to")],
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Emit the occurrences of a range of the past, again or for the first time; needs a running beat.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    start
+        The first instant that may be one, such as 2027-01-31T09:00+01:00.
+    end
+        The last.
+    dry_run
+        Only list them.
+    """
+    first, last = _instant(start, "--from"), _instant(end, "--to")
+    found = _ask(lambda schedules: schedules.abackfill(name, first, last, dry_run=dry_run))
+    print_rows(_INSTANTS, [{"scheduled_for": _text(instant)} for instant in found.instants])
+    more = " or more" if found.has_more else ""
+    what = "would be" if dry_run else "are being"
+    note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
+
+
+def history(name: str, /) -> None:
+    """Show what a schedule has emitted last, and what it has counted.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    """
+    status = _ask(lambda schedules: schedules.astatus(name))
+    rows = [
+        {
+            "scheduled_for": _text(one.scheduled_for),
+            "emitted": _text(one.emitted),
+            "late": f"{(one.emitted - one.scheduled_for).total_seconds():.3f}",
+            "kind": one.kind,
+        }
+        for one in status.history
+    ]
+    print_rows(_OCCURRENCES, rows)
+    counts = ", ".join(f"{getattr(status, what)} {what}" for what in ("fired", "late", "missed", "skipped", "failed"))
+    if status.paused is None:
+        state = f"next {_text(status.next)}" if status.next else "never due again"
+    else:
+        state = f"paused since {_text(status.paused)}{f' ({status.note})' if status.note else ''}"
+    waiting = f", {status.waiting} waiting for earlier ones to end" if status.waiting else ""
+    note(f"{name}: {state}; {counts}{waiting}")
+
+
+def add(
+    name: str,
+    task: str,
+    /,
+    *,
+    expression: Annotated[str | None, Parameter(name="--cron")] = None,
+    tz: str = "UTC",
+    period: Annotated[str | None, Parameter(name="--every")] = None,
+    at: str | None = None,
+    given_args: Annotated[str, Parameter(name="--args")] = "[]",
+    given_kwargs: Annotated[str, Parameter(name="--kwargs")] = "{}",
+    catchup: Catchup | None = None,
+    overlap: Overlap | None = None,
+    max_concurrency: int | None = None,
+    on_resume: OnResume | None = None,
+) -> None:
+    """Have all beats emit calls of a task of the app (--app) from now on, until the schedule is removed.
+
+    Parameters
+    ----------
+    name
+        What the schedule is called from now on.
+    task
+        The task's name.
+    expression
+        When: a cron expression, in quotes.
+    tz
+        The zone whose clocks it goes by.
+    period
+        Or how often, such as 30s.
+    at
+        Or at which one instant, such as 2027-01-31T09:00+01:00.
+    given_args
+        The arguments, as a JSON array.
+    given_kwargs
+        The arguments by name, as a JSON object.
+    catchup
+        What becomes of occurrences that nobody emitted in time.
+    overlap
+        What becomes of an occurrence while earlier ones run.
+    max_concurrency
+        How many may run at a time, where overlap limits them.
+    on_resume
+        What becomes of the occurrences of a pause.
+    """
+    trigger = _trigger(expression, tz, period, at)
+    given = {
+        "catchup": catchup,
+        "overlap": overlap,
+        "max_concurrency": max_concurrency,
+        "on_resume": on_resume,
+    }
+    options: Any = {key: value for key, value in given.items() if value is not None}
+    args = tuple(_json(given_args, list[Any], "--args"))
+    kwargs = _json(given_kwargs, dict[str, Any], "--kwargs")
+
+    async def define(target: "TaskMQ") -> None:
+        known = target.tasks.get(task)
+        if known is None:
+            raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
+        await target.schedules.aadd(name, known, trigger, args=args, kwargs=kwargs, **options)
+
+    _run(define)
+    note(f"schedule {name} calls {task}: {trigger.describe()}")
+
+
+def remove(name: str, /) -> None:
+    """Have no beat emit a schedule any more that was added at run time.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    """
+    _ask(lambda schedules: schedules.aremove(name))
+    note(f"schedule {name} is removed")
+
+
+def _trigger(expression: str | None, tz: str, period: str | None, at: str | None) -> Trigger:
+    match expression, period, at:
+        case (str(), None, None):
+            return cron(expression, tz=tz)
+        case (None, str(), None):
+            return every(period)
+        case (None, None, str()):
+            return once(_instant(at, "--at"))
+        case _:
+            raise InvalidOption("when? Say one of --cron, --every and --at")
+
+
+def _ask(use: "Callable[[Schedules], Coroutine[Any, Any, T]]") -> T:
+    return _run(lambda target: use(target.schedules))
+
+
+def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
+    target = open_app()
+
+    async def run() -> T:
+        async with target:
+            return await use(target)
+
+    return asyncio.run(run())
+
+
+def _json(text: str, kind: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise InvalidOption(f"{what} {text!r} cannot be read: {error}") from None
+
+
+def _instant(text: str, what: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOption(f"{what} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00") from None
+
+
+def _text(instant: datetime | None) -> str:
+    return "" if instant is None else instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")

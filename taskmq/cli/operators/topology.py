@@ -1,0 +1,213 @@
+"""`taskmq topology`."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import App, Parameter
+
+from taskmq.app import TaskMQ
+from taskmq.cli.exits import CONFLICT, FAILED
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.output import announce, confirm, note, print_rows
+from taskmq.contracts.topology_plan import (
+    Comparison,
+    Instruction,
+    Plannable,
+    QueueTuning,
+    Role,
+    Topology,
+    TopologyEntry,
+)
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.topology import WorkQueue
+from taskmq.model.units import parse_duration
+
+__all__ = ["app"]
+
+app = App(
+    name="topology",
+    help="What the queues of an app (--app) need at the broker, and what is shared by all.",
+    result_action="return_value",
+)
+
+_T = TypeVar("_T")
+_COLUMNS = ("status", "kind", "name", "detail", "remedy")
+_ACTIONS = {"missing": "create", "different": "conflict"}
+
+
+@app.command
+def plan() -> int:
+    """Show what `apply` would do; nothing is changed. Exit code 6 when there is a conflict."""
+    comparison = _with_topology(lambda topology: topology.compare())
+    rows = [
+        {**_row(entry), "action": _ACTIONS[entry.status]} for entry in comparison.entries if entry.status in _ACTIONS
+    ]
+    print_rows(("action", *_COLUMNS[1:]), rows)
+    _say(comparison)
+    return CONFLICT if any(row["action"] == "conflict" for row in rows) else 0
+
+
+@app.command
+def apply() -> None:
+    """Create what is missing. Nothing is deleted or changed: what exists with other properties is a conflict."""
+    comparison = _with_topology(lambda topology: topology.create_missing())
+    created = [{**_row(entry), "action": "created"} for entry in comparison.entries if entry.status == "missing"]
+    print_rows(("action", *_COLUMNS[1:3]), created)
+    _say(comparison)
+
+
+@app.command
+def diff() -> int:
+    """Show what is missing, different, or there and not wanted. Exit code 1 when anything is missing or different."""
+    comparison = _with_topology(lambda topology: topology.compare())
+    print_rows(_COLUMNS, [_row(entry) for entry in comparison.entries if entry.status != "same"])
+    _say(comparison)
+    return 0 if comparison.is_same else FAILED
+
+
+@app.command
+def export() -> None:
+    """Print all of it as definitions that the broker imports (`rabbitmqctl import_definitions FILE`)."""
+
+    async def run(topology: Topology) -> Any:
+        return topology.definitions()
+
+    print(json.dumps(_with_topology(run), indent=2, ensure_ascii=False))
+
+
+@app.command
+def policies(*, version: str | None = None, max_length: int | None = None, return_delay: str | None = None) -> None:
+    """Print the policies that tune the app's queues, as commands; with -o json as requests for the HTTP API.
+
+    Parameters
+    ----------
+    version
+        The broker's version, such as 4.3; default: it is asked.
+    max_length
+        Ready messages of one queue, beyond which sending fails.
+    return_delay
+        How long what a worker gives back waits before it comes again, such as 5s. RabbitMQ 4.3 and later.
+    """
+    delay = None if return_delay is None else parse_duration(return_delay, what="return_delay").total_seconds()
+    if max_length is not None and max_length < 1:
+        raise InvalidOption(f"max_length={max_length}: at least 1")
+
+    async def run(topology: Topology, target: TaskMQ) -> list[Instruction]:
+        tuning = [
+            QueueTuning(queue=queue, longest=_longest(target, queue.name), max_length=max_length, return_delay=delay)
+            for queue in target.queues
+        ]
+        return await topology.policies(tuning, version=version)
+
+    _print_instructions(_with_both(run))
+
+
+@app.command
+def permissions(*, role: Role, user: str = "USER") -> None:
+    """Print what a user has to be allowed, as a command; with -o json as a request for the HTTP API.
+
+    Parameters
+    ----------
+    role
+        producer: sends. worker: also runs, and looks through the dead letters. operator: also creates and migrates.
+    user
+        Who.
+    """
+
+    async def run(topology: Topology) -> list[Instruction]:
+        return [topology.permissions(role, user=user)]
+
+    _print_instructions(_with_topology(run))
+
+
+@app.command
+def migrate(
+    queue: str,
+    /,
+    *,
+    producers_stopped: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Make a queue that exists with other properties anew, with what is in it: another kind, other arguments.
+
+    Stop its workers first. Producers may go on; for a while sending fails with PublishRejected. Nothing that was
+    confirmed is lost. If it is interrupted, run it again. Where the queue is a classic one, all publishers of the
+    virtual host are disconnected for a moment, which takes an administrator.
+
+    Parameters
+    ----------
+    queue
+        The queue, as people name it.
+    producers_stopped
+        Nobody sends to this queue: disconnect nobody.
+    yes
+        Do not ask.
+    """
+    target = open_app()
+    chosen = [each for each in target.queues if each.name == queue]
+    if not chosen:
+        names = ", ".join(repr(each.name) for each in target.queues) or "none"
+        raise InvalidOption(f"the app has no queue {queue!r}; its queues: {names}. Say which app with --app")
+    if not confirm(
+        f"Make queue {queue!r} anew as the app describes it? Its workers have to be stopped; meanwhile sending to it "
+        "fails.",
+        yes=yes,
+    ):
+        return FAILED
+    count = asyncio.run(
+        _use(target, chosen, lambda topology: topology.migrate(report=announce, producers_stopped=producers_stopped))
+    )
+    note(f"{count} queues made anew" if count else f"queue {queue!r} is as the app describes it: nothing to do")
+    return 0
+
+
+def _with_topology(run: Callable[[Topology], Coroutine[Any, Any, _T]]) -> _T:
+    return _with_both(lambda topology, _: run(topology))
+
+
+def _with_both(run: Callable[[Topology, TaskMQ], Coroutine[Any, Any, _T]]) -> _T:
+    target = open_app()
+    return asyncio.run(_use(target, target.queues, lambda topology: run(topology, target)))
+
+
+async def _use(target: TaskMQ, queues: Iterable[WorkQueue], run: Callable[[Topology], Coroutine[Any, Any, _T]]) -> _T:
+    async with target:
+        broker = target.session().broker
+        if not isinstance(broker, Plannable):
+            raise UnsupportedFeature(f"{broker.address} keeps no topology on a server: this is for RabbitMQ")
+        return await run(broker.topology(queues))
+
+
+def _longest(target: TaskMQ, queue: str) -> float | None:
+    limits = [task.plan.timeout for task in target.tasks.values() if task.queue == queue]
+    known = [limit for limit in limits if limit is not None]
+    return max(known) if known and len(known) == len(limits) else None
+
+
+def _row(entry: TopologyEntry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in _COLUMNS}
+
+
+def _say(comparison: Comparison) -> None:
+    if comparison.blind is not None:
+        note(comparison.blind)
+    elif comparison.is_same:
+        announce("everything is there")
+
+
+def _print_instructions(instructions: Sequence[Instruction]) -> None:
+    if current_globals().output != "table":
+        rows = [
+            {"about": each.about, "note": each.note, "shell": each.shell, "request": each.request}
+            for each in instructions
+        ]
+        print_rows(("about", "note", "shell", "request"), rows)
+        return
+    for each in instructions:
+        print(f"# {each.about}: {each.note}" if each.note else f"# {each.about}")
+        if each.shell:
+            print(each.shell)
+    if not instructions:
+        announce("nothing to be set: the broker's defaults are right")

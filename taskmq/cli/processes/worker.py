@@ -1,0 +1,268 @@
+"""`taskmq worker`."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from taskmq.cli.globals import current_globals, target_of
+from taskmq.cli.output import announce, start_logging
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.resources import parse_amounts
+from taskmq.model.units import parse_duration, parse_processes, parse_size
+from taskmq.supervisor.config import Supervision, parse_address
+from taskmq.supervisor.recycle_limits import Limits
+from taskmq.supervisor.supervisor import Supervisor
+from taskmq.worker.child_report import Ready
+from taskmq.worker.child_spec import Order
+from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
+from taskmq.worker.host.event_loop import loop_factory
+
+__all__ = ["banner", "watched", "worker"]
+
+_SHORTEST_HANG = 10.0
+
+
+def worker(
+    target: str | None = None,
+    /,
+    *,
+    queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None,
+    concurrency: Annotated[int | None, Parameter(name=["--concurrency", "-c"])] = None,
+    processes: str | None = None,
+    prefetch: int | None = None,
+    burst: Annotated[bool, Parameter(negative="")] = False,
+    grace: str | None = None,
+    watch: Annotated[bool, Parameter(negative="")] = False,
+    weights: str = "16:4:1",
+    strict: Annotated[bool, Parameter(negative="")] = False,
+    max_starve: str = "30s",
+    max_starts: int = WorkerConfig().max_starts,
+    resources: str | None = None,
+    cancel_grace: str = "5s",
+    lease: str = "60s",
+    loop_patience: str = "1s",
+    result_limit: str = "16M",
+    max_tasks_per_child: int | None = None,
+    max_memory_per_child: str | None = None,
+    events: Events = "auto",
+    control: bool = True,
+    name: str = "",
+    max_jobs: int | None = None,
+    max_memory: str | None = None,
+    max_descriptors: int | None = None,
+    health_port: Annotated[str | None, Parameter(env_var="TASKMQ_HEALTH_PORT")] = None,
+    live_within: str = "90s",
+    kill_hung: str | None = None,
+) -> int:
+    """Run the tasks of an app's queues.
+
+    The first SIGTERM or Ctrl-C drains, the second gives back what runs, the third kills. SIGHUP replaces the
+    processes one by one, each once its successor consumes.
+
+    Parameters
+    ----------
+    target
+        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+    queues
+        Queues, separated by commas; default: those of all tasks. images=4 gives that queue at most 4 slots; of
+        mail*3 three jobs start in a row while other queues wait, too.
+    concurrency
+        How many tasks run at a time in one process.
+    processes
+        How many worker processes, such as 4, or 1-8 for as many as the load wants.
+    prefetch
+        Unsettled deliveries per queue; default: as many as the slots, and more the shorter the runs are.
+    burst
+        Exit with 0 once the queues stay empty.
+    grace
+        How long running tasks get when the worker stops, such as 30s.
+    watch
+        Replace the processes when Python files below this folder change and the new code starts.
+    weights
+        How many jobs of the priority classes high, default and low start in a round, while all of them wait.
+    strict
+        Start nothing of a class while a higher one waits; lower ones may starve.
+    max_starve
+        A class that has waited so long gets a turn out of order; not with --strict.
+    max_starts
+        Starts of a job whose worker ends before it does, until it is dead: at least 2, or 0 for no limit.
+    resources
+        What one process has for tasks that need resources, such as cpu=8,memory=16G,gpu=1; default: the machine's.
+    lease
+        A job that runs for so long that it was handed over to the state runs again this much after its worker died.
+    cancel_grace
+        How long a cancelled run in a thread or process gets to end by itself.
+    loop_patience
+        How long the event loop may stand before that is logged with the stack of what holds it up; 0s for never.
+    result_limit
+        The largest result, encoded, such as 16M; a job with a larger one is dead.
+    max_tasks_per_child
+        Runs after which a process of executor="process" is replaced.
+    max_memory_per_child
+        Resident memory, such as 500M, beyond which it is replaced after a run.
+    events
+        What is told of jobs: auto while somebody listens, on all the time; off tells nothing, of the worker neither.
+    control
+        Obey commands that come over the broker; --no-control does not.
+    name
+        Shown at the broker and in results.
+    max_jobs
+        A process is replaced after about so many jobs; a successor consumes before it drains.
+    max_memory
+        A process is replaced when it holds so much memory, such as 512M.
+    max_descriptors
+        A process is replaced when it has so many descriptors open.
+    health_port
+        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+    live_within
+        A process that says nothing for so long is not live.
+    kill_hung
+        Kill a process whose event loop has stood for so long, such as 10m, so that its jobs run elsewhere; default:
+        leave it alone.
+    """
+    from taskmq.client.settings import load_settings
+
+    options = current_globals()
+    start_logging()
+    settings = load_settings(_environment(), Path.cwd())
+    least, most = parse_processes(processes or settings.processes or "1")
+    names, slots, shares = _queues(queues or "")
+    config = WorkerConfig(
+        queues=names,
+        queue_slots=slots,
+        queue_shares=shares,
+        resources=None if resources is None else parse_amounts(resources, what="--resources"),
+        processes=most or least,
+        cancel_grace=parse_duration(cancel_grace, what="--cancel-grace").total_seconds(),
+        lease=parse_duration(lease, what="--lease").total_seconds(),
+        concurrency=_first(concurrency, settings.concurrency, DEFAULT_CONCURRENCY),
+        prefetch=prefetch,
+        grace=parse_duration(grace or settings.grace or "30s", what="grace").total_seconds(),
+        burst=burst,
+        weights=_weights(weights),
+        strict=strict,
+        max_starve=parse_duration(max_starve, what="max_starve").total_seconds(),
+        max_starts=max_starts,
+        loop_patience=parse_duration(loop_patience, what="--loop-patience").total_seconds(),
+        result_limit=parse_size(result_limit, what="--result-limit"),
+        max_tasks_per_child=max_tasks_per_child,
+        max_memory_per_child=(
+            None if max_memory_per_child is None else parse_size(max_memory_per_child, what="--max-memory-per-child")
+        ),
+        events=events,
+        control=control,
+        name=name,
+    )
+    if burst and most is not None:
+        raise InvalidOption(f"--processes {least}-{most} --burst: in a burst the number of processes is fixed")
+    if config.concurrency < 1 or config.effective_prefetch < 1:
+        raise InvalidOption("--concurrency and --prefetch: at least 1")
+    if config.max_tasks_per_child is not None and config.max_tasks_per_child < 1:
+        raise InvalidOption("--max-tasks-per-child: at least 1")
+    if config.max_starts < 0 or config.max_starts == 1:
+        raise InvalidOption("--max-starts: at least 2, or 0 for no limit")
+    order = Order(
+        target=target_of(target), config=config, url=options.url, state=options.state, log_level=options.log_level
+    )
+
+    supervision = Supervision(
+        processes=least,
+        most=most,
+        limits=limits_of(jobs=max_jobs, memory=max_memory, descriptors=max_descriptors),
+        health=parse_address(health_port) if health_port else None,
+        live_within=parse_duration(live_within, what="live_within").total_seconds(),
+        hung_after=None if kill_hung is None else _hung_after(kill_hung),
+        watch=watched() if watch else (),
+    )
+
+    async def run() -> int:
+        return await Supervisor(order, supervision, on_ready=banner).run()
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(run())
+
+
+def _hung_after(text: str) -> float:
+    seconds = parse_duration(text, what="kill_hung").total_seconds()
+    if seconds < _SHORTEST_HANG:
+        # Processes speak once a second, and on a busy machine a little later.
+        raise InvalidOption(f"--kill-hung {text}: at least {_SHORTEST_HANG:g} s")
+    return seconds
+
+
+def limits_of(*, jobs: int | None, memory: str | None, descriptors: int | None) -> Limits:
+    """When a process is replaced.
+
+    Raises:
+        InvalidOption: a limit is less than 1.
+    """
+    for flag, value in (("--max-jobs", jobs), ("--max-descriptors", descriptors)):
+        if value is not None and value < 1:
+            raise InvalidOption(f"{flag} {value}: at least 1")
+    size = None if memory is None else parse_size(memory, what="max_memory")
+    return Limits(jobs=jobs, memory=size, descriptors=descriptors)
+
+
+def watched() -> tuple[str, ...]:
+    """The folders that a reloading worker watches.
+
+    Raises:
+        UnsupportedFeature: the package that does it is not installed.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("watchfiles") is None:
+        raise UnsupportedFeature("--watch needs an extra: pip install 'taskmq[watch]'")
+    return (str(Path.cwd()),)
+
+
+def banner(ready: Ready) -> None:
+    """Say what the worker does, once it does it."""
+    announce(f"taskmq worker: {ready.app} at {ready.broker}, Python {sys.version.split()[0]}")
+    announce(f"  queues  {', '.join(ready.queues)}")
+    announce(f"  tasks   {', '.join(ready.tasks)}")
+    announce("waiting for jobs; Ctrl-C drains")
+
+
+def _queues(text: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]:
+    """Names, and the slots and shares of those that say so."""
+    names: list[str] = []
+    slots: dict[str, int] = {}
+    shares: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        rest, has_slots, most = part.rpartition("=")
+        name, has_share, share = (rest if has_slots else part).rpartition("*")
+        name = name if has_share else rest if has_slots else part
+        names.append(name)
+        if has_slots:
+            slots[name] = _number(most, part)
+        if has_share:
+            shares[name] = _number(share, part)
+    return tuple(names), slots, shares
+
+
+def _number(text: str, part: str) -> int:
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise InvalidOption(f"--queues {part!r}: a queue, or one with its share and slots: images*3=4")
+
+
+def _weights(text: str) -> tuple[int, int, int]:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
+        raise InvalidOption(f"--weights {text!r}: three numbers from 1 on, for high, default and low, such as 16:4:1")
+    high, default, low = map(int, parts)
+    return high, default, low
+
+
+def _first(given: int | None, configured: int | None, default: int) -> int:
+    return next((value for value in (given, configured) if value is not None), default)
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return dict(os.environ)

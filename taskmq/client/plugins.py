@@ -1,0 +1,113 @@
+"""Adapters by URL scheme, found through entry points, so that third parties add their own.
+
+A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
+point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
+A place for large results is found the same way under
+`taskmq.blobs`. One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
+What comes with taskmq itself is known here by name: looking through everything that is installed takes an eighth of
+a worker's start.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from taskmq.contracts.broker import Broker, BrokerOptions
+from taskmq.contracts.stores import BlobStore, State
+from taskmq.errors import InvalidSetting, UnsupportedFeature
+from taskmq.model.telemetry.metrics import Exporter, Source
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+__all__ = ["open_blobs", "open_broker", "open_metrics", "open_state"]
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_OWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "taskmq.brokers": {
+        "amqp": "taskmq_rabbitmq:open_broker",
+        "amqps": "taskmq_rabbitmq:open_broker",
+        "local": "taskmq_local:open_local_broker",
+        "memory": "taskmq_local:open_memory_broker",
+    },
+    "taskmq.states": {
+        "local": "taskmq_local:open_local_state",
+        "memory": "taskmq_local:open_memory_state",
+        "redis": "taskmq_redis:open_state",
+        "rediss": "taskmq_redis:open_state",
+        "unix": "taskmq_redis:open_state",
+    },
+    "taskmq.blobs": {"file": "taskmq_local:open_file_blobs", "s3": "taskmq_s3:open_blobs"},
+}
+"""The entry points of this distribution; its metadata says the same."""
+
+
+def open_broker(url: str, options: BrokerOptions) -> Broker:
+    """A broker for `url`, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+    """
+    opener = cast("Callable[[str, BrokerOptions], Broker]", _load("taskmq.brokers", url, what="broker"))
+    return opener(url, options)
+
+
+def open_state(url: str, options: BrokerOptions) -> State:
+    """A state for `url`, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+    """
+    opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
+    return opener(url, options)
+
+
+def open_blobs(url: str, options: BrokerOptions) -> BlobStore:
+    """A place for large results, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+    """
+    opener = cast("Callable[[str, BrokerOptions], BlobStore]", _load("taskmq.blobs", url, what="place for results"))
+    return opener(url, options)
+
+
+def open_metrics(source: Source) -> Exporter:
+    """What shows `source` to a monitoring system.
+
+    Raises:
+        UnsupportedFeature: no package for that is installed, or what it needs is not.
+    """
+    reason = "no package that shows metrics is installed"
+    for point in entry_points(group="taskmq.metrics"):
+        try:
+            opener = cast("Callable[[Source], Exporter]", point.load())
+        except ImportError as error:
+            reason = f"{point.name} metrics need {error.name}"
+            continue
+        return opener(source)
+    raise UnsupportedFeature(f"{reason}: pip install 'taskmq[prometheus]'")
+
+
+def entry_points(*, group: str) -> "EntryPoints":
+    """What is installed under a group."""
+    # Who needs no foreign ones does without: it is a tenth of the time of `from taskmq import TaskMQ`.
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
+
+
+def _load(group: str, url: str, *, what: str) -> Any:
+    scheme = url.partition("://")[0]
+    # Checked before it is shown: what stands in front of a misplaced "://" may be a password.
+    if not url.startswith(f"{scheme}://") or not _SCHEME.fullmatch(scheme):
+        raise InvalidSetting(f"the {what} URL has no scheme: it looks like amqp://host/ or local://PATH")
+    if (own := _OWN.get(group, {}).get(scheme)) is not None:
+        module, _, name = own.partition(":")
+        return getattr(importlib.import_module(module), name)
+    known = entry_points(group=group)
+    if not (found := known.select(name=scheme)):
+        names = ", ".join(sorted(f"{point.name}://" for point in known))
+        raise InvalidSetting(f"no installed {what} serves {scheme}://; known: {names}")
+    return next(iter(found)).load()

@@ -1,0 +1,166 @@
+"""The way of a call from a task to the broker: what tasks call."""
+
+import asyncio
+import functools
+import math
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from typing import Any
+
+from taskmq.client.bulk import LINGER, Batches, Chunk, Conveyor, Outcomes, chunks_async, stream_async, stream_sync
+from taskmq.client.job_service import JobDesk
+from taskmq.client.queues import Queues
+from taskmq.client.unique import send_all, send_unique, unique_stream_async, unique_stream_sync
+from taskmq.contracts.broker import Outgoing
+from taskmq.errors import UnsupportedFeature
+from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
+from taskmq.model.envelope import encode_envelope
+from taskmq.model.topology import WorkQueue
+from taskmq.options.uniqueness import UniqueCall
+
+__all__ = ["Sends"]
+
+
+class Sends(JobDesk):
+    """The sending half of a `taskmq.tasks.sender.Sender`.
+
+    Attributes:
+        middleware: the outermost first.
+    """
+
+    middleware: tuple[Middleware, ...]
+    _queues: Queues
+    _open_send: Callable[[Sending], AbstractContextManager[object]]
+
+    def _use_middleware(self, middleware: Sequence[Middleware]) -> None:
+        self.middleware = tuple(middleware)
+        self._open_send = send_chain(self.middleware)
+
+    def queue(self, name: str) -> WorkQueue:
+        """The queue of that name, as the app describes it, else with the values of `WorkQueue(name)`.
+
+        Raises:
+            InvalidOption: a queue cannot be called that.
+        """
+        return self._queues.named(name)
+
+    def send_sync(self, sending: Sending) -> None:
+        """Send one; see `Call.send`."""
+        self._warn_inside_loop("asend")
+        with self._open_send(sending):
+            if sending.unique is not None:
+                self._portal().call(functools.partial(self._send_unique, sending, sending.unique))
+                return
+            queue, message = self._message(sending)
+            self._portal().call(functools.partial(self._start, queue, message))
+
+    async def send_async(self, sending: Sending) -> None:
+        """Send one; see `Call.asend`."""
+        with self._open_send(sending):
+            if sending.unique is not None:
+                await self._send_unique(sending, sending.unique)
+                return
+            await self._start(*self._message(sending))
+
+    def start_send(self, sending: Sending) -> Awaitable[None]:
+        """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""
+        if sending.unique is None and self._open_send is open_nothing:
+            return self._start(*self._message(sending))
+        return self.send_async(sending)
+
+    async def _send_unique(self, sending: Sending, call: UniqueCall) -> None:
+        session = self.session()
+        if session.state is None:
+            raise UnsupportedFeature(
+                f"task {sending.envelope.task}: unique needs a state: TaskMQ(..., state='redis://...'), "
+                "$TASKMQ_STATE, or local://PATH on one host"
+            )
+
+        async def publish(unique: Sending) -> None:
+            await self._start(*self._message(unique))
+
+        await send_unique(
+            sending,
+            call,
+            session.state.claims,
+            patience=session.send_timeout,
+            publish=publish,
+            cancel=self._take_away if self.delay == "state" else None,
+        )
+
+    async def _take_away(self, job_id: str, reason: str) -> None:
+        await self.cancel_job(job_id, reason=reason, remember="1d")
+
+    def unique_stream_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
+        """`stream_sync` for jobs of which each asks the state first."""
+        self._warn_inside_loop("asend_many")
+        send = functools.partial(send_all, self.send_async)
+        return unique_stream_sync(sendings, lambda chunk: self._portal().call(functools.partial(send, chunk)))
+
+    def unique_stream_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[str, None]:
+        """`stream_async` for jobs of which each asks the state first."""
+        return unique_stream_async(sendings, functools.partial(send_all, self.send_async))
+
+    def stream_sync(self, sendings: Iterable[Sending], *, linger: float = LINGER) -> Iterator[str]:
+        """Send many, and give the id of each once it is confirmed; see `Call.send_stream`."""
+        self._warn_inside_loop("asend_many")
+        portal = self._portal()
+
+        def run(start: Callable[[], Awaitable[list[Outcomes]]]) -> list[Outcomes]:
+            # A stream that was left in the middle may be collected there, where nothing can be waited for.
+            return [] if portal.is_current else portal.call(start)
+
+        return stream_sync(sendings, self._batches(linger), Conveyor(self._publish_chunk), run)
+
+    def stream_async(
+        self, sendings: Iterable[Sending] | AsyncIterable[Sending], *, linger: float = LINGER
+    ) -> AsyncGenerator[str, None]:
+        """Send many, and give the id of each once it is confirmed; see `Call.asend_stream`."""
+        return stream_async(sendings, self._batches(linger), Conveyor(self._publish_chunk))
+
+    async def send_many_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> list[str]:
+        """Send many; see `Call.asend_many`."""
+        return [job_id async for job_ids in self.chunks_async(sendings) for job_id in job_ids]
+
+    def chunks_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[list[str], None]:
+        """Send many, and give the ids of each chunk once it is confirmed; chunks are as large as may be."""
+        return chunks_async(sendings, self._batches(math.inf), Conveyor(self._publish_chunk))
+
+    def _batches(self, linger: float) -> Batches:
+        return Batches(open_send=self._open_send, message_of=self._message, linger=linger)
+
+    def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
+        session = self.session()
+        if session.is_declared(queue):
+            return session.publish(message)
+        return session.declare_and_publish(queue, message)
+
+    async def _publish_chunk(self, chunk: Chunk) -> Outcomes:
+        return await self.session().publish_all(*chunk)
+
+    def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
+        envelope = sending.envelope
+        queue = self._queues.named(sending.queue)
+        priority = envelope.priority
+        message = Outgoing(
+            queue=queue.place(priority=priority, order_key=envelope.order_key),
+            body=encode_envelope(envelope, sending.content_type),
+            content_type=sending.content_type,
+            job_id=envelope.id,
+            task=envelope.task,
+            due=envelope.eta,
+            enqueued=envelope.enqueued,
+            root=envelope.root,
+            headers=sending.headers,
+            priority=None if queue.priorities == "classes" else queue.native_priority(priority),
+        )
+        return queue, message

@@ -1,0 +1,184 @@
+"""One event loop's connections of an app: its broker, its state, and what was declared through them."""
+
+import asyncio
+from collections.abc import Sequence
+
+from taskmq.client.large_values import CheckedClaims, ClaimCheck, LargeValues
+from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
+from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State
+from taskmq.errors import (
+    BrokerUnavailable,
+    PublishUnknown,
+    QueueMissing,
+    SendError,
+    StateUnavailable,
+    TooLarge,
+    Unroutable,
+)
+from taskmq.jobs.delayed import to_waiting
+from taskmq.model.clock import Clock, SystemClock
+from taskmq.model.topology import WorkQueue
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Owned by one loop. Nothing connects before it is used.
+
+    Attributes:
+        send_timeout: seconds.
+        delays: where messages wait for their time, instead of at the broker.
+        results, claims: the state's, with the values of more than `inline` bytes in `blobs`; None without a state.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        state: State | None,
+        *,
+        send_timeout: float,
+        delays: DelayStore | None = None,
+        blobs: BlobStore | None = None,
+        inline: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.broker = broker
+        self.state = state
+        self.send_timeout = send_timeout
+        self.delays = delays
+        self._blobs = blobs
+        self._clock: Clock = clock or SystemClock()
+        self._large = None if blobs is None else LargeValues(blobs, self._clock, inline=inline)
+        self._declared: set[str] = set()
+
+    @property
+    def results(self) -> ResultStore | None:
+        if self.state is None or self._large is None:
+            return None if self.state is None else self.state.results
+        return ClaimCheck(self.state.results, self._large)
+
+    @property
+    def claims(self) -> ClaimStore | None:
+        if self.state is None or self._large is None:
+            return None if self.state is None else self.state.claims
+        return CheckedClaims(self.state.claims, self._large)
+
+    async def declare(self, queues: Sequence[WorkQueue]) -> None:
+        """Make sure that the queues exist, once per session.
+
+        Raises:
+            BrokerUnavailable: not within the send timeout.
+            TopologyMismatch: a queue exists with other properties.
+        """
+        missing = [queue for queue in queues if queue.name not in self._declared]
+        if not missing:
+            return
+        end = asyncio.get_running_loop().time() + self.send_timeout
+        # On its own, so that a broker which is not there says what it is that fails.
+        await self.broker.connect(timeout=self.send_timeout)
+        try:
+            async with asyncio.timeout_at(end):
+                await self.broker.declare(missing)
+        except TimeoutError:
+            raise BrokerUnavailable(
+                f"{self.broker.address} did not declare its queues within {self.send_timeout:g} s"
+            ) from None
+        self._declared.update(queue.name for queue in missing)
+
+    def is_declared(self, queue: WorkQueue) -> bool:
+        return queue.name in self._declared
+
+    def publish(self, message: Outgoing) -> "asyncio.Future[None]":
+        """Publish to a queue that was declared; the future ends as the broker's does."""
+        if message.due is None:
+            return self.broker.publish(message, timeout=self.send_timeout)
+        return self._publish(message, timeout=self.send_timeout)
+
+    async def declare_and_publish(self, queue: WorkQueue, message: Outgoing) -> None:
+        """Publish one message.
+
+        Raises:
+            SendError: one of its kinds.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.send_timeout
+        await self._declare_to_send([queue])
+        # One deadline for both.
+        await self._publish(message, timeout=max(end - loop.time(), 0))
+
+    async def publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
+        """Publish many, pipelined; what happened to each."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.send_timeout
+        try:
+            await self._declare_to_send(queues)
+        except SendError as error:
+            return [error] * len(messages)
+        left = max(end - loop.time(), 0)
+        if self.delays is None or all(message.due is None for message in messages):
+            return await self._publish_many(messages, timeout=left)
+        return await _outcomes([self._publish(message, timeout=left) for message in messages])
+
+    async def _declare_to_send(self, queues: Sequence[WorkQueue]) -> None:
+        try:
+            await self.declare(queues)
+        except QueueMissing as error:
+            # Where nothing may be declared, a missing queue is the sender's: nothing was sent.
+            raise Unroutable(error.queue, *filter(None, [error.hint])) from error
+
+    async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
+        """Publish many to the broker, whatever they were to wait for; what happened to each."""
+        return await self._publish_many(messages, timeout=self.send_timeout)
+
+    async def _publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> list[SendError | None]:
+        broker = self.broker
+        if not isinstance(broker, PublishingMany):
+            return await _outcomes([broker.publish(message, timeout=timeout) for message in messages])
+        return [_send_error(failure) for failure in await broker.publish_many(messages, timeout=timeout)]
+
+    def _publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
+        # By its id a message is told from others in the state: one without goes to the broker.
+        if self.delays is None or not message.job_id or message.due is None or message.due <= self._clock.now_ms():
+            return self.broker.publish(message, timeout=timeout)
+        return asyncio.ensure_future(self._set_aside(self.delays, message, message.due, timeout))
+
+    async def _set_aside(self, delays: DelayStore, message: Outgoing, due: int, timeout: float) -> None:
+        """Have the message wait in the state. It never goes to the broker instead: there nobody would find it."""
+        limit = self.broker.max_message_bytes
+        if len(message.body) > limit:
+            raise TooLarge(len(message.body), limit, f"the message of job {message.job_id}")
+        try:
+            async with asyncio.timeout(timeout):
+                await delays.put(to_waiting(message, due=due))
+        except StateUnavailable as error:
+            if error.is_certain:
+                raise BrokerUnavailable(f"the state keeps delayed jobs (delay='state'): {error}") from error
+            raise PublishUnknown(f"job {message.job_id} may or may not wait in the state: {error}") from error
+        except TimeoutError:
+            raise PublishUnknown(
+                f"job {message.job_id} may or may not wait in the state: no answer within {timeout:g} s"
+            ) from None
+
+    async def aclose(self) -> None:
+        """Close both; what was published is with the broker before this returns."""
+        try:
+            await self.broker.aclose()
+        finally:
+            try:
+                if self.state is not None:
+                    await self.state.aclose()
+            finally:
+                if self._blobs is not None:
+                    await self._blobs.aclose()
+
+
+async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:
+    if futures:
+        await asyncio.wait(futures)
+    return [_send_error(future.exception()) for future in futures]
+
+
+def _send_error(failure: BaseException | None) -> SendError | None:
+    if failure is None or isinstance(failure, SendError):
+        return failure
+    raise failure

@@ -1,0 +1,239 @@
+"""An app's settings, its sessions, and the way to them from code without a loop.
+
+There is one `Session` for each event loop that uses the app, and one more on the portal's loop for callers without a
+loop. Everything connects on first use and never across a fork.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import os
+import warnings
+import weakref
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar
+
+from taskmq.client.plugins import open_blobs, open_broker, open_state
+from taskmq.client.portal import Portal, current_portal
+from taskmq.client.session import Session
+from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import DelayStore, State
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.clock import Clock, SystemClock
+from taskmq.model.units import Duration, Size, parse_duration, parse_size
+
+__all__ = ["Connections"]
+
+T = TypeVar("T")
+
+_Sessions = dict[int, tuple[int, asyncio.AbstractEventLoop, Session]]
+_Exchanged = tuple[Settings | None, Clock, _Sessions]
+_EMBEDDED: Final = ("local://", "memory://")
+
+
+class Connections:
+    """What an app is connected to; the arguments are those of `taskmq.TaskMQ`.
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | None,
+        state: str | None,
+        results_at: str | None,
+        result_inline: Size,
+        name: str,
+        delay: Literal["broker", "state"],
+        send_timeout: Duration,
+        clock: Clock | None,
+    ) -> None:
+        if delay not in ("broker", "state"):
+            raise InvalidOption(f"delay={delay!r}: 'broker' or 'state'")
+        self.delay: Literal["broker", "state"] = delay
+        self.clock: Clock = clock or SystemClock()
+        self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
+        self._result_inline = parse_size(result_inline, what="result_inline")
+        self._given = Settings(url=url, state=state, results_at=results_at)
+        self._settings: Settings | None = None
+        self._connection_name = name
+        self._sessions: _Sessions = {}
+        self._abandoned: list[Session] = []
+        self._has_warned = False
+
+    # Settings ------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force; what was given in the code comes first.
+
+        Raises:
+            InvalidSetting: the environment or the settings file has an unknown key or an unreadable value.
+        """
+        if self._settings is None:
+            found = load_settings(os.environ, Path.cwd())
+            given = {
+                key: value
+                for key in ("url", "state", "results_at")
+                if (value := getattr(self._given, key)) is not None
+            }
+            self._settings = replace(found, **given, origin={**found.origin, **dict.fromkeys(given, "code")})
+        return self._settings
+
+    def configure(self, *, url: str | None = None, state: str | None = None, name: str | None = None) -> None:
+        """Override what the code says, before first use: what command-line flags do.
+
+        Raises:
+            InvalidOption: the app is in use already.
+        """
+        if self._sessions:
+            raise InvalidOption("configure() after the app has been used: it would not change open connections")
+        self._given = replace(self._given, url=url or self._given.url, state=state or self._given.state)
+        self._settings = None
+        self._connection_name = name or self._connection_name
+
+    @property
+    def url(self) -> str:
+        """The broker's URL, with its password if it has one."""
+        return self.settings.url or DEFAULT_URL
+
+    @property
+    def state_url(self) -> str | None:
+        """The state's URL; None when there is none."""
+        if (state := self.settings.state) is not None:
+            return state
+        return self.url if self.url.startswith(_EMBEDDED) else None
+
+    # Sessions ------------------------------------------------------------------------------------------
+
+    def session(self) -> Session:
+        """The session of the running loop, opened on first use.
+
+        Raises:
+            InvalidSetting: no adapter serves the URL.
+        """
+        loop = asyncio.get_running_loop()
+        found = self._sessions.get(id(loop))
+        if found is not None and found[0] == os.getpid() and found[1] is loop:
+            return found[2]
+        self._forget_dead_sessions()
+        options = BrokerOptions(name=self._connection_name, clock=self.clock)
+        state_url = self.state_url
+        state = None if state_url is None else open_state(state_url, options)
+        session = Session(
+            open_broker(self.url, options),
+            state,
+            send_timeout=self._send_timeout,
+            delays=self._delays(state) if self.delay == "state" else None,
+            blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
+            inline=self._result_inline,
+            clock=self.clock,
+        )
+        self._sessions[id(loop)] = (os.getpid(), loop, session)
+        return session
+
+    def _delays(self, state: State | None) -> DelayStore:
+        if state is None:
+            raise UnsupportedFeature(
+                "delay='state' needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH"
+            )
+        return state.delays
+
+    def _forget_dead_sessions(self) -> None:
+        for key, (pid, loop, session) in list(self._sessions.items()):
+            if pid != os.getpid():
+                # Of the parent process: its sockets are not ours to close, so it stays referenced.
+                self._abandoned.append(session)
+                self._sessions.pop(key, None)
+            elif loop.is_closed():
+                self._sessions.pop(key, None)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections; what was sent is with the broker before this returns."""
+        found = self._sessions.pop(id(asyncio.get_running_loop()), None)
+        if found is not None and found[0] == os.getpid():
+            await found[2].aclose()
+
+    def close(self) -> None:
+        """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""
+        if any(pid == os.getpid() for pid, _, _ in list(self._sessions.values())):
+            current_portal().call(self.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _exchange(self, settings: Settings | None, clock: Clock, sessions: _Sessions) -> _Exchanged:
+        """Use these from now on; those that were used before."""
+        before = (self._settings, self.clock, self._sessions)
+        self._settings, self.clock, self._sessions = settings, clock, sessions
+        return before
+
+    # From code without a loop --------------------------------------------------------------------------
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
+        """Run a coroutine of this app from code that has no loop."""
+        try:
+            self._warn_inside_loop(instead)
+            portal = self._portal()
+        except BaseException:
+            call.close()
+            raise
+        return portal.call(lambda: call)
+
+    def _portal(self) -> Portal:
+        portal = current_portal()
+        if portal.is_current:
+            raise UnsupportedFeature(
+                "a blocking call inside taskmq's own I/O thread would never end: use its async twin"
+            )
+        _close_at_exit(self)
+        return portal
+
+    def _warn_inside_loop(self, instead: str) -> None:
+        if self._has_warned:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"a blocking call of taskmq inside a running event loop stops that loop while it waits: use `{instead}`",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+_to_close: "weakref.WeakSet[Connections]" = weakref.WeakSet()
+
+
+def _close_at_exit(app: Connections) -> None:
+    if not _to_close:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _to_close.add(app)
+
+
+def _close_all() -> None:
+    for app in list(_to_close):
+        with contextlib.suppress(Exception):
+            app.close()

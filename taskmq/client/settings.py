@@ -1,0 +1,133 @@
+"""What is configured outside of the code: `TASKMQ_*`, then `taskmq.toml` or `[tool.taskmq]`, then defaults.
+
+Read when an app is first used, never at import. Unknown keys are errors: a misspelt setting does not pass
+silently.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, cast
+
+from taskmq.errors import InvalidOption, InvalidSetting
+from taskmq.model.units import parse_processes
+
+__all__ = ["DEFAULT_URL", "Settings", "load_settings"]
+
+DEFAULT_URL: Final = "local://.taskmq"
+_PREFIX: Final = "TASKMQ_"
+# Variables of the test suite and of `taskmq probe` are no setting.
+_FOREIGN: Final = ("TASKMQ_TEST_", "TASKMQ_HEALTH_PORT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings with the place each one came from, for `doctor`.
+
+    Attributes:
+        url: the broker.
+        state: the shared state; None for the embedded broker's own.
+        results_at: where large results are kept; None: in the state.
+        app: `module:attribute`, for commands that are not given one.
+        concurrency: slots of a worker process.
+        processes: of a worker, such as `4` or `1-8`.
+        grace: how long a stopping worker waits for running tasks.
+        origin: where each value that is not a default was found.
+    """
+
+    url: str | None = None
+    state: str | None = None
+    results_at: str | None = None
+    app: str | None = None
+    concurrency: int | None = None
+    processes: str | None = None
+    grace: str | None = None
+    origin: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+
+
+# How it is read, and what it is to be.
+_TEXT: Final[tuple[Callable[[str | int], object], str]] = (str, "str")
+_KINDS: Final[dict[str, tuple[Callable[[str | int], object], str]]] = {
+    "concurrency": (int, "int"),
+    "processes": (lambda value: _processes(str(value)), "number, or such as '1-8'"),
+}
+_KEYS: Final = tuple(entry.name for entry in fields(Settings) if entry.name != "origin")
+
+
+def load_settings(environment: Mapping[str, str], directory: Path) -> Settings:
+    """The settings in force.
+
+    Args:
+        environment: usually `os.environ`.
+        directory: where `taskmq.toml` and `pyproject.toml` are looked for, and in its parents.
+
+    Raises:
+        InvalidSetting: a key is unknown, or a value or file cannot be read.
+    """
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    found, source = _from_file(directory)
+    for name, value in found.items():
+        key = _known(name, source)
+        values[key] = _read(key, value, source)
+        origin[key] = source
+    for variable, value in environment.items():
+        # Empty is unset, as deployment tools have it.
+        if value and variable.startswith(_PREFIX) and not variable.startswith(_FOREIGN):
+            key = _known(variable.removeprefix(_PREFIX).lower(), f"${variable}")
+            values[key] = _read(key, value, f"${variable}")
+            origin[key] = f"${variable}"
+    return Settings(**values, origin=origin)
+
+
+def _from_file(directory: Path) -> tuple[dict[str, Any], str]:
+    for folder in (directory, *directory.parents):
+        own = folder / "taskmq.toml"
+        if own.is_file():
+            return _toml(own), str(own)
+        project = folder / "pyproject.toml"
+        if project.is_file():
+            tool = _toml(project).get("tool")
+            if isinstance(tool, dict) and "taskmq" in tool:
+                return _table(cast("dict[str, Any]", tool)["taskmq"], f"{project} [tool.taskmq]")
+    return {}, ""
+
+
+def _table(value: object, source: str) -> tuple[dict[str, Any], str]:
+    if not isinstance(value, dict):
+        raise InvalidSetting(f"{source} is to be a table")
+    return cast("dict[str, Any]", value), source
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{path} cannot be read: {error}") from error
+
+
+def _known(key: str, source: str) -> str:
+    if key in _KEYS:
+        return key
+    close = difflib.get_close_matches(key, _KEYS, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(_KEYS)}"
+    raise InvalidSetting(f"{source}: unknown setting {key!r}{hint}")
+
+
+def _read(key: str, value: object, source: str) -> object:
+    read, kind = _KINDS.get(key, _TEXT)
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            return read(value)
+        except (ValueError, InvalidOption):
+            pass
+    # The value itself stays out of the message: it may be a URL with a password.
+    raise InvalidSetting(f"{source}: {key} is to be a {kind}")
+
+
+def _processes(value: str) -> str:
+    parse_processes(value)
+    return value

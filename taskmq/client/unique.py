@@ -1,0 +1,228 @@
+"""Sending a job that is to be the only one of its key.
+
+    claim for a short time -> publish, wait for the confirm -> claim until the job starts or ends
+
+A producer that dies in between leaves the key taken for that short time only. One whose publish failed frees it;
+where it is not known whether the broker has the message (`PublishUnknown`), it is taken for the short time as well.
+Sending once more under the same job id is always possible. A worker that has the job says when it starts, or has
+ended (`taskmq.worker.guards.uniqueness`).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.stores import ClaimStore, Done, Granted, WaitingMessage
+from taskmq.errors import BrokerUnavailable, DuplicateJob, PartlySent, PublishUnknown, SendError, StateUnavailable
+from taskmq.middleware.chain import Sending
+from taskmq.model.envelope import decode_envelope
+from taskmq.options.uniqueness import UNIQUE_META, UniqueCall
+
+__all__ = [
+    "REMEMBERED",
+    "RUNNING",
+    "WAITING",
+    "release_waiting",
+    "replaced_name",
+    "send_all",
+    "send_unique",
+    "unique_claim_of",
+    "unique_stream_async",
+    "unique_stream_sync",
+]
+
+_log = logging.getLogger("taskmq")
+
+WAITING: Final = "waiting"
+RUNNING: Final = "running"
+"""What stands as the owner of a unique job's claim."""
+
+REMEMBERED: Final = 3600.0
+"""For how many seconds a key's last token is known once the key is free."""
+
+_TRIES: Final = 10
+_CHUNK: Final = 500
+# Seconds that a job may be late and still learn that it was replaced.
+_LATE: Final = 86_400.0
+
+
+async def send_unique(
+    sending: Sending,
+    call: UniqueCall,
+    claims: ClaimStore,
+    *,
+    patience: float,
+    publish: Callable[[Sending], Awaitable[None]],
+    cancel: Callable[[str, str], Awaitable[object]] | None = None,
+) -> None:
+    """Send a job whose key is free; otherwise do what its policy says.
+
+    Where that gives the existing job, its id stands in `sending.envelope` afterwards.
+
+    Args:
+        patience: seconds that a publish may take.
+        cancel: takes away a job that was replaced where it waits, by its id and why; without it the worker does.
+
+    Raises:
+        DuplicateJob: the key is taken.
+        SendError: one of its kinds.
+    """
+    try:
+        claimed = await _claim(sending, call, claims, lease=patience + 5)
+    except StateUnavailable as error:
+        raise BrokerUnavailable(f"a unique job needs the state, to know whether there is another: {error}") from error
+    if isinstance(claimed, str):
+        sending.envelope = msgspec.structs.replace(sending.envelope, id=claimed)
+        return
+    token, replaced = claimed
+    meta = {**(sending.envelope.meta or {}), UNIQUE_META: f"{token} {call.name}"}
+    sending.envelope = msgspec.structs.replace(sending.envelope, meta=meta)
+    try:
+        await publish(sending)
+    except PublishUnknown:
+        raise
+    except SendError:
+        await _calmly(claims.release(call.name, token=token), call.name)
+        raise
+    await _calmly(claims.renew({call.name: token}, lease=call.rule.ttl), call.name)
+    if replaced is not None:
+        # Only now: a job that is replaced by none has to run.
+        await _calmly(_say_replaced(claims, replaced, by=sending.envelope.id, ttl=call.rule.ttl), call.name)
+        if cancel is not None:
+            await _calmly(cancel(replaced, f"replaced by job {sending.envelope.id}"), call.name)
+
+
+async def _claim(
+    sending: Sending, call: UniqueCall, claims: ClaimStore, *, lease: float
+) -> tuple[int, str | None] | str:
+    """The token, and whose place the job takes; the id of the existing job where that is the answer."""
+    job_id, over, replaced, held = sending.envelope.id, None, None, ""
+    for _ in range(_TRIES):
+        answer = await claims.claim(call.name, job_id=job_id, owner=WAITING, lease=lease, ttl=REMEMBERED, over=over)
+        if isinstance(answer, Granted):
+            return answer.token, replaced
+        held = answer.job_id
+        if isinstance(answer, Done):
+            break
+        if held == job_id:
+            # Sent once more, when it was not known whether it was sent.
+            over, replaced = answer.token, None
+        elif call.rule.replaces and answer.owner != RUNNING:
+            over, replaced = answer.token, held
+        elif call.rule.policy in ("existing", "throttle"):
+            return held
+        else:
+            break
+    raise DuplicateJob(sending.envelope.task, job_id=held)
+
+
+async def send_all(send: Callable[[Sending], Awaitable[None]], sendings: Sequence[Sending]) -> list[SendError | None]:
+    """Send many at once; what became of each."""
+    ended = await asyncio.gather(*(send(sending) for sending in sendings), return_exceptions=True)
+    outcomes: list[SendError | None] = []
+    for error in ended:
+        if error is not None and not isinstance(error, SendError):
+            raise error
+        outcomes.append(error)
+    return outcomes
+
+
+def unique_stream_sync(
+    sendings: Iterable[Sending], send: Callable[[Sequence[Sending]], Sequence[SendError | None]]
+) -> Iterator[str]:
+    """Send many in chunks; the id of each, or of the job that is there in its place.
+
+    Raises:
+        PartlySent: some of a chunk were not sent; there is no further one.
+    """
+    taken, counted = iter(sendings), _Counted()
+    while chunk := list(islice(taken, _CHUNK)):
+        yield from counted.settle(chunk, send(chunk))
+        counted.check()
+
+
+async def unique_stream_async(
+    sendings: Iterable[Sending] | AsyncIterable[Sending],
+    send: Callable[[Sequence[Sending]], Awaitable[Sequence[SendError | None]]],
+) -> AsyncGenerator[str, None]:
+    """`unique_stream_sync` for coroutines."""
+    counted = _Counted()
+    async for chunk in _chunks(sendings):
+        for job_id in counted.settle(chunk, await send(chunk)):
+            yield job_id
+        counted.check()
+
+
+async def _chunks(sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[list[Sending], None]:
+    if not isinstance(sendings, AsyncIterable):
+        taken = iter(sendings)
+        while chunk := list(islice(taken, _CHUNK)):
+            yield chunk
+        return
+    chunk = list[Sending]()
+    async for sending in sendings:
+        chunk.append(sending)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+class _Counted:
+    """What became of the calls of a stream so far."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._failures: dict[int, SendError] = {}
+
+    def settle(self, sendings: Sequence[Sending], outcomes: Sequence[SendError | None]) -> list[str]:
+        """The ids of those that were sent."""
+        job_ids = list[str]()
+        for sending, error in zip(sendings, outcomes, strict=True):
+            if error is None:
+                job_ids.append(sending.envelope.id)
+            else:
+                self._failures[self._seen] = error
+            self._seen += 1
+        return job_ids
+
+    def check(self) -> None:
+        """Raise `PartlySent` where some were not sent."""
+        if self._failures:
+            raise PartlySent(self._failures, sent=self._seen - len(self._failures))
+
+
+async def _say_replaced(claims: ClaimStore, job_id: str, *, by: str, ttl: float) -> None:
+    name = replaced_name(job_id)
+    await claims.complete(name, token=0, job_id=by, content_type="", value=b"", ttl=ttl + _LATE)
+
+
+def replaced_name(job_id: str) -> str:
+    """The key under which it stands that a job was replaced, and by which."""
+    return f"replaced:{job_id}"
+
+
+def unique_claim_of(meta: dict[str, str] | None) -> tuple[str, int] | None:
+    """The key that a job was sent with, and the token of its claim."""
+    token, _, name = (meta or {}).get(UNIQUE_META, "").partition(" ")
+    return (name, int(token)) if name and token.isdecimal() else None
+
+
+async def release_waiting(claims: ClaimStore, message: WaitingMessage) -> None:
+    """Free the key of a job that was cancelled where it waited."""
+    claim = unique_claim_of(decode_envelope(message.body, message.content_type).meta)
+    if claim is not None:
+        await claims.release(claim[0], token=claim[1])
+
+
+async def _calmly(call: Awaitable[object], name: str) -> None:
+    try:
+        await call
+    except StateUnavailable as error:
+        # What it is about ends by itself; the job itself is sent, or was not.
+        _log.warning("unique key %s is not up to date: %s", name, error)

@@ -1,0 +1,344 @@
+"""Publishing what has become ready in workflows, by senders and by workers alike.
+
+    take -> calls: publish, wait for the confirms -> done -> take, until nothing is left
+            maps: give them a child for each item
+            the flow's end: keep it among the results, so that those who wait for it hear of it
+
+Between `take` and `done` anybody may die: what was taken is taken again. A message for a node comes under an id
+of the node's own, so it is the same job however often it was published.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from taskmq.client.session import Session
+from taskmq.contracts.stores import ErrorRecord, ResultRecord, State
+from taskmq.contracts.stores.flows import FlowStore, NodeState, Taken, TakenNode
+from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable, UnsupportedFeature
+from taskmq.middleware.chain import Sending
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope, new_job_id
+from taskmq.model.states import JobState
+from taskmq.workflow.calls import NodeCall, decode_call, decode_head, encode_call, encode_head, insert_values
+from taskmq.workflow.failures import encode_failure
+from taskmq.workflow.graph import Graph
+from taskmq.workflow.handle import end_id
+from taskmq.workflow.values import encode_tree, load_trees
+
+__all__ = [
+    "FlowApp",
+    "FlowDesk",
+    "FlowPublisher",
+    "FlowSender",
+    "cancel_flow",
+    "flow_store",
+    "job_id_of",
+    "resume_flow",
+    "start_flow",
+]
+
+T = TypeVar("T")
+
+SENDER: Final = "sender"
+
+_LEASE: Final = 30.0
+_CHILDREN: Final = 250
+_REMEMBERED: Final = 7 * 86_400.0
+# What will not be otherwise the next time.
+_FINAL: Final = (TooLarge, EncodeError, Unroutable)
+
+
+class FlowSender(Protocol):
+    """What is needed of an app."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def result_ttl(self) -> float: ...
+
+    def session(self) -> Session: ...
+
+    def stream_async(self, sendings: Iterable[Sending], *, linger: float = ...) -> AsyncGenerator[str, None]: ...
+
+
+class FlowApp(FlowSender, Protocol):
+    """What is needed of an app by those that send."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def say_cancelled(self, job_id: str) -> None: ...
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
+
+
+def flow_store(session: Session) -> FlowStore:
+    """Where workflows are kept.
+
+    Raises:
+        UnsupportedFeature: the app has no state.
+    """
+    return _state(session).flows
+
+
+def job_id_of(flow_id: str, key: str, run: int) -> str:
+    """The id of a step's job."""
+    return f"{flow_id}.{key}~{run}" if run else f"{flow_id}.{key}"
+
+
+async def start_flow(app: FlowSender, graph: Graph, *, flow_id: str | None, keep: float) -> str:
+    """Make a flow and publish what is ready; its id. One that is there already goes on instead."""
+    store = flow_store(app.session())
+    flow_id = flow_id or new_job_id(app.clock.now_ms(), os.urandom(10))
+    await store.create(flow_id, encode_head(graph.head), graph.nodes, ttl=keep)
+    publisher = FlowPublisher(app, flow_id, taker=SENDER, content_type=graph.head.content_type)
+    await publisher.resume()
+    return flow_id
+
+
+async def resume_flow(app: FlowSender, flow_id: str) -> None:
+    """Publish what is ready in a flow."""
+    record = await flow_store(app.session()).look(flow_id)
+    if record is not None:
+        content_type = decode_head(record.head).content_type
+        await FlowPublisher(app, flow_id, taker=SENDER, content_type=content_type).resume()
+
+
+async def cancel_flow(app: FlowSender, flow_id: str, *, reason: str, say: Callable[[str], None]) -> bool:
+    """Cancel a flow; False where it is not known."""
+    state = _state(app.session())
+    running = await state.flows.cancel(flow_id, reason=reason)
+    if running is None:
+        return False
+    record = await state.flows.look(flow_id)
+    if record is None:
+        return False
+    for key in running:
+        job_id = job_id_of(flow_id, key, record.run)
+        await state.revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
+        say(job_id)
+    await resume_flow(app, flow_id)
+    return True
+
+
+class FlowDesk:
+    """What workflows and their handles ask of an app."""
+
+    def __init__(self, app: FlowApp) -> None:
+        self._app = app
+
+    @property
+    def content_type(self) -> str:
+        return self._app.content_type
+
+    def flow_store(self) -> FlowStore:
+        """Where workflows are kept, as the running loop's session sees it."""
+        return flow_store(self._app.session())
+
+    async def start_flow(self, graph: Graph, *, flow_id: str | None, keep: float) -> str:
+        """Send a workflow, or go on with one that is there; its id."""
+        return await start_flow(self._app, graph, flow_id=flow_id, keep=keep)
+
+    async def go_on_with_flow(self, flow_id: str) -> None:
+        """Publish what is ready in a workflow."""
+        await resume_flow(self._app, flow_id)
+
+    async def cancel_flow(self, flow_id: str, *, reason: str) -> bool:
+        """Cancel a workflow; False where it is not known."""
+        return await cancel_flow(self._app, flow_id, reason=reason, say=self._app.say_cancelled)
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
+        """The record once it is there; None after `timeout` seconds."""
+        return await _state(self._app.session()).results.wait(job_id, timeout=timeout)
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
+        """Run a coroutine from code that has no loop."""
+        return self._app.run_sync(call, instead=instead)
+
+
+class FlowPublisher:
+    """Publishes what has become ready in one flow.
+
+    Args:
+        taker: in whose name it is taken.
+        content_type: of the flow's arguments.
+        parent: the job whose end it became ready by.
+    """
+
+    def __init__(
+        self, app: FlowSender, flow_id: str, *, taker: str, content_type: str, parent: str | None = None
+    ) -> None:
+        self._app = app
+        self._flow_id = flow_id
+        self._taker = taker
+        self._content_type = content_type
+        self._parent = parent
+        self._store = flow_store(app.session())
+
+    async def resume(self) -> None:
+        """Publish what is ready, and what the same taker may have left.
+
+        Raises:
+            SendError, StateUnavailable: it is to be called again.
+        """
+        await self.publish(await self._store.take(self._flow_id, taker=self._taker, lease=_LEASE, again=True))
+
+    async def publish(self, taken: Taken) -> None:
+        """Publish what was taken, and go on until nothing is left.
+
+        Raises:
+            SendError, StateUnavailable: `resume` is to be called.
+        """
+        while taken.nodes or taken.is_more:
+            calls = [node for node in taken.nodes if node.kind == "call"]
+            more = await self._send(calls)
+            for node in taken.nodes:
+                if node.kind == "map":
+                    more += await self._expand(node)
+                elif node.kind == "finish":
+                    await self._finish(node.run)
+            keys = [node.key for node in taken.nodes]
+            taken = await self._store.done(self._flow_id, keys, taker=self._taker, lease=_LEASE)
+            if more:
+                nodes = (*(node for one in more for node in one.nodes), *taken.nodes)
+                taken = Taken(nodes, is_more=taken.is_more or any(one.is_more for one in more))
+
+    async def _send(self, nodes: list[TakenNode]) -> list[Taken]:
+        """Publish messages; what became ready by those that cannot be."""
+        if not nodes:
+            return []
+        now = self._app.clock.now_ms()
+        left = [(node, self._sending(node, now)) for node in nodes]
+        found: list[Taken] = []
+        while left:
+            try:
+                async for _ in self._app.stream_async([sending for _, sending in left], linger=float("inf")):
+                    pass
+            except PartlySent as error:
+                for place, failure in error.failures.items():
+                    if not isinstance(failure, _FINAL):
+                        raise failure from error
+                    found += await self._fail(left[place][0], failure)
+                left = left[error.tried :]
+            else:
+                return found
+        return found
+
+    def _sending(self, node: TakenNode, now: int) -> Sending:
+        call = decode_call(node.call)
+        envelope = Envelope(
+            v=VERSION,
+            id=job_id_of(self._flow_id, node.key, node.run),
+            task=call.task,
+            args=msgspec.Raw(call.args),
+            kwargs=msgspec.Raw(call.kwargs) if call.kwargs else NO_KWARGS,
+            enqueued=now,
+            eta=call.eta if call.delay is None else now + call.delay,
+            expires=call.expires_at if call.expires is None else now + call.expires,
+            root=self._flow_id,
+            parent=self._parent,
+            key=call.key,
+            order_key=call.order_key,
+            flow=f"{self._flow_id}/{node.key}",
+            tenant=call.tenant,
+            priority=call.priority,
+            meta=call.meta,
+        )
+        return Sending(envelope, call.queue, self._content_type, dict(call.headers) if call.headers else {})
+
+    async def _expand(self, node: TakenNode) -> list[Taken]:
+        call = decode_call(node.call)
+        if call.over is None:
+            return await self._fail(node, TypeError("nothing to go over"))
+        (tree,) = await load_trees(self._store, self._flow_id, [call.over])
+        try:
+            items = _items(encode_tree(tree, self._content_type), self._content_type)
+            if len(items) > call.max_width:
+                raise ValueError(f"a list of {len(items)} items, and max_width={call.max_width}")
+            children = [encode_call(self._child(call, item)) for item in items]
+        except (msgspec.MsgspecError, ValueError) as error:
+            return await self._fail(node, error)
+        for first in range(0, len(children), _CHILDREN) if children else (0,):
+            piece = children[first : first + _CHILDREN]
+            await self._store.expand(self._flow_id, node.key, piece, first=first, total=len(children))
+        return []
+
+    def _child(self, call: NodeCall, item: msgspec.Raw) -> NodeCall:
+        spread = _items(bytes(item), self._content_type) if call.is_spread else [item]
+        values: list[tuple[int | str, bytes]] = [(place, bytes(value)) for place, value in enumerate(spread)]
+        args, kwargs = insert_values(call.args, call.kwargs, values, self._content_type)
+        return msgspec.structs.replace(
+            call,
+            args=bytes(args),
+            kwargs=b"" if kwargs is NO_KWARGS else bytes(kwargs),
+            over=None,
+            max_width=0,
+            is_spread=False,
+        )
+
+    async def _fail(self, node: TakenNode, error: Exception) -> list[Taken]:
+        """End a node that nobody can run."""
+        details = ErrorRecord(type_name=type(error).__name__, message=str(error), traceback="")
+        taken = await self._store.end(
+            self._flow_id,
+            node.key,
+            token=0,
+            state=NodeState.FAILED,
+            value=encode_failure(details),
+            taker=self._taker,
+            lease=_LEASE,
+        )
+        return [] if taken is None else [taken]
+
+    async def _finish(self, run: int) -> None:
+        """Keep the end of the flow where those who wait for it look."""
+        state = _state(self._app.session())
+        record = await state.flows.look(self._flow_id)
+        if record is None or record.unfinished or record.run != run:
+            return
+        head = decode_head(record.head)
+        states = await state.flows.states(self._flow_id)
+        failed = next(
+            (
+                key
+                for key, one in states.items()
+                if one is NodeState.FAILED and key.partition(".")[0] not in head.may_fail
+            ),
+            None,
+        )
+        error: ErrorRecord | None = None
+        end = JobState.SUCCEEDED
+        if record.cancelled is not None:
+            end = JobState.CANCELLED
+            error = ErrorRecord(type_name="JobCancelled", message=record.cancelled, traceback="")
+        elif failed is not None:
+            end = JobState.DEAD
+            name = head.names.get(failed.partition(".")[0], failed)
+            error = ErrorRecord(type_name="FlowFailed", message=f"step {name} has failed", traceback="")
+        result = ResultRecord(
+            job_id=end_id(self._flow_id, run),
+            task="",
+            state=end,
+            attempt=run + 1,
+            error=error,
+            finished=self._app.clock.now_ms(),
+        )
+        await state.results.put(result, ttl=self._app.result_ttl)
+
+
+def _items(data: bytes, content_type: str) -> list[msgspec.Raw]:
+    if content_type == MSGPACK:
+        return msgspec.msgpack.decode(data, type=list[msgspec.Raw])
+    return msgspec.json.decode(data, type=list[msgspec.Raw])
+
+
+def _state(session: Session) -> State:
+    if session.state is None:
+        raise UnsupportedFeature(
+            "workflows need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+        )
+    return session.state

@@ -1,0 +1,77 @@
+"""Contracts for the state that workers, callers and beats share.
+
+A `State` belongs to one event loop, like a broker. Each feature has its own small store; nothing here is
+the sole truth for a job that the broker has confirmed.
+"""
+
+from taskmq.contracts.stores.blobs import BlobReference, BlobStore
+from taskmq.contracts.stores.checkpoints import BegunRun, CheckpointStore
+from taskmq.contracts.stores.claims import Claimed, ClaimStore, Done, Granted, Held
+from taskmq.contracts.stores.crash_counts import StartStore
+from taskmq.contracts.stores.delays import DelayStore, TakenMessage, WaitingMessage
+from taskmq.contracts.stores.flows import (
+    BegunNode,
+    BusyNode,
+    EndedNode,
+    FlowNode,
+    FlowRecord,
+    FlowStore,
+    NodeState,
+    Taken,
+    TakenNode,
+)
+from taskmq.contracts.stores.leases import Lease, LeaseStore
+from taskmq.contracts.stores.limits import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
+from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
+from taskmq.contracts.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
+from taskmq.contracts.stores.revocations import Revocation, RevocationStore
+from taskmq.contracts.stores.schedules import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
+from taskmq.contracts.stores.state import DiagnosableState, State, Timekeeper
+
+__all__ = [
+    "BegunNode",
+    "BegunRun",
+    "BlobReference",
+    "BlobStore",
+    "BusyNode",
+    "ChangedSchedule",
+    "CheckpointStore",
+    "ClaimStore",
+    "Claimed",
+    "DelayStore",
+    "Demand",
+    "DiagnosableState",
+    "Done",
+    "EndedNode",
+    "Entry",
+    "ErrorRecord",
+    "FlowNode",
+    "FlowRecord",
+    "FlowStore",
+    "Granted",
+    "Held",
+    "KeptRecord",
+    "Lease",
+    "LeaseStore",
+    "LimitLook",
+    "LimitStore",
+    "NodeState",
+    "PlaceDemand",
+    "ProgressRecord",
+    "ProgressStore",
+    "RateDemand",
+    "RecordChange",
+    "ResultRecord",
+    "ResultStore",
+    "Revocation",
+    "RevocationStore",
+    "ScheduleStore",
+    "StartStore",
+    "State",
+    "Taken",
+    "TakenMessage",
+    "TakenNode",
+    "Timekeeper",
+    "WaitingMessage",
+    "remembered_for",
+]

@@ -1,0 +1,77 @@
+"""Telling workers what to do, and gathering what they answer."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.broker import Broker
+from taskmq.errors import BrokerUnavailable, MalformedMessage
+from taskmq.events.stream import as_broadcasting
+from taskmq.model.commands import (
+    EVERY_WORKER,
+    Answer,
+    Command,
+    answer_topic,
+    command_topic,
+    decode_answer,
+    encode_command,
+)
+
+__all__ = ["command_workers"]
+
+_CONNECT_SECONDS: Final = 10.0
+
+
+async def command_workers(broker: Broker, command: Command, *, within: float = 1.0) -> Sequence[Answer]:
+    """What workers answer within so many seconds, one answer of each process, by name.
+
+    Nobody knows how many there are, so it takes all of that time, unless the command names workers by their names and
+    each of them has answered.
+
+    Args:
+        broker: where the workers are.
+        command: its `id` and `reply` are made here.
+        within: seconds.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached, or does not let this user command.
+        TopologyMismatch: what it takes is not at the broker, and may not be declared.
+        UnsupportedFeature: the broker has no broadcasts.
+    """
+    broadcasting = as_broadcasting(broker)
+    command_id = secrets.token_hex(8)
+    topic = answer_topic(command_id)
+    command = msgspec.structs.replace(command, id=command_id, reply=topic)
+    answers: dict[tuple[str, str, int], Answer] = {}
+    expected = None if any(name.startswith((EVERY_WORKER, "@")) for name in command.to) else {*command.to}
+    complete = asyncio.Event()
+
+    def receive(_topic: str, body: bytes) -> None:
+        try:
+            answer = decode_answer(body)
+        except MalformedMessage:
+            # Whoever may announce may have written it.
+            return
+        if answer.id == command_id:
+            answers[answer.worker, answer.status.host, answer.status.pid] = answer
+            if expected is not None and expected <= {name for name, _, _ in answers}:
+                complete.set()
+
+    listening = await broadcasting.listen([topic], receive)
+    try:
+        # So that the time is for the workers alone.
+        await broker.connect(timeout=_CONNECT_SECONDS)
+        if not broadcasting.announce(command_topic(command.name), encode_command(command)):
+            raise BrokerUnavailable(f"the broker {broker.address} takes no commands for now")
+        try:
+            async with asyncio.timeout(within):
+                await complete.wait()
+        except TimeoutError:
+            # Whoever has not answered is not there, or is held up.
+            pass
+    finally:
+        await listening.stop()
+    return [answers[key] for key in sorted(answers)]

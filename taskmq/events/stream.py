@@ -1,0 +1,145 @@
+"""Events as they come: `async with app.events() as events`, then `async for event in events`.
+
+Workers tell about jobs only while somebody listens: a stream asks all of them for it as it opens, and again every
+20 s for as long as it is open; a worker that has not been asked for a minute stops. So looking costs only while one
+looks, and a worker that starts, or was cut off, tells within 20 s.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.errors import InvalidOption, MalformedMessage, UnsupportedFeature
+from taskmq.model.commands import WATCH, Command, command_topic, encode_command
+from taskmq.model.telemetry.events import ALL_EVENTS, Batch, Event, decode_batch, worker_topic
+
+__all__ = ["WATCH_SECONDS", "EventStream", "as_broadcasting"]
+
+_log = logging.getLogger("taskmq.events")
+
+WATCH_SECONDS: Final = 60.0
+_ASK_AGAIN: Final = 20.0
+_WORKERS_ONLY: Final = "worker."
+_LAST_WORDS: Final = worker_topic("offline")
+
+
+def as_broadcasting(broker: Broker) -> Broadcasting:
+    """The broker itself.
+
+    Raises:
+        UnsupportedFeature: it has no broadcasts.
+    """
+    if not isinstance(broker, Broadcasting):
+        raise UnsupportedFeature(
+            f"the broker {broker.address} has no broadcasts: no events, and no commands to workers"
+        )
+    return broker
+
+
+class EventStream:
+    """Events from the moment on when the block is entered, each worker's in their order for each topic.
+
+    Whoever is slower than the events come misses the oldest; losing the connection costs what is told meanwhile.
+
+    Args:
+        broker: opened when the block is entered.
+        topics: patterns, see `taskmq.events`; `*` is one word, `#` any number. None: all events.
+        buffer: how many events may wait here.
+
+    Attributes:
+        missed: events that were dropped here, because more than `buffer` waited.
+        dropped: events that workers say they have dropped while this stream was open.
+
+    Raises:
+        InvalidOption: `buffer` below 1.
+    """
+
+    def __init__(self, broker: Callable[[], Broker], *topics: str, buffer: int = 10_000) -> None:
+        if buffer < 1:
+            raise InvalidOption("buffer: at least 1")
+        self.missed: int = 0
+        self.dropped: int = 0
+        self._open = broker
+        self._topics = topics or ALL_EVENTS
+        self._buffer = buffer
+        self._waiting: deque[Event] = deque()
+        self._counts: dict[str, int] = {}
+        self._changed = asyncio.Event()
+        self._listening: Listening | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached, or does not let this user listen.
+            TopologyMismatch: what it takes is not at the broker, and may not be declared.
+            UnsupportedFeature: the broker has no broadcasts.
+        """
+        broker = as_broadcasting(self._open())
+        self._listening = await broker.listen(self._topics, self._receive)
+        if not all(topic.startswith(_WORKERS_ONLY) for topic in self._topics):
+            _ask(broker)
+            self._asking = asyncio.create_task(_ask_again(broker), name="taskmq events")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_closed = True
+        self._changed.set()
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
+        if self._listening is not None:
+            await self._listening.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._waiting:
+            if self._is_closed:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        return self._waiting.popleft()
+
+    def _receive(self, topic: str, body: bytes) -> None:
+        try:
+            batch = decode_batch(topic, body)
+        except MalformedMessage as error:
+            _log.debug("topic %r: %s", topic, error)
+            return
+        self._count(topic, batch)
+        self._waiting.extend(batch.events)
+        while len(self._waiting) > self._buffer:
+            self._waiting.popleft()
+            self.missed += 1
+        self._changed.set()
+
+    def _count(self, topic: str, batch: Batch) -> None:
+        before = self._counts.get(batch.worker, batch.dropped)
+        # Started again under its old name, a worker counts from 0.
+        self.dropped += batch.dropped - before if batch.dropped >= before else batch.dropped
+        if topic == _LAST_WORDS:
+            self._counts.pop(batch.worker, None)
+        else:
+            self._counts[batch.worker] = batch.dropped
+
+
+async def _ask_again(broker: Broadcasting) -> None:
+    while True:
+        await asyncio.sleep(_ASK_AGAIN)
+        _ask(broker)
+
+
+def _ask(broker: Broadcasting) -> None:
+    command = Command(id=secrets.token_hex(8), name=WATCH, seconds=WATCH_SECONDS)
+    broker.announce(command_topic(WATCH), encode_command(command))

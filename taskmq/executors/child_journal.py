@@ -1,0 +1,135 @@
+"""The desk of an executor process: its end of the pipe to the worker, which has the connection to the state.
+
+A thread of its own writes, from the first time on that a task tells or saves anything: what is raised in the main
+thread from outside (a soft timeout) must not leave half a frame in the pipe.
+"""
+
+import itertools
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from taskmq.contracts.stores import BegunRun
+from taskmq.errors import StateUnavailable
+from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
+from taskmq.run.journal import Journal
+
+__all__ = ["ChildDesk"]
+
+_PERIOD: Final = 0.5
+
+
+class ChildDesk:
+    """The journals of one process, which runs one task at a time. Its coroutines block.
+
+    Args:
+        send: writes a frame to the worker, whole.
+    """
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+        self._asking = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[BeginRun | SaveValue | threading.Event | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._journal: Journal | None = None
+
+    # The worker's part -------------------------------------------------------------------------------------
+
+    def open(self, journal: Journal) -> None:
+        """Take what this journal says, and no other: its run begins."""
+        self._journal = journal
+
+    def finish(self) -> None:
+        """Say the run's last news; what it has left running is not heard any more."""
+        if self._thread is not None:
+            written = threading.Event()
+            self._outbox.put(written)
+            written.wait()
+        self._journal = None
+
+    def hear(self, reply: Reply | None) -> None:
+        """What the worker has answered; None once it is gone. Called in another thread."""
+        self._replies.put(reply)
+
+    # The desk ----------------------------------------------------------------------------------------------
+
+    def changed(self, journal: Journal) -> None:
+        if journal is self._journal:
+            self._write(None)
+
+    async def begin(self, journal: Journal) -> BegunRun:
+        return self.begin_blocking(journal)
+
+    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+        self.save_blocking(journal, name, value)
+
+    def begin_blocking(self, journal: Journal) -> BegunRun:
+        with self._asking:
+            if journal.run is None:
+                reply = self._ask(journal, BeginRun(next(self._numbers)))
+                journal.run = BegunRun(reply.token, reply.values)
+            return journal.run
+
+    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+        with self._asking:
+            self._ask(journal, SaveValue(next(self._numbers), name, value))
+
+    def _ask(self, journal: Journal, question: BeginRun | SaveValue) -> Reply:
+        if journal is not self._journal:
+            raise StateUnavailable("the task has ended: what it has left running can save nothing")
+        self._write(question)
+        # A reply to an earlier one, whose wait was interrupted, is nobody's.
+        while (reply := self._replies.get()) is not None and reply.number != question.number:
+            pass
+        if reply is None:
+            self._replies.put(None)
+            raise StateUnavailable("the worker is gone", is_certain=False)
+        if reply.error:
+            raise pickle.loads(reply.error)  # noqa: S301 - written by the worker that started this process
+        return reply
+
+    # The writing thread ------------------------------------------------------------------------------------
+
+    def _write(self, content: BeginRun | SaveValue | None) -> None:
+        self._outbox.put(content)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="taskmq-desk", daemon=True)
+            self._thread.start()
+
+    def _serve(self) -> None:
+        due: float | None = None
+        earliest = 0.0
+        while True:
+            content = self._next(None if due is None else due - time.monotonic())
+            match content:
+                case None:
+                    due = earliest if due is None else due
+                case threading.Event():
+                    due = None
+                    self._tell()
+                    content.set()
+                case BeginRun() | SaveValue():
+                    self._send(content)
+            if due is not None and due <= time.monotonic():
+                due = None
+                self._tell()
+                earliest = time.monotonic() + _PERIOD
+
+    def _next(self, wait: float | None) -> BeginRun | SaveValue | threading.Event | None:
+        """What is to be written; None for news, or when `wait` is over."""
+        try:
+            return self._outbox.get(timeout=None if wait is None else max(wait, 0.0))
+        except queue.Empty:
+            return None
+
+    def _tell(self) -> None:
+        journal = self._journal
+        if journal is not None and journal.is_dirty:
+            # Before the news is read: what comes from now on is said next time.
+            journal.is_dirty = False
+            self._send(News(journal.done, journal.total, journal.note, journal.details))

@@ -1,0 +1,337 @@
+"""What a task's function is given beside its arguments: providers, and the order in which they are called. Pure.
+
+A parameter that `Depends` on a provider is filled in when the task runs, and does not travel. A provider may depend
+on others, and take the `Context`. Which of them are called, in which order, and who gets what, is a `Plan`: made
+once, when the task is defined. Tasks without dependencies have none.
+"""
+
+import functools
+import inspect
+import typing
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from typing import IO, Annotated, Any, Final, Literal, TypeVar, overload
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+from taskmq.run.context import Context
+
+__all__ = ["Dependency", "Depends", "Kind", "Node", "Plan", "Provider", "Scope", "is_dependency", "plan_dependencies"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=IO[Any])
+
+Provider = Callable[..., Any]
+Scope = Literal["task", "worker"]
+Kind = Literal["plain", "coroutine", "generator", "async generator"]
+
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_POSITIONAL: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, _POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
+
+
+class Dependency(msgspec.Struct, frozen=True):
+    """What `Depends` leaves in a signature."""
+
+    provider: Provider
+    scope: Scope
+
+
+@overload
+def Depends(provider: Callable[..., F], /, *, scope: Scope = "task") -> F: ...
+@overload
+def Depends(provider: Callable[..., AsyncIterator[T]], /, *, scope: Scope = "task") -> T: ...
+@overload
+def Depends(provider: Callable[..., Iterator[T]], /, *, scope: Scope = "task") -> T: ...
+@overload
+def Depends(provider: Callable[..., Coroutine[Any, Any, T]], /, *, scope: Scope = "task") -> T: ...
+@overload
+def Depends(provider: Callable[..., T], /, *, scope: Scope = "task") -> T: ...
+def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N802 - it stands where a type's instance does
+    """Fill a task's parameter with what `provider` returns or yields, when the task runs.
+
+    As a default value, `session: Session = Depends(open_session)`, the type checkers know that callers leave it out;
+    `Annotated[Session, Depends(open_session)]` does the same at run time.
+
+    A provider is a function, a coroutine function, or a generator of either sort, which yields once: what stands
+    behind the `yield` runs when the task has ended, also by an error, a timeout or a cancellation, the last provider
+    first. It sees the task's exception at the `yield` and cannot make it unseen. Its own parameters may be
+    dependencies or a `Context`; others need defaults. Within a run it is called once, however many ask for it.
+
+    Args:
+        scope: `worker` calls it once per worker process, and ends it when the worker has drained.
+
+    Raises:
+        InvalidOption: the provider cannot be called.
+    """
+    if not callable(provider):
+        raise InvalidOption(f"Depends({provider!r}): it cannot be called; give the function that makes the value")
+    if scope not in typing.get_args(Scope):
+        raise InvalidOption(f"Depends(..., scope={scope!r}): 'task' or 'worker'")
+    return Dependency(provider, scope)
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One call of a provider.
+
+    Attributes:
+        label: its name, for people.
+        takes: its parameters, and the nodes that fill them.
+        context: its parameter that is the context; None without one.
+    """
+
+    provider: Provider
+    kind: Kind
+    scope: Scope
+    label: str
+    takes: tuple[tuple[str, int], ...]
+    context: str | None
+
+    @property
+    def is_async(self) -> bool:
+        return self.kind in ("coroutine", "async generator")
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """A parameter of the task's function.
+
+    Attributes:
+        index: where it stands among those given by position; -1: it is given by name.
+        is_last: only dependencies stand behind it, so that a caller can give it by position.
+        node: that fills it.
+    """
+
+    name: str
+    index: int
+    is_last: bool
+    node: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The providers of one function.
+
+    Attributes:
+        nodes: in an order in which each finds what it takes.
+        places: in the order of the function's parameters.
+    """
+
+    nodes: tuple[Node, ...]
+    places: tuple[_Place, ...]
+
+    @property
+    def first_async(self) -> Node | None:
+        """A provider that needs an event loop."""
+        return next((node for node in self.nodes if node.is_async), None)
+
+    def placed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], values: Mapping[int, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call with `values` where the function wants them."""
+        named = dict(kwargs)
+        for place in self.places:
+            if place.node not in values:
+                continue
+            value = values[place.node]
+            if 0 <= place.index <= len(args):
+                args = (*args[: place.index], value, *args[place.index :])
+            else:
+                named[place.name] = value
+        return args, named
+
+    def without(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Plan":
+        """What is left to be provided when a caller gives some of it itself."""
+        places = tuple(
+            place
+            for place in self.places
+            if place.name not in kwargs and not (place.is_last and 0 <= place.index < len(args))
+        )
+        if len(places) == len(self.places):
+            return self
+        needed: set[int] = set()
+        wanted = [place.node for place in places]
+        while wanted:
+            index = wanted.pop()
+            if index not in needed:
+                needed.add(index)
+                wanted += [taken for _, taken in self.nodes[index].takes]
+        numbers = {old: new for new, old in enumerate(sorted(needed))}
+        nodes = tuple(
+            Node(
+                node.provider,
+                node.kind,
+                node.scope,
+                node.label,
+                tuple((name, numbers[taken]) for name, taken in node.takes),
+                node.context,
+            )
+            for node in (self.nodes[old] for old in numbers)
+        )
+        return Plan(nodes, tuple(_Place(p.name, p.index, p.is_last, numbers[p.node]) for p in places))
+
+
+def is_dependency(parameter: inspect.Parameter, kind: Any) -> bool:
+    """Whether a parameter, annotated as `kind`, is filled in by a provider."""
+    return _dependency(parameter, kind) is not None
+
+
+def plan_dependencies(
+    function: Callable[..., Any], *, owner: str, overrides: Mapping[Provider, Provider] | None = None
+) -> Plan | None:
+    """What `function` is to be given; None when it depends on nothing.
+
+    Args:
+        owner: its task's name, for errors.
+        overrides: providers, and those that take their places.
+
+    Raises:
+        InvalidOption: providers depend on each other in a circle, or one cannot be called; names the chain.
+        NameError: an annotation names what is not defined yet.
+    """
+    planner = _Planner(overrides or {})
+    places = planner.places(function, owner)
+    return Plan(tuple(planner.nodes), tuple(places)) if places else None
+
+
+class _Planner:
+    def __init__(self, overrides: Mapping[Provider, Provider]) -> None:
+        self._overrides = overrides
+        self._numbers: dict[tuple[Provider, Scope], int] = {}
+        self.nodes: list[Node] = []
+
+    def places(self, function: Callable[..., Any], owner: str) -> list[_Place]:
+        parameters = list(_parameters(function, f"task {owner}"))
+        found: list[_Place] = []
+        for index, (parameter, kind) in enumerate(parameters):
+            dependency = _dependency(parameter, kind)
+            if dependency is None:
+                continue
+            chain = (f"task {owner}", parameter.name)
+            if parameter.kind not in (_POSITIONAL, inspect.Parameter.KEYWORD_ONLY):
+                raise _refused(chain, "a dependency needs a parameter that can be given by name")
+            behind = [
+                (other, annotated)
+                for other, annotated in parameters[index + 1 :]
+                if other.kind in _BY_POSITION and not is_dependency(other, annotated)
+            ]
+            travel = [other for other, annotated in behind if not _is_context(annotated)]
+            if travel and parameter.default is not inspect.Parameter.empty:
+                raise _refused(
+                    chain,
+                    f"{travel[0].name!r} stands behind it and is given by position: put the dependency last, or "
+                    "behind a `*`",
+                )
+            found.append(
+                _Place(
+                    parameter.name,
+                    index if parameter.kind is _POSITIONAL else -1,
+                    is_last=not behind,
+                    node=self._number(dependency, chain, ()),
+                )
+            )
+        return found
+
+    def _number(self, dependency: Dependency, chain: tuple[str, ...], path: tuple[Provider, ...]) -> int:
+        provider = self._overrides.get(dependency.provider, dependency.provider)
+        chain = (*chain, _label(provider))
+        if provider in path:
+            raise _refused(chain, "they depend on each other in a circle")
+        key = (provider, dependency.scope)
+        if key not in self._numbers:
+            node = self._node(provider, dependency.scope, chain, (*path, provider))
+            self._numbers[key] = len(self.nodes)
+            self.nodes.append(node)
+        return self._numbers[key]
+
+    def _node(self, provider: Provider, scope: Scope, chain: tuple[str, ...], path: tuple[Provider, ...]) -> Node:
+        takes: list[tuple[str, int]] = []
+        context: str | None = None
+        for parameter, kind in _parameters(provider, " -> ".join(chain)):
+            dependency = _dependency(parameter, kind)
+            is_context = _is_context(kind)
+            if dependency is None and not is_context:
+                if parameter.default is inspect.Parameter.empty and parameter.kind not in _VARIADIC:
+                    raise _refused(
+                        chain,
+                        f"nobody gives {parameter.name!r}: make it a dependency or a Context, or give it a default",
+                    )
+                continue
+            if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
+                raise _refused(chain, f"{parameter.name!r} has to be a parameter that can be given by name")
+            if dependency is None:
+                if scope == "worker":
+                    raise _refused(chain, "a dependency of the worker outlives every task, so it has no Context")
+                context = parameter.name
+                continue
+            if scope == "worker" and dependency.scope == "task":
+                raise _refused(
+                    (*chain, parameter.name),
+                    "a dependency of the worker cannot depend on one of a task: give that scope='worker' as well",
+                )
+            takes.append((parameter.name, self._number(dependency, (*chain, parameter.name), path)))
+        return Node(provider, _kind(provider), scope, _label(provider), tuple(takes), context)
+
+
+def _dependency(parameter: inspect.Parameter, kind: Any) -> Dependency | None:
+    if isinstance(parameter.default, Dependency):
+        return parameter.default
+    if typing.get_origin(kind) is Annotated:
+        return next((extra for extra in kind.__metadata__ if isinstance(extra, Dependency)), None)
+    return None
+
+
+def _is_context(kind: Any) -> bool:
+    if isinstance(kind, type):
+        return issubclass(kind, Context)
+    return Context in typing.get_args(kind) and typing.get_origin(kind) in (typing.Union, type(int | str))
+
+
+def _parameters(function: Callable[..., Any], where: str) -> Iterator[tuple[inspect.Parameter, Any]]:
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        # Of classes and functions written in C: they are called with nothing.
+        return
+    hints = _hints(function, where)
+    for parameter in signature.parameters.values():
+        yield parameter, hints.get(parameter.name, Any)
+
+
+def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    target: Any = inspect.unwrap(function)
+    while isinstance(target, functools.partial):
+        target = inspect.unwrap(target.func)
+    if isinstance(target, type):
+        target = target.__init__  # type: ignore[misc]  # of whatever class it is
+    elif not inspect.isroutine(target):
+        target = type(target).__call__
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except AttributeError as error:
+        # Of a module that is still being imported: it may have the name later.
+        raise NameError(str(error)) from error
+    except (SyntaxError, TypeError) as error:
+        raise InvalidOption(f"{where}: an annotation cannot be read: {error}") from error
+
+
+def _kind(provider: Provider) -> Kind:
+    target: Any = provider
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not inspect.isroutine(target) and not isinstance(target, type):
+        target = type(target).__call__
+    if inspect.isasyncgenfunction(target):
+        return "async generator"
+    if inspect.isgeneratorfunction(target):
+        return "generator"
+    return "coroutine" if inspect.iscoroutinefunction(target) else "plain"
+
+
+def _label(provider: Provider) -> str:
+    target: Any = provider
+    while isinstance(target, functools.partial):
+        target = target.func
+    return getattr(target, "__qualname__", None) or type(target).__qualname__
+
+
+def _refused(chain: tuple[str, ...], reason: str) -> InvalidOption:
+    return InvalidOption(f"{' -> '.join(chain)}: {reason}")

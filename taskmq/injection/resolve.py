@@ -1,0 +1,360 @@
+"""Calls the providers of a task, and ends what they have opened.
+
+Around every run of a function that depends on something:
+
+    resolve, in the plan's order -> the function -> end what was opened, the last first
+
+For a coroutine function that happens on the loop, and its plain providers run there as well: they should not wait for
+anything. For a plain function it happens in its thread, and only its asynchronous providers run on the worker's loop.
+
+What has the scope of the worker lives in a `Pool`: made by whoever asks first, while the others wait, and ended when
+the worker has drained. A failure is not kept: the next one asks again. Outside of a worker there is no pool, and the
+scope of the worker is the call.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import functools
+import logging
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from taskmq.errors import UnsupportedFeature
+from taskmq.injection.plan import Node, Plan, Provider, plan_dependencies
+from taskmq.run.context import Context, current_context
+
+__all__ = ["Dependencies", "provided_async", "provided_sync"]
+
+_log = logging.getLogger("taskmq.worker")
+
+T = TypeVar("T")
+_Ended = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
+
+_NOT_ENDED: Final[_Ended] = (None, None, None)
+
+
+class Dependencies:
+    """What an app knows about its tasks' dependencies: replacements, and what lives as long as a worker."""
+
+    def __init__(self) -> None:
+        self.overrides: dict[Provider, Provider] = {}
+        self.pool: Pool | None = None
+        self._workers = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def override(self, provider: Provider, replacement: Provider) -> Generator[None]:
+        """Call `replacement` wherever `provider` would be."""
+        before = self.overrides
+        self.overrides = {**before, provider: replacement}
+        try:
+            yield
+        finally:
+            self.overrides = before
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None]:
+        """Keep what has the scope of the worker from here on, and end it at the end; workers of one loop share it."""
+        with self._lock:
+            self._workers += 1
+            pool = self.pool = self.pool or Pool(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._workers -= 1
+                is_last = self._workers == 0
+                if is_last:
+                    self.pool = None
+            if is_last:
+                await pool.aclose()
+
+    @contextmanager
+    def working_without_loop(self) -> Generator[None]:
+        """`working` for a process that runs tasks and has no loop."""
+        pool = self.pool = Pool(None)
+        try:
+            yield
+        finally:
+            self.pool = None
+            pool.close()
+
+    def current(self, plan: Plan, function: Callable[..., Any], owner: str) -> Plan:
+        """The plan with the replacements that are in force."""
+        if not self.overrides:
+            return plan
+        return plan_dependencies(function, owner=owner, overrides=self.overrides) or plan
+
+
+class Pool:
+    """What providers have made for a whole worker. Used from its loop and from threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.loop = loop
+        self.thread: int = threading.get_ident()
+        self._lock = threading.Lock()
+        self._made: dict[tuple[Any, ...], concurrent.futures.Future[Any]] = {}
+        self._open: list[tuple[Node, _Opened]] = []
+
+    def claim(self, node: Node, arguments: dict[str, Any]) -> "tuple[concurrent.futures.Future[Any], bool]":
+        """The future of the node's value, and whether it is the caller's to make it."""
+        # By what it takes as well: a replacement further down makes another value.
+        key = (node.provider, *((name, id(value)) for name, value in arguments.items()))
+        with self._lock:
+            found = self._made.get(key)
+            if found is not None and not (found.done() and found.exception() is not None):
+                return found, False
+            made = self._made[key] = concurrent.futures.Future[Any]()
+            # From now on nobody who waits for it can cancel it.
+            made.set_running_or_notify_cancel()
+            return made, True
+
+    def keep(self, node: Node, opened: "_Opened") -> None:
+        with self._lock:
+            self._open.append((node, opened))
+
+    async def aclose(self) -> None:
+        """End everything, the last first; an error of one is logged and keeps no other from its end."""
+        while (last := self._last()) is not None:
+            node, opened = last
+            with _logged(node):
+                await opened.aexit(_NOT_ENDED)
+
+    def close(self) -> None:
+        """`aclose` where everything is synchronous."""
+        while (last := self._last()) is not None:
+            node, opened = last
+            with _logged(node):
+                opened.exit(_NOT_ENDED)
+
+    def _last(self) -> "tuple[Node, _Opened] | None":
+        with self._lock:
+            return self._open.pop() if self._open else None
+
+
+def provided_async(
+    function: Callable[..., Any], plan: Plan, dependencies: Callable[[], Dependencies], owner: str
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """A coroutine function that gives `function` what it depends on."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        known = dependencies()
+        needed = known.current(plan, function, owner).without(args, kwargs)
+        async with AsyncExitStack() as stack:
+            values = await _resolve(needed, known.pool, stack, owner)
+            args, kwargs = needed.placed(args, kwargs, values)
+            return await function(*args, **kwargs)
+
+    return functools.wraps(function)(call)
+
+
+def provided_sync(
+    function: Callable[..., Any], plan: Plan, dependencies: Callable[[], Dependencies], owner: str
+) -> Callable[..., Any]:
+    """A function that gives `function` what it depends on."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        known = dependencies()
+        needed = known.current(plan, function, owner).without(args, kwargs)
+        with ExitStack() as stack:
+            values = _resolve_blocking(needed, known.pool, stack, owner)
+            args, kwargs = needed.placed(args, kwargs, values)
+            return function(*args, **kwargs)
+
+    return functools.wraps(function)(call)
+
+
+# On the loop -------------------------------------------------------------------------------------------
+
+
+async def _resolve(plan: Plan, pool: Pool | None, stack: AsyncExitStack, owner: str) -> dict[int, Any]:
+    values: dict[int, Any] = {}
+    for index, node in enumerate(plan.nodes):
+        arguments = _arguments(node, values, owner)
+        if node.scope == "worker" and pool is not None:
+            values[index] = await _shared(pool, node, arguments)
+        else:
+            opened = _Opened(node, arguments)
+            values[index] = await opened.aenter()
+            if opened.has_end:
+                stack.push_async_exit(_quiet_async(opened))
+    return values
+
+
+async def _shared(pool: Pool, node: Node, arguments: dict[str, Any]) -> Any:
+    while True:
+        future, is_mine = pool.claim(node, arguments)
+        if not is_mine:
+            with contextlib.suppress(_Failed):
+                return await asyncio.wrap_future(future)
+            continue
+        opened = _Opened(node, arguments)
+        try:
+            value = await opened.aenter()
+        except BaseException:
+            # Those who wait ask again, each on its own account.
+            future.set_exception(_Failed())
+            raise
+        _made(pool, node, opened, future, value)
+        return value
+
+
+# In a thread -------------------------------------------------------------------------------------------
+
+
+def _resolve_blocking(plan: Plan, pool: Pool | None, stack: ExitStack, owner: str) -> dict[int, Any]:
+    values: dict[int, Any] = {}
+    for index, node in enumerate(plan.nodes):
+        arguments = _arguments(node, values, owner)
+        if node.scope == "worker" and pool is not None:
+            values[index] = _shared_blocking(pool, node, arguments, owner)
+        else:
+            opened = _Opened(node, arguments)
+            values[index] = _enter_blocking(opened, pool, owner)
+            if opened.has_end:
+                stack.push(_quiet(opened, pool, owner))
+    return values
+
+
+def _shared_blocking(pool: Pool, node: Node, arguments: dict[str, Any], owner: str) -> Any:
+    while True:
+        future, is_mine = pool.claim(node, arguments)
+        if not is_mine:
+            if not future.done() and threading.get_ident() == pool.thread and pool.loop is not None:
+                raise _no_loop(node, owner)
+            with contextlib.suppress(_Failed):
+                return future.result()
+            continue
+        opened = _Opened(node, arguments)
+        try:
+            value = _enter_blocking(opened, pool, owner)
+        except BaseException:
+            future.set_exception(_Failed())
+            raise
+        _made(pool, node, opened, future, value)
+        return value
+
+
+def _enter_blocking(opened: "_Opened", pool: Pool | None, owner: str) -> Any:
+    if not opened.node.is_async:
+        return opened.enter()
+    return _on_loop(opened.aenter, opened.node, pool, owner)
+
+
+def _on_loop(call: Callable[[], Awaitable[T]], node: Node, pool: Pool | None, owner: str) -> T:
+    if pool is None or pool.loop is None or threading.get_ident() == pool.thread:
+        raise _no_loop(node, owner)
+
+    async def run() -> T:
+        return await call()
+
+    coroutine = run()
+    try:
+        future = asyncio.run_coroutine_threadsafe(coroutine, pool.loop)
+    except RuntimeError as error:
+        # The worker has gone on without this thread, and its loop is closed.
+        coroutine.close()
+        raise _no_loop(node, owner) from error
+    return future.result()
+
+
+def _no_loop(node: Node, owner: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        f"task {owner}: its dependency {node.label} is asynchronous, and there is no event loop that a plain "
+        "function could wait for here: give it by name, override it, or make the task a coroutine function"
+    )
+
+
+# What is opened ----------------------------------------------------------------------------------------
+
+
+class _Failed(Exception):
+    """Whoever was making the value has failed."""
+
+
+class _Opened:
+    """One call of a provider, and its end."""
+
+    __slots__ = ("_arguments", "_manager", "node")
+
+    def __init__(self, node: Node, arguments: dict[str, Any]) -> None:
+        self.node: Node = node
+        self._arguments = arguments
+        self._manager: Any = None
+
+    @property
+    def has_end(self) -> bool:
+        return self._manager is not None
+
+    def enter(self) -> Any:
+        if self.node.kind == "generator":
+            manager = contextmanager(self.node.provider)(**self._arguments)
+            value = manager.__enter__()
+            self._manager = manager
+            return value
+        return self.node.provider(**self._arguments)
+
+    async def aenter(self) -> Any:
+        match self.node.kind:
+            case "coroutine":
+                return await self.node.provider(**self._arguments)
+            case "async generator":
+                manager = asynccontextmanager(self.node.provider)(**self._arguments)
+                value = await manager.__aenter__()
+                self._manager = manager
+                return value
+            case _:
+                return self.enter()
+
+    # A provider that swallows the task's exception does not make a success of it: these return nothing.
+
+    def exit(self, ended: _Ended) -> None:
+        self._manager.__exit__(*ended)
+
+    async def aexit(self, ended: _Ended) -> None:
+        if self.node.kind == "async generator":
+            await self._manager.__aexit__(*ended)
+        else:
+            self.exit(ended)
+
+
+def _arguments(node: Node, values: dict[int, Any], owner: str) -> dict[str, Any]:
+    arguments = {name: values[index] for name, index in node.takes}
+    if node.context is not None:
+        arguments[node.context] = current_context.get() or Context.detached(owner)
+    return arguments
+
+
+def _made(pool: Pool, node: Node, opened: _Opened, future: "concurrent.futures.Future[Any]", value: object) -> None:
+    if opened.has_end:
+        pool.keep(node, opened)
+    future.set_result(value)
+
+
+def _quiet(opened: _Opened, pool: Pool | None, owner: str) -> Callable[..., None]:
+    def end(*ended: Any) -> None:
+        if opened.node.is_async:
+            _on_loop(lambda: opened.aexit(ended), opened.node, pool, owner)
+        else:
+            opened.exit(ended)
+
+    return end
+
+
+def _quiet_async(opened: _Opened) -> Callable[..., Coroutine[Any, Any, None]]:
+    async def end(*ended: Any) -> None:
+        await opened.aexit(ended)
+
+    return end
+
+
+@contextmanager
+def _logged(node: Node) -> Generator[None]:
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - the provider's own code
+        _log.exception("dependency %s could not be ended", node.label)

@@ -1,0 +1,131 @@
+"""Jobs that wait for their time in the state: `TaskMQ(delay="state")`.
+
+What a broker holds until it is due can be neither listed nor changed. In the state it can: a message waits in a
+`taskmq.stores.DelayStore` until a worker's mover publishes it.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace as changed
+
+from taskmq.contracts.broker import Outgoing
+from taskmq.contracts.stores import DelayStore, ErrorRecord, ResultRecord, WaitingMessage
+from taskmq.errors import InvalidOption
+from taskmq.model.envelope import LAST_INSTANT, amend, decode_envelope
+from taskmq.model.states import JobState
+from taskmq.model.topology import WorkQueue, check_queue_name, logical_queue, shard_queue
+from taskmq.model.units import Duration, parse_duration, to_ms
+
+__all__ = [
+    "WaitingJob",
+    "cancel",
+    "cancelled_record",
+    "due_instant",
+    "reschedule",
+    "to_outgoing",
+    "to_waiting",
+    "waiting_jobs",
+]
+
+_FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers"))
+_SHARDS: Final = 100
+
+
+class WaitingJob(msgspec.Struct, frozen=True):
+    """A job that waits for its time in the state.
+
+    Attributes:
+        queue: as people name it.
+        due: when it goes to its queue.
+        enqueued: when it was sent first.
+    """
+
+    id: str
+    task: str
+    queue: str
+    due: datetime
+    enqueued: datetime | None
+
+
+async def waiting_jobs(store: DelayStore, *, limit: int, task: str | None, queue: str | None) -> list[WaitingJob]:
+    """Up to `limit` jobs, the earliest due first, of one task or queue if given."""
+    queues = None if queue is None else _all_places(check_queue_name(queue))
+    return [_job(message) for message in await store.list(limit=limit, task=task, queues=queues)]
+
+
+async def cancel(store: DelayStore, job_id: str) -> WaitingMessage | None:
+    """Take a job away; what it was, None where none waits (any more) or it is on its way already."""
+    found = await store.find(job_id)
+    return found if found is not None and await store.cancel(job_id) else None
+
+
+def cancelled_record(message: WaitingMessage, *, reason: str, now: int) -> ResultRecord:
+    """What those who await the result of a job get that was taken away."""
+    return ResultRecord(
+        job_id=message.job_id,
+        task=message.task,
+        state=JobState.CANCELLED,
+        attempt=decode_envelope(message.body, message.content_type).attempt,
+        error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
+        finished=now,
+    )
+
+
+async def reschedule(store: DelayStore, job_id: str, *, due: int) -> bool:
+    """Make a job due at another instant (ms); False where none waits (any more) or it is on its way already."""
+    seen: WaitingMessage | None = None
+    while (found := await store.find(job_id)) is not None and found != seen:
+        # The body says when as well, and the worker goes by that.
+        body = amend(found.body, found.content_type, {"eta": due})
+        if await store.swap(found, changed(found, due=due, body=body)):
+            return True
+        # Changed by somebody else meanwhile, or, if it is still the same, on its way.
+        seen = found
+    return False
+
+
+def due_instant(*, delay: Duration | None, eta: datetime | None, now: int) -> int:
+    """When something is due (ms) that is to wait for `delay` from `now` on, or until `eta`.
+
+    Raises:
+        InvalidOption: both are given or none, or `eta` has no time zone.
+    """
+    if delay is not None and eta is None:
+        return min(now + to_ms(parse_duration(delay, what="delay")), LAST_INSTANT)
+    if eta is None or delay is not None:
+        raise InvalidOption("when? Say either delay or eta")
+    if eta.tzinfo is None:
+        raise InvalidOption(f"eta={eta.isoformat()}: needs a time zone")
+    return min(max(round(eta.timestamp() * 1000), 0), LAST_INSTANT)
+
+
+def to_waiting(message: Outgoing, *, due: int) -> WaitingMessage:
+    """A message to be published, as the state keeps it."""
+    facts = {name: getattr(message, name) for name in _FIELDS}
+    return WaitingMessage(**facts, due=due, headers=dict(message.headers))
+
+
+def to_outgoing(message: WaitingMessage) -> Outgoing:
+    """A message whose time has come, to be published at once."""
+    return Outgoing(**{name: getattr(message, name) for name in _FIELDS}, headers=message.headers)
+
+
+def _all_places(queue: str) -> set[str]:
+    """Every physical queue that `queue` may stand for."""
+    return {*WorkQueue(queue).physical, *(shard_queue(queue, number) for number in range(_SHARDS))}
+
+
+def _job(message: WaitingMessage) -> WaitingJob:
+    return WaitingJob(
+        id=message.job_id,
+        task=message.task,
+        queue=logical_queue(message.queue),
+        due=_instant(message.due),
+        enqueued=None if message.enqueued is None else _instant(message.enqueued),
+    )
+
+
+def _instant(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

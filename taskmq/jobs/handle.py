@@ -1,0 +1,261 @@
+"""The handle of one job: where its result is awaited."""
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import (
+    JobCancelled,
+    ResultDamaged,
+    ResultExpired,
+    ResultTimeout,
+    TaskFailed,
+    TaskMQError,
+    UnsupportedFeature,
+)
+from taskmq.jobs.progress import JobProgress
+from taskmq.model.codec import ReturnType
+from taskmq.model.states import JobState
+from taskmq.model.units import Duration, parse_duration
+
+__all__ = ["Job", "JobBackend", "JobOutcome"]
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class JobBackend(Protocol):
+    """What a handle needs from its app."""
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
+
+    async def find_result(self, job_id: str) -> ResultRecord | None: ...
+
+    async def has_expired(self, job_id: str) -> bool: ...
+
+    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool: ...
+
+    async def find_progress(self, job_id: str) -> JobProgress | None: ...
+
+    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool: ...
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome(Generic[R_co]):
+    """How a job ended.
+
+    Attributes:
+        state: succeeded, dead or cancelled; None where that is not kept any more.
+        attempts: how many runs it took.
+        started, finished: the last run, by its worker's clock; `started` is None for a job that was never run.
+        worker: that ended it; empty where none did.
+        error: what `result` raises; None after a success.
+    """
+
+    job_id: str
+    state: JobState | None
+    error: TaskMQError | None = None
+    attempts: int = 0
+    started: datetime | None = None
+    finished: datetime | None = None
+    worker: str = ""
+    _value: bytes = field(default=b"", repr=False)
+    _content_type: str = field(default="", repr=False)
+    _returns: ReturnType | None = field(default=None, repr=False)
+
+    def result(self) -> R_co:
+        """What the task returned.
+
+        Raises:
+            TaskFailed: the job is dead; carries the task's error as data.
+            JobCancelled: the job was cancelled or has expired.
+            ResultExpired, ResultDamaged: its result is not there any more.
+            EncodeError: the value does not fit the task's return type.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self._returns is not None
+        return cast("R_co", self._returns.decode(self._value, self._content_type))
+
+
+class Job(Generic[R_co]):
+    """A job that was sent.
+
+    Attributes:
+        id: its id, the same in every attempt.
+        task: its task's name; empty for a handle made from an id alone.
+    """
+
+    __slots__ = ("_backend", "_keeps_result", "_returns", "id", "task")
+
+    def __init__(
+        self, job_id: str, *, task: str, backend: JobBackend, returns: ReturnType, keeps_result: bool = True
+    ) -> None:
+        self.id: str = job_id
+        self.task: str = task
+        self._backend = backend
+        self._returns = returns
+        self._keeps_result = keeps_result
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """What the task returned, waiting for it as long as need be, or for `timeout`.
+
+        Raises:
+            TaskFailed: the job is dead; carries the task's error as data.
+            JobCancelled: the job was cancelled or has expired.
+            ResultTimeout: it has not ended in time; it goes on.
+            ResultExpired: it has ended, and its result is not kept any more.
+            ResultDamaged: a large result is not what was stored.
+            StateUnavailable: the state could not be reached when the wait began.
+            UnsupportedFeature: the app has no state, or the task keeps no results.
+        """
+        return self._backend.run_sync(self.aresult(timeout), instead="aresult")
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
+        """`result` for coroutines."""
+        return self._outcome_of(await self._record(timeout)).result()
+
+    def outcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
+        """How the job ended, waiting for it as `result` does; its own failure is in the outcome, not raised.
+
+        Raises:
+            ResultTimeout: it has not ended in time; it goes on.
+            StateUnavailable: the state could not be reached when the wait began.
+            UnsupportedFeature: the app has no state, or the task keeps no results.
+        """
+        return self._backend.run_sync(self.aoutcome(timeout), instead="aoutcome")
+
+    async def aoutcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
+        """`outcome` for coroutines."""
+        try:
+            record = await self._record(timeout)
+        except (ResultExpired, ResultDamaged) as error:
+            return JobOutcome(self.id, None, error)
+        return self._outcome_of(record)
+
+    async def _record(self, timeout: Duration | None) -> ResultRecord:
+        if not self._keeps_result:
+            raise UnsupportedFeature(f"task {self.task} keeps no results (result=False): nobody can wait for one")
+        limit = None if timeout is None else parse_duration(timeout, what="timeout")
+        record = await self._backend.wait_for_result(self.id, None if limit is None else limit.total_seconds())
+        if record is None:
+            raise ResultTimeout(f"job {self.id} has not ended within {limit or timedelta()}; it goes on")
+        return record
+
+    def state(self) -> JobState:
+        """The job's state as far as its result tells: `queued` until it has ended.
+
+        Raises:
+            ResultExpired: it has ended, and how is not kept any more.
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.astate(), instead="astate")
+
+    async def astate(self) -> JobState:
+        """`state` for coroutines."""
+        if (record := await self._backend.find_result(self.id)) is not None:
+            return record.state
+        if await self._backend.has_expired(self.id):
+            raise ResultExpired(self.id)
+        return JobState.QUEUED
+
+    def progress(self) -> JobProgress | None:
+        """What the running task has told last through `Context.progress`; None where it has told nothing (yet).
+
+        At most half a second old while the state answers. It stays readable for the app's `result_ttl`, also when the
+        job has ended.
+
+        Raises:
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.aprogress(), instead="aprogress")
+
+    async def aprogress(self) -> JobProgress | None:
+        """`progress` for coroutines."""
+        return await self._backend.find_progress(self.id)
+
+    def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
+        """Cancel the job, wherever it is.
+
+        One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
+        at the broker is ended, without a run, by the worker that gets it. One that runs is stopped: a coroutine gets
+        `CancelledError`, a thread or process sees `context.cancelled` and is given up, or killed, after a grace. It
+        may end by itself in the very moment; `state` tells how it ended.
+
+        Args:
+            reason: what `JobCancelled` says to those who await the result.
+            remember: how long workers end the job when they meet it: at least as long as it may be on its way.
+
+        Returns:
+            False where its result says that it has ended already.
+
+        Raises:
+            StateUnavailable: the state could not be reached; the job may be cancelled or not.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.acancel(reason, remember=remember), instead="acancel")
+
+    async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
+        """`cancel` for coroutines."""
+        return await self._backend.cancel_job(self.id, reason=reason, remember=remember)
+
+    def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
+        """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.
+
+        False: it does not wait there (any more).
+
+        Raises:
+            InvalidOption: neither of the two is given, or both, or an `eta` without a time zone.
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._backend.run_sync(self.areschedule(delay=delay, eta=eta), instead="areschedule")
+
+    async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
+        """`reschedule` for coroutines."""
+        return await self._backend.reschedule_waiting(self.id, delay=delay, eta=eta)
+
+    def _outcome_of(self, record: ResultRecord) -> JobOutcome[R_co]:
+        return JobOutcome(
+            self.id,
+            record.state,
+            self._error_of(record),
+            attempts=record.attempt,
+            started=None if record.started is None else _instant(record.started),
+            finished=_instant(record.finished),
+            worker=record.worker,
+            _value=record.value,
+            _content_type=record.content_type,
+            _returns=self._returns,
+        )
+
+    def _error_of(self, record: ResultRecord) -> TaskMQError | None:
+        error = record.error
+        if record.state is JobState.SUCCEEDED:
+            if record.blob is not None:
+                return UnsupportedFeature(
+                    f"the result of job {self.id} is kept beside the state: this app needs its worker's results_at="
+                )
+            return None
+        if record.state is JobState.CANCELLED:
+            return JobCancelled(f"job {self.id} was cancelled: {error.message if error else ''}")
+        return TaskFailed(
+            self.id,
+            type_name=error.type_name if error else "",
+            message=error.message if error else "",
+            traceback=error.traceback if error else "",
+            attempts=record.attempt,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Job {self.task} {self.id}>"
+
+
+def _instant(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

@@ -1,0 +1,45 @@
+"""How far a job is, for whoever asks from outside. Pure."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from taskmq.contracts.stores import ProgressRecord
+
+__all__ = ["JobProgress", "progress_of"]
+
+
+class JobProgress(msgspec.Struct, frozen=True):
+    """What a job's task has told last.
+
+    Attributes:
+        done: how much is done, in the task's own unit.
+        total: of how much; None when the task does not know.
+        note: a few words for people.
+        attempt: the attempt that told it.
+        updated: when, UTC, by its worker's clock; a heartbeat counts as well.
+    """
+
+    done: float
+    total: float | None
+    note: str
+    attempt: int
+    updated: datetime
+
+    @property
+    def fraction(self) -> float | None:
+        """From 0 to 1; None where the task knows no total, or one that is not above 0."""
+        if self.total is None or self.total <= 0:
+            return None
+        return min(max(self.done / self.total, 0.0), 1.0)
+
+
+def progress_of(record: ProgressRecord) -> JobProgress:
+    """A store's record as what people get."""
+    return JobProgress(
+        done=record.done,
+        total=record.total,
+        note=record.note,
+        attempt=record.attempt,
+        updated=datetime.fromtimestamp(record.updated / 1000, UTC),
+    )

@@ -1,0 +1,136 @@
+"""What workers are told to do, and what they answer: one message of JSON each, version 1. Pure.
+
+A command is announced on `worker.command.NAME` and is for every worker that it addresses; each of those answers on
+the topic that the command names. Workers answer `unknown` to a command that they do not know: during a deploy not all
+of them are of one version. Whoever may announce may command: nothing in a message proves who sent it.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from taskmq.errors import MalformedMessage
+from taskmq.model.telemetry.worker_status import WorkerStatus
+
+__all__ = [
+    "ALL_COMMANDS",
+    "EVERY_WORKER",
+    "REVOKE",
+    "WATCH",
+    "Answer",
+    "Command",
+    "Verdict",
+    "answer_topic",
+    "command_topic",
+    "decode_answer",
+    "decode_command",
+    "encode_answer",
+    "encode_command",
+    "is_for",
+]
+
+VERSION: Final = 1
+ALL_COMMANDS: Final = "worker.command.*"
+"""The topics of all commands."""
+WATCH: Final = "watch"
+"""The command that turns the events of jobs on for a while; it is obeyed also where no other is."""
+REVOKE: Final = "revoke"
+"""The command that makes workers look in the state which jobs were cancelled."""
+EVERY_WORKER: Final = "*"
+_HOST: Final = "@"
+
+Verdict = Literal["done", "unknown", "refused"]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody wants of workers.
+
+    Attributes:
+        v: version of the format.
+        id: of this command; the answers repeat it.
+        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke` or `watch`.
+        to: names of workers, `@HOST` for those of a host, or `*` for all.
+        reply: the topic to answer on; "" for no answer.
+        number: `concurrency`: how many slots.
+        seconds: `watch`: for how long.
+        job_id: `revoke`: which job.
+    """
+
+    v: int = 0
+    id: str
+    name: str
+    to: tuple[str, ...] = (EVERY_WORKER,)
+    reply: str = ""
+    number: int | None = None
+    seconds: float | None = None
+    job_id: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker says to a command.
+
+    Attributes:
+        v: version of the format.
+        id: the command's.
+        verdict: `done`; `unknown`: this worker knows no such command; `refused`: it does not do it, see `detail`.
+        worker: its name.
+        status: how it is, after the command.
+        detail: for people.
+        text: `stacks`: all threads and coroutines.
+    """
+
+    v: int = VERSION
+    id: str
+    verdict: str
+    worker: str
+    status: WorkerStatus
+    detail: str = ""
+    text: str = ""
+
+
+_encoder = msgspec.json.Encoder()
+_commands = msgspec.json.Decoder(Command)
+_answers = msgspec.json.Decoder(Answer)
+
+
+def command_topic(name: str) -> str:
+    """Where a command of this name is announced."""
+    return f"worker.command.{name}"
+
+
+def answer_topic(command_id: str) -> str:
+    """Where the answers to a command are announced."""
+    return f"worker.answer.{command_id}"
+
+
+def is_for(command: Command, *, worker: str, host: str) -> bool:
+    """Whether a worker is meant."""
+    return any(each in (EVERY_WORKER, worker, f"{_HOST}{host}") for each in command.to)
+
+
+def encode_command(command: Command) -> bytes:
+    return _encoder.encode(msgspec.structs.replace(command, v=VERSION))
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return _encoder.encode(answer)
+
+
+def decode_command(body: bytes) -> Command:
+    """Raises:
+    MalformedMessage: it is no command.
+    """
+    try:
+        return _commands.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"no command: {error}") from error
+
+
+def decode_answer(body: bytes) -> Answer:
+    """Raises:
+    MalformedMessage: it is no answer.
+    """
+    try:
+        return _answers.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"no answer to a command: {error}") from error

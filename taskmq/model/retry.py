@@ -1,0 +1,103 @@
+"""When a failed attempt is followed by another one, and after how long. Pure.
+
+Full jitter (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog 2015): the delay is drawn
+evenly from zero to the policy's ceiling for that attempt, so that tasks which failed together do not come
+back together.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal, cast
+
+from taskmq.errors import InvalidOption
+from taskmq.model.units import Duration, parse_duration
+
+__all__ = ["Backoff", "RetryPolicy", "coarse_delay"]
+
+Backoff = Literal["exponential", "linear", "constant"]
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how fast a failed task is tried again.
+
+    Args:
+        max_attempts: all runs together, the first one included; at least 1.
+        backoff: how the ceiling grows: `base * 2**(n-1)`, `base * n`, or `base`, after the n-th attempt.
+        base: the ceiling after the first attempt.
+        cap: no ceiling is larger.
+        jitter: draw the delay evenly from 0 to the ceiling; else the delay is the ceiling.
+        on: errors that are tried again; `Exception` stands for whatever a task raises, `SystemExit`,
+            `KeyboardInterrupt` and `CancelledError` of its own included.
+        never: errors that are not, even when they are in `on`.
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+
+    max_attempts: int = 5
+    backoff: Backoff = "exponential"
+    base: Duration = timedelta(seconds=1)
+    cap: Duration = timedelta(minutes=5)
+    jitter: bool = True
+    on: tuple[type[BaseException], ...] = (Exception,)
+    never: tuple[type[BaseException], ...] = ()
+    _base: timedelta = field(init=False, repr=False, compare=False)
+    _cap: timedelta = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.max_attempts):
+            raise InvalidOption(f"max_attempts={self.max_attempts!r}: at least 1, the first run counts")
+        if self.backoff not in ("exponential", "linear", "constant"):
+            raise InvalidOption(f"backoff={self.backoff!r}: use 'exponential', 'linear' or 'constant'")
+        for name in ("on", "never"):
+            if not _are_errors(getattr(self, name)):
+                raise InvalidOption(f"{name}={getattr(self, name)!r}: a tuple of exception classes")
+        object.__setattr__(self, "_base", parse_duration(self.base, what="base"))
+        object.__setattr__(self, "_cap", parse_duration(self.cap, what="cap"))
+
+    def retries(self, error: BaseException, *, attempt: int) -> bool:
+        """Whether `error` in the given attempt (from 1) is followed by another attempt."""
+        # In a task `sys.exit()` ends nothing but its attempt: a failure as any other.
+        is_wanted = isinstance(error, self.on) or (Exception in self.on and not isinstance(error, Exception))
+        return attempt < self.max_attempts and is_wanted and not isinstance(error, self.never)
+
+    def ceiling(self, attempt: int) -> timedelta:
+        """The longest delay after the given attempt (from 1)."""
+        # In whole microseconds: timedelta's own arithmetic rounds, and overflows before the cap is looked at.
+        cap, base = self._cap // _MICROSECOND, self._base // _MICROSECOND
+        # Any base but zero, doubled 80 times, passes the longest timedelta.
+        factors = {"exponential": 1 << min(attempt - 1, 80), "linear": attempt, "constant": 1}
+        return timedelta(microseconds=min(base * factors[self.backoff], cap))
+
+    def delay(self, attempt: int, *, fraction: float) -> timedelta:
+        """How long to wait after the given attempt (from 1).
+
+        Args:
+            attempt: the attempt that failed.
+            fraction: a random number from 0 to 1, used when `jitter` is on.
+        """
+        ceiling = self.ceiling(attempt)
+        return ceiling * fraction if self.jitter else ceiling
+
+
+def coarse_delay(milliseconds: int, *, unit: int = 125) -> int:
+    """The delay rounded up to three significant bits of `unit`s, at most 25 % longer.
+
+    A broker that holds delays on binary levels then moves the message three times at most.
+    """
+    units = -(-milliseconds // unit)
+    spare = max(units.bit_length() - 3, 0)
+    return (-(-units >> spare) << spare) * unit
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 1
+
+
+def _are_errors(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(kind, type) and issubclass(kind, BaseException) for kind in cast("tuple[object, ...]", value)
+    )

@@ -1,0 +1,170 @@
+"""What happens to jobs and workers, as others are told: facts in batches, version 1. Pure.
+
+A batch is one message of JSON. All of its events are of one topic, so that whoever listens chooses at the broker:
+
+    job.EVENT.QUEUE    started, succeeded, answered, retried, snoozed, dead, cancelled, interrupted, parked
+    worker.EVENT       online, beat, draining, offline
+
+QUEUE is the queue as people name it; one with dots in its name makes more words. Events are facts: ids, names, times,
+durations and the type of an error. Arguments, results and the words of an error are never in them.
+
+An event may be lost, and nothing waits for one. Each worker numbers its events, and says how many it has dropped.
+Fields and events may be added; readers ignore what they do not know. docs/events.md is for other languages.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import MalformedMessage
+from taskmq.model.telemetry.worker_status import WorkerStatus
+
+__all__ = [
+    "ALL_EVENTS",
+    "JOB_EVENTS",
+    "WORKER_EVENTS",
+    "Batch",
+    "Event",
+    "JobEvent",
+    "WorkerEvent",
+    "decode_batch",
+    "encode_batch",
+    "job_topic",
+    "worker_topic",
+]
+
+VERSION: Final = 1
+JOB_EVENTS: Final = "job.#"
+"""The topics of all events of jobs."""
+WORKER_EVENTS: Final = "worker.*"
+"""The topics of all events of workers."""
+ALL_EVENTS: Final = (JOB_EVENTS, WORKER_EVENTS)
+_JOB: Final = "job."
+_WORKER: Final = "worker."
+_TOPIC_BYTES: Final = 255
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What happened to one attempt of a job. Times are ms since the epoch.
+
+    Attributes:
+        event: `started`; or how the attempt ended: `succeeded`; `answered` (an earlier job had
+            done the work); `retried` (another one follows after `delay`);
+            `snoozed` (it runs later, no attempt is counted); `dead` (it is a dead letter); `cancelled`; `interrupted`
+            (it went back to its queue, no attempt is counted); or `parked` (nobody knows what to do with it).
+        worker: where.
+        number: of this event at its worker, from 1 on; grows by one with each.
+        at: when it happened; for an end, when the function had ended, before the outcome was settled.
+        waited: `started`, first attempt: seconds from the instant when it was due.
+        seconds: an end: how long the attempt ran.
+        delay: `retried`, `snoozed`: seconds until it runs again.
+        error: `retried`, `dead`: the type of the exception.
+        reason: `dead`: see `taskmq.model.outcome.DeadReason`.
+    """
+
+    event: str
+    worker: str = ""
+    number: int
+    at: int
+    job_id: str
+    task: str
+    queue: str
+    attempt: int = 1
+    waited: float | None = None
+    seconds: float | None = None
+    delay: float | None = None
+    error: str | None = None
+    reason: str | None = None
+
+
+class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker process tells about itself.
+
+    Attributes:
+        event: `online` (it consumes), `beat` (it still does; every 10 s, and once when somebody begins to listen),
+            `draining` (it takes nothing new) or `offline` (it ends in order).
+        worker: its name.
+        number: of this event at its worker; jobs and worker have one row of numbers.
+        at: ms since the epoch.
+        status: how it was then.
+    """
+
+    event: str
+    worker: str = ""
+    number: int
+    at: int
+    status: WorkerStatus
+
+
+Event = JobEvent | WorkerEvent
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """One message.
+
+    Attributes:
+        v: version of the format.
+        worker: whose events these are.
+        dropped: how many events the worker has dropped since it started.
+        events: in the order in which they happened.
+    """
+
+    v: int
+    worker: str
+    dropped: int
+    events: Sequence[Event]
+
+
+class _JobBatch(msgspec.Struct, frozen=True):
+    v: int
+    worker: str
+    events: list[JobEvent]
+    dropped: int = 0
+
+
+class _WorkerBatch(msgspec.Struct, frozen=True):
+    v: int
+    worker: str
+    events: list[WorkerEvent]
+    dropped: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_job_batches = msgspec.json.Decoder(_JobBatch)
+_worker_batches = msgspec.json.Decoder(_WorkerBatch)
+
+
+def job_topic(event: str, queue: str) -> str:
+    """Where events of this kind are told that concern jobs of this queue."""
+    return _short(f"{_JOB}{event}.{queue}")
+
+
+def worker_topic(event: str) -> str:
+    """Where events of workers are told."""
+    return f"{_WORKER}{event}"
+
+
+def encode_batch(worker: str, events: Sequence[Event], *, dropped: int) -> bytes:
+    """The message for events of one topic."""
+    return _encoder.encode(Batch(v=VERSION, worker=worker, dropped=dropped, events=events))
+
+
+def decode_batch(topic: str, body: bytes) -> Batch:
+    """What a message of this topic tells.
+
+    Raises:
+        MalformedMessage: it is no batch of events, or of a later version.
+    """
+    try:
+        batch = (_worker_batches if topic.startswith(_WORKER) else _job_batches).decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"no batch of events: {error}") from error
+    if batch.v != VERSION:
+        raise MalformedMessage(f"a batch of events of version {batch.v}; this taskmq reads version {VERSION}")
+    events = [msgspec.structs.replace(event, worker=batch.worker) for event in batch.events]
+    return Batch(v=batch.v, worker=batch.worker, dropped=batch.dropped, events=events)
+
+
+def _short(topic: str) -> str:
+    return topic if len(topic) <= 63 else topic.encode()[:_TOPIC_BYTES].decode(errors="ignore")

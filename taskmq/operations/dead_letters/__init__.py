@@ -1,0 +1,46 @@
+"""Dead letters: looking at them, and sending them again, deleting or keeping them.
+
+A dead letter is the job's message as it last was, with what happened in its headers. All functions go through a
+queue the same way (`walk`): oldest first, some hundred letters at a time, each of which stays unsettled at the
+broker until the walk ends. Then what was not settled is in its old place. So nothing here can lose a letter: when
+this process or the broker dies, all that were passed are back in the queue.
+
+    async with app:
+        broker = app.session().broker
+        timeouts = Choice(task="shop.*", error="TimeoutError", newer_than=timedelta(hours=1)).at(app.clock.now_ms())
+        for found in await group_letters(broker, "images"):
+            print(found.count, found.task, found.error_type, found.sample)
+        done = await replay(broker, "images", timeout=30, choose=timeouts, plan=Replay(rate=50))
+
+Letters that are passed but not chosen are nobody else's until the walk ends, and count as unsettled there:
+RabbitMQ closes the channel of who keeps a message for longer than its consumer timeout (30 minutes by default),
+which ends the walk with `BrokerUnavailable` and gives all back. A replay with a `rate` that leaves letters behind
+has to be done by then.
+"""
+
+from taskmq.operations.dead_letters.browse import Group, browse, group_letters, purge, visit
+from taskmq.operations.dead_letters.export import letter_line, letter_record
+from taskmq.operations.dead_letters.fingerprint import fingerprint
+from taskmq.operations.dead_letters.letter import DeadLetter
+from taskmq.operations.dead_letters.replay import Replay, Replayed, replay
+from taskmq.operations.dead_letters.selection import Choice, Choose
+from taskmq.operations.dead_letters.walk import Progress, letter_queue
+
+__all__ = [
+    "Choice",
+    "Choose",
+    "DeadLetter",
+    "Group",
+    "Progress",
+    "Replay",
+    "Replayed",
+    "browse",
+    "fingerprint",
+    "group_letters",
+    "letter_line",
+    "letter_queue",
+    "letter_record",
+    "purge",
+    "replay",
+    "visit",
+]

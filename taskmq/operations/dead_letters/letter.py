@@ -1,0 +1,119 @@
+"""A dead letter, read from its message. Whatever a foreign sender put there is shown, and nothing of it trusted."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from taskmq.contracts.broker import Delivery
+from taskmq.errors import MalformedMessage
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
+from taskmq.operations.dead_letters.fingerprint import fingerprint
+
+__all__ = ["REPLAYED", "DeadLetter", "read_letter"]
+
+REPLAYED: Final = "x-taskmq-replayed"
+_TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A dead job, or a message that nobody can run. Times are ms since the epoch; None where nobody wrote them down.
+
+    Attributes:
+        queue: the physical queue it came from; "" when nobody knows.
+        attempt: the one that was its last; 0 where the message is no task.
+        reason: why it is dead: `error`, `rejected`, `invalid_arguments`, `timeout`, `memory`, `worker_lost` or
+            `result` as a worker saw it; `delivery_limit`, `rejected`, `expired` or `maxlen` where the broker put it
+            aside; `unroutable` where its queue had gone; of a parked message, what is wrong with it.
+        error: type and message of the last error.
+        error_type: its qualified name.
+        enqueued: when the job was first sent.
+        started: when its last attempt was.
+        died: when it became a letter.
+        worker: who ran it last.
+        starts: of a job whose worker ended each time: how often it was started.
+        priority: what the broker was told, in a queue that leaves the order to it.
+        replayed: how often it was sent again before.
+        headers: as they came, without the broker's own.
+    """
+
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    reason: str
+    error: str
+    error_type: str
+    traceback: str
+    enqueued: int | None
+    started: int | None
+    died: int | None
+    worker: str
+    starts: int | None
+    priority: int | None
+    replayed: int
+    root: str | None
+    headers: Mapping[str, object]
+    body: bytes
+    content_type: str | None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for letters of the same failure; see `taskmq.operations.dead_letters.fingerprint`."""
+        return fingerprint(
+            task=self.task,
+            reason=self.reason,
+            error_type=self.error_type,
+            message=self.error.removeprefix(self.error_type),
+            traceback=self.traceback,
+        )
+
+
+def read_letter(delivery: Delivery) -> DeadLetter:
+    """The letter in a message of a dead-letter queue, or of one of the two shared queues of lost messages."""
+    headers = delivery.headers
+
+    def text(name: str) -> str:
+        value = headers.get(f"x-taskmq-{name}")
+        return value if isinstance(value, str) else ""
+
+    def number(name: str) -> int | None:
+        value = headers.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    try:
+        envelope = decode_envelope(delivery.body, delivery.content_type)
+    except MalformedMessage:
+        envelope = None
+    is_shared = delivery.queue in (PARKING, UNROUTABLE)
+    error = text("error")
+    return DeadLetter(
+        job_id=(envelope.id if envelope else "") or delivery.message_id or "",
+        task=envelope.task if envelope else delivery.task or "",
+        # An embedded broker tells in a header of its own where an unroutable message was to go.
+        queue=text("origin") or text("queue") or ("" if is_shared else logical_queue(delivery.queue)),
+        attempt=envelope.attempt if envelope else 0,
+        reason=text("reason") or ("unroutable" if delivery.queue == UNROUTABLE else ""),
+        error=error,
+        error_type=text("error-type") or _type_of(error),
+        traceback=text("traceback"),
+        enqueued=envelope.enqueued if envelope else None,
+        started=number("x-taskmq-started"),
+        died=number("x-taskmq-died"),
+        worker=text("worker"),
+        starts=number("x-taskmq-starts"),
+        priority=number("x-taskmq-priority"),
+        replayed=max(number(REPLAYED) or 0, 0),
+        root=envelope.root if envelope else None,
+        headers=headers,
+        body=delivery.body,
+        content_type=delivery.content_type,
+    )
+
+
+def _type_of(error: str) -> str:
+    """The type's name in "module.Type: message"."""
+    found = _TYPE_NAME.match(error)
+    return found[0] if found else ""

@@ -1,0 +1,74 @@
+"""Which dead letters are meant. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+
+from taskmq.model.units import to_ms
+from taskmq.operations.dead_letters.letter import DeadLetter
+
+__all__ = ["Choice", "Choose"]
+
+Choose = Callable[[DeadLetter], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a letter has to be like; what is None does not matter.
+
+    Args:
+        task: its name, or a pattern with `*` and `?`.
+        error: a part of "type: message", for example the type's name; or a pattern for all of it, or for the type.
+        reason: the reason, or a pattern.
+        fingerprint: how the fingerprint begins.
+        job: the job's id.
+        older_than: it died at least so long ago; a letter that does not tell when was never chosen by its age.
+        newer_than: it died at most so long ago.
+    """
+
+    task: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+    job: str | None = None
+    older_than: timedelta | None = None
+    newer_than: timedelta | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every letter is meant."""
+        return self == Choice()
+
+    def at(self, now_ms: int) -> Choose:
+        """Whether a letter is meant, for ages at this instant (ms since the epoch)."""
+        latest = None if self.older_than is None else now_ms - to_ms(self.older_than)
+        earliest = None if self.newer_than is None else now_ms - to_ms(self.newer_than)
+
+        def takes(letter: DeadLetter) -> bool:
+            return (
+                self.job in (None, letter.job_id)
+                and (self.task is None or _fits(self.task, letter.task))
+                and (self.reason is None or _fits(self.reason, letter.reason))
+                and (self.error is None or _fits_error(self.error, letter))
+                and (latest is None or (letter.died is not None and letter.died <= latest))
+                and (earliest is None or (letter.died is not None and letter.died >= earliest))
+                # Last, because it costs most.
+                and (self.fingerprint is None or letter.fingerprint.startswith(self.fingerprint.lower()))
+            )
+
+        return takes
+
+
+def _fits(wanted: str, value: str) -> bool:
+    return wanted == value or (_is_pattern(wanted) and fnmatchcase(value, wanted))
+
+
+def _fits_error(wanted: str, letter: DeadLetter) -> bool:
+    if _is_pattern(wanted):
+        return fnmatchcase(letter.error, wanted) or fnmatchcase(letter.error_type, wanted)
+    return wanted in letter.error or wanted in letter.error_type
+
+
+def _is_pattern(wanted: str) -> bool:
+    return not {"*", "?"}.isdisjoint(wanted)

@@ -1,0 +1,68 @@
+"""Going through the dead letters of a queue, oldest first, however many there are."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from taskmq.contracts.broker import Broker, Delivery, Look
+from taskmq.errors import QueueMissing
+from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue
+from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
+
+__all__ = ["Progress", "Walk", "letter_queue", "walk"]
+
+_PIECE: Final = 500
+
+Progress = Callable[[int, int], None]
+"""Called after each piece with how many letters were looked at, and how many there are to look at."""
+
+
+def letter_queue(queue: str) -> str:
+    """Where the dead letters of `queue` are; the two shared queues of lost messages are letters themselves.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+    """
+    return queue if queue in (PARKING, UNROUTABLE) else dead_letter_queue(check_queue_name(queue))
+
+
+@asynccontextmanager
+async def walk(
+    broker: Broker, queue: str, *, depth: int | None, progress: Progress | None = None
+) -> "AsyncGenerator[Walk]":
+    """A walk through the letters that are there now, at most `depth`; what comes later is not looked at.
+
+    Until it ends, what it has passed is nobody else's; then what was not settled is in its place again.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+        QueueMissing: there is no such queue.
+    """
+    name = letter_queue(queue)
+    found = await broker.stats([name])
+    if not found:
+        raise QueueMissing(name)
+    count = found[0].ready if depth is None else min(depth, found[0].ready)
+    async with broker.look(name) as look:
+        yield Walk(look, count, progress)
+
+
+class Walk:
+    """One walk; see `walk`."""
+
+    def __init__(self, look: Look, count: int, progress: Progress | None) -> None:
+        self._look = look
+        self._count = count
+        self._progress = progress
+        self.looked = 0
+
+    async def next(self, limit: int = _PIECE) -> list[tuple[Delivery, DeadLetter]]:
+        """The next letters, at most `limit`; empty at the end."""
+        wanted = min(limit, _PIECE, self._count - self.looked)
+        if wanted <= 0:
+            return []
+        piece = [(delivery, read_letter(delivery)) for delivery in await self._look.take(wanted)]
+        self.looked += len(piece)
+        if self._progress is not None and piece:
+            self._progress(self.looked, self._count)
+        return piece

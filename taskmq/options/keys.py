@@ -1,0 +1,170 @@
+"""From a call's arguments to a key: by a parameter, a template, or a function."""
+
+import hashlib
+import inspect
+import string
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from enum import Enum
+from typing import Any, Final, Literal, cast
+from uuid import UUID
+
+from taskmq.errors import InvalidArguments, InvalidOption
+from taskmq.model.codec import Signature, encode_value
+from taskmq.model.envelope import JSON
+
+__all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "OrderKey", "check_key", "read_key_maker"]
+
+KeyMaker = str | Callable[..., str]
+"""The name of a parameter, a template such as "order:{order_id}", or a function that is called as the task is."""
+
+KEY_LIMIT: Final = 255
+
+
+def check_key(key: object, *, option: str) -> str:
+    """`key` itself.
+
+    Raises:
+        InvalidOption: it is no text of 1 to 255 bytes.
+    """
+    if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= KEY_LIMIT:
+        raise InvalidOption(f"{option}: {key!r} is to be a string of 1 to {KEY_LIMIT} bytes")
+    return key
+
+
+def read_key_maker(value: object, *, option: str) -> KeyMaker:
+    """`value` itself.
+
+    Raises:
+        InvalidOption: nothing that makes keys.
+    """
+    if isinstance(value, str) and value:
+        return value
+    if callable(value):
+        return cast("KeyMaker", value)
+    raise InvalidOption(
+        f"{option}={value!r}: the name of a parameter, a template such as 'order:{{order_id}}', or a function of the "
+        "arguments"
+    )
+
+
+class ArgumentKey:
+    """What makes a task's keys.
+
+    Args:
+        maker: the name of a parameter, a template with names of parameters in braces (their attributes and items,
+            too), or a function that is called as the task is and returns a string; True: a digest of all
+            arguments. What stands in a key is a
+            string, an integer, a UUID, a date, or a member of an Enum of those.
+        owner: the task's name, for errors.
+        option: what it is given as, for errors.
+
+    Raises:
+        InvalidOption: the task has no such parameter, or the template cannot be read.
+    """
+
+    def __init__(
+        self,
+        maker: KeyMaker | Literal[True],
+        function: Callable[..., Any],
+        signature: Signature,
+        *,
+        owner: str,
+        option: str,
+    ) -> None:
+        self._maker = maker
+        self._signature = signature
+        self._call = inspect.signature(function)
+        self._owner = owner
+        self._option = option
+        if isinstance(maker, str):
+            self._check_names(maker)
+
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The key of a call with arguments that fit.
+
+        Raises:
+            InvalidArguments: they make no key.
+        """
+        try:
+            return check_key(self._made(args, kwargs), option=self._option)
+        except InvalidOption as error:
+            raise InvalidArguments(f"task {self._owner}: {error}") from None
+        except Exception as error:
+            raise InvalidArguments(
+                f"task {self._owner}: {self._option} cannot be made of these arguments: {type(error).__name__}"
+            ) from error
+
+    def _check_names(self, maker: str) -> None:
+        names = [
+            name
+            for name, parameter in self._call.parameters.items()
+            if parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        ]
+        wanted = [maker]
+        if "{" in maker or "}" in maker:
+            try:
+                wanted = [name for _, name, _, _ in string.Formatter().parse(maker) if name is not None]
+            except ValueError as error:
+                raise InvalidOption(f"task {self._owner}: {self._option}={maker!r}: {error}") from None
+            if not wanted:
+                raise InvalidOption(
+                    f"task {self._owner}: {self._option}={maker!r} is the same for all calls: name a parameter in "
+                    "braces"
+                )
+        for name in wanted:
+            if name.split(".")[0].split("[")[0] not in names:
+                what = f"{self._option}={maker!r}"
+                said = what if name == maker else f"{what}: {name!r}"
+                raise InvalidOption(f"task {self._owner}: {said} is none of its parameters: {', '.join(names)}")
+
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        maker = self._maker
+        if not isinstance(maker, str | bool):
+            return maker(*args, **kwargs)
+        arguments = self._arguments(args, kwargs)
+        if isinstance(maker, bool):
+            return hashlib.sha256(encode_value(arguments, JSON), usedforsecurity=False).hexdigest()
+        return _TEMPLATES.vformat(maker, (), arguments) if "{" in maker else _stable(arguments[maker])
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        positional, named = self._signature.with_context((args, kwargs), None)
+        call = self._call
+        if provided := self._signature.provided:
+            kept = [parameter for name, parameter in call.parameters.items() if name not in provided]
+            call = call.replace(parameters=kept)
+        bound = call.bind(*positional, **named)
+        bound.apply_defaults()
+        return bound.arguments
+
+
+class OrderKey(ArgumentKey):
+    """What makes a task's `order_key`s; see `ArgumentKey`."""
+
+    def __init__(self, maker: KeyMaker, function: Callable[..., Any], signature: Signature, *, owner: str) -> None:
+        super().__init__(maker, function, signature, owner=owner, option="order_key")
+
+
+class _Templates(string.Formatter):
+    """Fields that would not look the same in every process are refused."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002 - the base's
+        return kwargs[str(key)]
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        value = _stable(value)
+        if not isinstance(value, str):
+            raise TypeError(f"{type(value).__name__} has no form in a key")
+        return format(value, format_spec)
+
+
+_TEMPLATES: Final = _Templates()
+
+
+def _stable(value: object) -> object:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, date):
+        return value.isoformat()
+    # True and 1 are equal, and yet no two people would write them alike.
+    return str(value) if isinstance(value, int | UUID) and not isinstance(value, bool) else value

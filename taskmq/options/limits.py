@@ -1,0 +1,238 @@
+"""Limits that all workers of an app share: how often a task starts, and how many of it run at a time. Pure.
+
+What bounds one run (its time, its memory) or one worker (`worker_concurrency`) is elsewhere.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
+from taskmq.errors import InvalidOption
+from taskmq.model.codec import Signature
+from taskmq.model.units import parse_duration
+from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
+
+__all__ = [
+    "Concurrency",
+    "Limit",
+    "OnFailure",
+    "RateLimit",
+    "TaskLimit",
+    "bind_limits",
+    "check_shared",
+    "read_limits",
+]
+
+OnFailure = Literal["closed", "open"]
+
+_RATE: Final = re.compile(r"\s*(?P<count>[0-9]+)\s*/\s*(?P<time>[^\s].*)")
+_UNITS: Final = {"s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+                 "hour": 3600.0, "d": 86_400.0, "day": 86_400.0}  # fmt: skip
+_SHORTEST: Final = 1e-5
+_LONGEST: Final = 31 * 86_400.0
+_MOST: Final = 1_000_000
+
+
+class RateLimit(msgspec.Struct, frozen=True):
+    """How often a task starts, over all workers of the app.
+
+    Args:
+        rate: such as "100/s", "10/m", "500/h", "1/30s": starts that follow each other evenly, to a
+            quarter of a second.
+        key: one limit for each value: the name of a parameter, a template such as "{account}:{region}", or a
+            function that is called as the task is and returns a string. None: one for all calls.
+        burst: how many may start at once after a while without any.
+        name: of a limit that several tasks share; default: the task's own.
+        on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+
+    rate: str
+    key: KeyMaker | None = None
+    burst: int = 1
+    name: str | None = None
+    on_failure: OnFailure = "closed"
+
+    def __post_init__(self) -> None:
+        _ = self.interval
+        _check_count("burst", self.burst)
+        _check_common("rate_limit", self.key, self.name, self.on_failure)
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two starts."""
+        found = _RATE.fullmatch(str(self.rate))
+        if found is None or int(found["count"]) < 1:
+            raise InvalidOption(
+                f"rate_limit={self.rate!r}: a whole number of starts and a time, such as '100/s', '10/m' or '1/30s'"
+            )
+        time = found["time"].strip().lower()
+        seconds = _UNITS.get(time) or parse_duration(time, what=f"rate_limit={self.rate!r}: its time").total_seconds()
+        interval = seconds / int(found["count"])
+        if not _SHORTEST <= interval <= _LONGEST:
+            raise InvalidOption(f"rate_limit={self.rate!r}: from one start in 31 days to 100,000 in a second")
+        return interval
+
+    def demand(self, key: str) -> Demand:
+        """What one run takes of the limit of that key."""
+        return RateDemand(key=f"rate:{key}", interval=self.interval, burst=self.burst)
+
+
+class Concurrency(msgspec.Struct, frozen=True):
+    """How many runs of a task there are at a time, over all workers of the app.
+
+    Args:
+        limit: at least 1.
+        key: one limit for each value, as that of a `RateLimit`.
+        name: of a limit that several tasks share; default: the task's own.
+        on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+
+    limit: int
+    key: KeyMaker | None = None
+    name: str | None = None
+    on_failure: OnFailure = "closed"
+
+    def __post_init__(self) -> None:
+        _check_count("concurrency", self.limit)
+        _check_common("concurrency", self.key, self.name, self.on_failure)
+
+    def demand(self, key: str) -> Demand:
+        """What one run takes of the limit of that key."""
+        return PlaceDemand(key=f"places:{key}", places=self.limit)
+
+
+Limit = RateLimit | Concurrency
+
+
+class TaskLimit:
+    """One limit of one task.
+
+    Attributes:
+        limit: as it was given.
+        name: under which it is known to all who share it.
+        takes_key: whether there is one for each key.
+    """
+
+    def __init__(self, limit: Limit, key: ArgumentKey | None, *, name: str) -> None:
+        self.limit = limit
+        self.name = name
+        self.takes_key: bool = key is not None
+        self._key = key
+        self._demand = limit.demand(name)
+
+    def demand(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Demand:
+        """What a call with these arguments takes of it.
+
+        Raises:
+            InvalidArguments: they make no key.
+        """
+        if self._key is None:
+            return self._demand
+        return self.limit.demand(f"{self.name}:{self._key.of(args, kwargs)}")
+
+
+def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:
+    """What a task's `rate_limit` and `concurrency` say.
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+    rates = [_rate(value) for value in _each(options.get("rate_limit"))]
+    places = [_places(value) for value in _each(options.get("concurrency"))]
+    return (*rates, *places)
+
+
+def bind_limits(
+    limits: Sequence[Limit], function: Callable[..., Any], signature: Signature, *, owner: str
+) -> tuple[TaskLimit, ...]:
+    """The limits of a task.
+
+    Raises:
+        InvalidOption: the task has no such parameter, or two limits have one name.
+    """
+    bound: list[TaskLimit] = []
+    counts: dict[type, int] = {}
+    for limit in limits:
+        number = counts[type(limit)] = counts.get(type(limit), 0) + 1
+        name = limit.name or (owner if number == 1 else f"{owner}#{number}")
+        option = "rate_limit" if isinstance(limit, RateLimit) else "concurrency"
+        if any(type(other.limit) is type(limit) and other.name == name for other in bound):
+            raise InvalidOption(f"task {owner}: {option}: two limits of one task are called {name!r}")
+        key = None
+        if limit.key is not None:
+            key = ArgumentKey(limit.key, function, signature, owner=owner, option=f"{option}: key")
+        bound.append(TaskLimit(limit, key, name=name))
+    return tuple(bound)
+
+
+def check_shared(limits: Sequence[tuple[str, TaskLimit]]) -> None:
+    """Raise `InvalidOption` where tasks share a limit by name and do not mean the same by it.
+
+    Args:
+        limits: each with the name of its task.
+    """
+    known: dict[tuple[type, str], tuple[str, TaskLimit]] = {}
+    for task, limit in limits:
+        first, other = known.setdefault((type(limit.limit), limit.name), (task, limit))
+        if _numbers(limit) != _numbers(other):
+            raise InvalidOption(
+                f"tasks {first} and {task} share the limit {limit.name!r}, and mean {_text(other)} and "
+                f"{_text(limit)} by it: give both the same numbers, or one of them another name="
+            )
+
+
+def _numbers(limit: TaskLimit) -> tuple[object, ...]:
+    given = limit.limit
+    numbers = (given.interval, given.burst) if isinstance(given, RateLimit) else (given.limit,)
+    return (*numbers, limit.takes_key)
+
+
+def _text(limit: TaskLimit) -> str:
+    given = limit.limit
+    number = f"{given.rate}, burst {given.burst}" if isinstance(given, RateLimit) else f"{given.limit} at a time"
+    return f"{number}{' for each key' if limit.takes_key else ''}"
+
+
+def _each(value: object) -> Sequence[object]:
+    if value is None:
+        return ()
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
+
+
+def _rate(value: object) -> RateLimit:
+    if isinstance(value, RateLimit):
+        return value
+    if isinstance(value, str):
+        return RateLimit(value)
+    raise InvalidOption(f"rate_limit={value!r}: text such as '100/s', a RateLimit, or a list of these")
+
+
+def _places(value: object) -> Concurrency:
+    if isinstance(value, Concurrency):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Concurrency(value)
+    raise InvalidOption(f"concurrency={value!r}: a whole number from 1 on, a Concurrency, or a list of these")
+
+
+def _check_count(option: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
+        raise InvalidOption(f"{option}={value!r}: a whole number from 1 to {_MOST:,}")
+
+
+def _check_common(option: str, key: object, name: object, on_failure: object) -> None:
+    if key is not None:
+        read_key_maker(key, option=f"{option}: key")
+    if name is not None:
+        check_key(name, option=f"{option}: name")
+    if on_failure not in ("closed", "open"):
+        raise InvalidOption(f"{option}: on_failure={on_failure!r}: 'closed' or 'open'")

@@ -1,0 +1,397 @@
+"""Options of tasks and calls: typed for the checkers, refused when misspelt, resolved once."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypedDict, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.broker import HeaderValue
+from taskmq.errors import InvalidOption
+from taskmq.model.envelope import LAST_INSTANT, check_task_name
+from taskmq.model.resources import PROCESS, Amounts, read_amounts
+from taskmq.model.retry import RetryPolicy
+from taskmq.model.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.options.keys import KeyMaker, check_key, read_key_maker
+from taskmq.options.limits import Concurrency, Limit, RateLimit, read_limits
+from taskmq.options.uniqueness import (
+    NO_IDEMPOTENCY,
+    Idempotency,
+    UniqueFor,
+    Uniqueness,
+    UniquePolicy,
+    read_idempotency,
+    read_uniqueness,
+)
+
+__all__ = ["Ack", "CallOptions", "CallPlan", "ExecutorKind", "TaskOptions", "TaskPlan", "plan_call", "plan_task"]
+
+Ack = Literal["late", "early"]
+ExecutorKind = Literal["auto", "async", "thread", "process"]
+
+_ID_LIMIT: Final = 255
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Far enough from the last instant that an envelope can hold.
+# Of a task they make keys, of a call they are the keys.
+_MADE: Final = ("order_key", "idempotency_key")
+_LONGEST: Final = timedelta(days=365_000)
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `@task(...)` takes.
+
+    Attributes:
+        name: default `module.function`.
+        queue: default "default".
+        priority: 0 (lowest) to 9 (highest); what it does depends on the queue, see `WorkQueue.priorities`.
+        order_key: jobs of one key run one at a time, in the order of sending; the task's queue has to be `ordered`.
+            The name of a parameter, a template ("{region}/{shop.id}"), or what is called with the arguments and
+            returns the key. A job with a delay
+            takes its place when that is over; one that fails is tried again before those behind it are.
+        delay: every call waits that long at the broker first.
+        expires: a call that has not started that long after it was sent is cancelled. The worker that takes it
+            sees to that: a message that the broker dropped would leave its job without an end.
+        retry: None for no retries; default 5 attempts.
+        timeout: a run that takes longer is given up and counts as failed.
+        soft_timeout: a run that takes longer gets `SoftTimeout` raised inside: a coroutine where it waits, a thread
+            once it is back from a call into C, a process in its main thread. Less than `timeout`.
+        ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no retries.
+        resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`; it starts once that
+            is free. `taskmq worker --resources` says what there is.
+        worker_concurrency: how many of it run at a time in one worker process.
+        rate_limit: how often it starts over all workers, such as "100/s" or `RateLimit("10/m", key="{account}")`; a
+            list for several. What is over the limit waits at the broker for its turn. Needs a state.
+        concurrency: how many of it run at a time over all workers, such as 5 or `Concurrency(2, key="{account}")`; a
+            list for several. Needs a state.
+        executor: `auto` runs coroutines on the worker's loop and plain functions in threads; `process` in a
+            process of its own.
+        result: whether return values and errors are stored; default: when the app has a state.
+        result_ttl: how long they are; default: the app's.
+        tenant: whom the job belongs to.
+        meta: strings that travel along.
+        idempotency_key: the work of one key is done once: later jobs get the first one's result, see docs. Written as
+            `order_key` is.
+        idempotency_scope: default: keys count for the task's own jobs; tasks of one scope share theirs.
+        idempotency_ttl: how long after it was done a key is remembered; default a day.
+        unique: at most one job of a key at a time. Written as `order_key` is; True: the arguments are the key.
+        unique_for: the key is taken while the job is `waiting` (default), or until it has ended (`running`).
+        unique_policy: a further call is a `refuse`d one (`DuplicateJob`), gives the `existing` job, or `replace`s it
+            where that has not started; `debounce`: the same, with a `delay`: the last call counts, once there was
+            none for that long; `throttle`: one call in `unique_ttl` counts, the others give its job.
+        unique_ttl: a key is free after that in any case; default a day.
+    """
+
+    name: str
+    queue: str
+    priority: int
+    order_key: KeyMaker
+    delay: Duration
+    expires: Duration
+    retry: RetryPolicy | None
+    timeout: Duration | None
+    soft_timeout: Duration | None
+    ack: Ack
+    executor: ExecutorKind
+    resources: Mapping[str, float | str]
+    worker_concurrency: int
+    rate_limit: str | RateLimit | Sequence[str | RateLimit]
+    concurrency: int | Concurrency | Sequence[int | Concurrency]
+    result: bool
+    result_ttl: Duration
+    tenant: str
+    meta: Mapping[str, str]
+    idempotency_key: KeyMaker
+    idempotency_scope: str
+    idempotency_ttl: Duration
+    unique: KeyMaker | bool
+    unique_for: UniqueFor
+    unique_policy: UniquePolicy
+    unique_ttl: Duration
+
+
+class CallOptions(TypedDict, total=False):
+    """What `task.options(...)` takes: for one call, over the task's own.
+
+    Attributes:
+        order_key: the key itself, over what the task's own `order_key` makes of the arguments.
+        idempotency_key: the key itself, over what the task's own makes of the arguments.
+        eta: not to run before this instant (with a time zone); instead of `delay`.
+        expires: how long after sending, or the instant (with a time zone), from which on it does not start.
+        job_id: default: a new time-ordered UUID.
+        headers: further headers of the message, few and short.
+    """
+
+    queue: str
+    priority: int
+    order_key: str
+    idempotency_key: str
+    delay: Duration
+    eta: datetime
+    expires: Duration | datetime
+    job_id: str
+    tenant: str
+    meta: Mapping[str, str]
+    headers: Mapping[str, HeaderValue]
+
+
+class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A call's options, checked. Times are milliseconds; `eta` and `expires_at` since the epoch."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int | None = None
+    order_key: str | None = None
+    idempotency_key: str | None = None
+    delay: int | None = None
+    eta: int | None = None
+    expires: int | None = None
+    expires_at: int | None = None
+    job_id: str | None = None
+    tenant: str | None = None
+    meta: dict[str, str] | None = None
+    headers: Mapping[str, HeaderValue] | None = None
+
+
+class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's options, checked. Timeouts and `result_ttl` are in seconds; `names_queue`: whether they name a queue.
+
+    `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
+    `worker_concurrency` as one of its own (`one_of`), and the process that it runs in; None when a slot is enough.
+    `is_gated`: some of its runs may have to pass a gate of the worker first (`taskmq.worker.guards.base`).
+    """
+
+    name: str
+    names_queue: bool
+    call: CallPlan
+    retry: RetryPolicy | None
+    timeout: float | None
+    ack: Ack
+    executor: ExecutorKind
+    result: bool | None
+    order_key: KeyMaker | None = None
+    resources: Amounts | None = None
+    needs: Amounts | None = None
+    worker_concurrency: int | None = None
+    limits: tuple[Limit, ...] = ()
+    soft_timeout: float | None = None
+    is_gated: bool = False
+    idempotency: Idempotency = NO_IDEMPOTENCY
+    unique: Uniqueness | None = None
+    result_ttl: float | None = None
+
+    @property
+    def one_of(self) -> str:
+        """The name of the resource that bounds the task's runs in a worker."""
+        return f"runs of {self.name}"
+
+
+def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, is_async: bool) -> TaskPlan:
+    """The plan of a task with these options.
+
+    Raises:
+        InvalidOption: an option is unknown or has a value that it cannot have; names function and option.
+    """
+    try:
+        _refuse_unknown(options, TaskOptions)
+        timeout = options.get("timeout")
+        executor = _one_of("executor", options.get("executor", "auto"), ("auto", "async", "thread", "process"))
+        if executor == "async" and not is_async:
+            raise InvalidOption("executor='async' needs an async function")
+        if executor in ("thread", "process") and is_async:
+            raise InvalidOption(f"executor={executor!r} needs a plain function, this one is async")
+        ack = _one_of("ack", options.get("ack", "late"), ("late", "early"))
+        retry = options.get("retry", RetryPolicy() if ack == "late" else None)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise InvalidOption(f"retry={retry!r}: a RetryPolicy, or None for no retries")
+        if retry is not None and ack == "early":
+            raise InvalidOption("ack='early' runs at most once: it cannot be combined with retry")
+        call = {key: options[key] for key in options if key in CallOptions.__annotations__ and key not in _MADE}
+        plan = TaskPlan(
+            name=check_task_name(_text("name", options.get("name", default_name))),
+            names_queue="queue" in options,
+            call=_call(CallPlan(), call),
+            retry=retry,
+            timeout=None if timeout is None else parse_duration(timeout, what="timeout").total_seconds(),
+            ack="early" if ack == "early" else "late",
+            executor=_resolved(executor, is_async=is_async),
+            result=_flag("result", options["result"]) if "result" in options else None,
+            order_key=(read_key_maker(options["order_key"], option="order_key") if "order_key" in options else None),
+            worker_concurrency=_at_least_one("worker_concurrency", options.get("worker_concurrency")),
+            soft_timeout=_soft_timeout(options),
+            result_ttl=_result_ttl(options),
+            idempotency=read_idempotency(options),
+            unique=read_uniqueness(options),
+            limits=read_limits(options),
+        )
+        resources = read_amounts(options["resources"], what="resources") if "resources" in options else None
+        needs = dict(resources or {})
+        if plan.worker_concurrency is not None:
+            needs[plan.one_of] = 1
+        if plan.executor == "process":
+            needs[PROCESS] = 1
+        return replace(plan, resources=resources, needs=needs or None, is_gated=_is_gated(plan))
+    except InvalidOption as error:
+        raise InvalidOption(f"task {function}: {error}") from None
+
+
+def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan:
+    """`base` with a call's options over it.
+
+    Raises:
+        InvalidOption: an option is unknown or has a value that it cannot have.
+    """
+    try:
+        _refuse_unknown(options, CallOptions)
+        return _call(base, options)
+    except InvalidOption as error:
+        raise InvalidOption(f"task {task}: {error}") from None
+
+
+def _is_gated(plan: TaskPlan) -> bool:
+    is_unique = plan.unique is not None and plan.unique.policy != "throttle"
+    return plan.idempotency.maker is not None or is_unique or bool(plan.limits)
+
+
+def _soft_timeout(options: Mapping[str, Any]) -> float | None:
+    soft, hard = options.get("soft_timeout"), options.get("timeout")
+    if soft is None:
+        return None
+    span = parse_duration(soft, what="soft_timeout")
+    if hard is not None and span >= parse_duration(hard, what="timeout"):
+        raise InvalidOption(f"soft_timeout={soft!r}: less than timeout={hard!r}, or it has no effect")
+    return span.total_seconds()
+
+
+def _result_ttl(options: Mapping[str, Any]) -> float | None:
+    if "result_ttl" not in options:
+        return None
+    value = options["result_ttl"]
+    seconds = _span(value, what="result_ttl") / 1000
+    if options.get("result") is False:
+        raise InvalidOption("result_ttl has no effect with result=False")
+    if not seconds:
+        raise InvalidOption(f"result_ttl={value!r}: longer than that; result=False keeps none")
+    return seconds
+
+
+def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
+    if "delay" in options and "eta" in options:
+        raise InvalidOption("delay and eta exclude each other")
+    changes: dict[str, Any] = {}
+    for option, value in options.items():
+        changes |= _READERS[option](value, base) if option in _READERS else {}
+    return replace(base, **changes)
+
+
+def _priority(value: Any, _: CallPlan) -> dict[str, Any]:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise InvalidOption(f"priority={value!r}: a number from 0 (lowest) to 9 (highest)")
+    class_of(value)
+    return {"priority": value}
+
+
+def _delay(value: Any, _: CallPlan) -> dict[str, Any]:
+    return {"delay": _span(value, what="delay"), "eta": None}
+
+
+def _eta(value: Any, _: CallPlan) -> dict[str, Any]:
+    return {"eta": _instant(value, what="eta"), "delay": None}
+
+
+def _expires(value: Any, _: CallPlan) -> dict[str, Any]:
+    if isinstance(value, datetime):
+        return {"expires_at": _instant(value, what="expires"), "expires": None}
+    return {"expires": _span(value, what="expires"), "expires_at": None}
+
+
+def _meta(value: Any, base: CallPlan) -> dict[str, Any]:
+    meta = {_text("meta", key): _text("meta", entry) for key, entry in _mapping("meta", value).items()}
+    return {"meta": {**(base.meta or {}), **meta}}
+
+
+def _headers(value: Any, base: CallPlan) -> dict[str, Any]:
+    for name, entry in _mapping("headers", value).items():
+        key = _text("headers", name)
+        if not isinstance(entry, str | int) or isinstance(entry, bool):
+            raise InvalidOption(f"headers: {key!r} is to be a string or an integer")
+        if key.startswith(("x-taskmq-", "x-death", "x-delivery", "x-acquired")):
+            raise InvalidOption(f"headers: {key!r} is reserved")
+    return {"headers": {**(base.headers or {}), **value}}
+
+
+_READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
+    "queue": lambda value, _: {"queue": check_queue_name(_text("queue", value))},
+    "priority": _priority,
+    "order_key": lambda value, _: {"order_key": check_order_key(value)},
+    "idempotency_key": lambda value, _: {"idempotency_key": check_key(value, option="idempotency_key")},
+    "delay": _delay,
+    "eta": _eta,
+    "expires": _expires,
+    "job_id": lambda value, _: {"job_id": _text("job_id", value)},
+    "tenant": lambda value, _: {"tenant": _text("tenant", value)},
+    "meta": _meta,
+    "headers": _headers,
+}
+
+
+def _refuse_unknown(options: Mapping[str, Any], kind: type) -> None:
+    known = kind.__annotations__
+    for key in options:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise InvalidOption(f"unknown option {key!r}; {hint}")
+
+
+def _one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidOption(f"{option}={value!r}: one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def _resolved(executor: str, *, is_async: bool) -> ExecutorKind:
+    if executor == "process":
+        return "process"
+    return "async" if is_async else "thread"
+
+
+def _instant(value: object, *, what: str) -> int:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidOption(f"{what}={value!r}: a datetime with a time zone, for example datetime.now(UTC)")
+    instant = to_ms(value - _EPOCH)
+    if not 0 <= instant <= LAST_INSTANT:
+        raise InvalidOption(f"{what}={value!r}: from 1970 to the end of 9999, UTC")
+    return instant
+
+
+def _span(value: Any, *, what: str) -> int:
+    span = parse_duration(value, what=what)
+    if span > _LONGEST:
+        raise InvalidOption(f"{what}={value!r}: at most {_LONGEST.days} days")
+    return to_ms(span)
+
+
+def _mapping(option: str, value: object) -> Mapping[object, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidOption(f"{option}={value!r}: a mapping is expected")
+    return cast("Mapping[object, object]", value)
+
+
+def _flag(option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{option}={value!r}: True or False")
+    return value
+
+
+def _at_least_one(option: str, value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise InvalidOption(f"{option}={value!r}: a whole number from 1 on")
+
+
+def _text(option: str, value: object) -> str:
+    if not isinstance(value, str) or not value or len(value.encode(errors="replace")) > _ID_LIMIT:
+        raise InvalidOption(f"{option}: {value!r} is to be a string of 1 to {_ID_LIMIT} bytes")
+    return value

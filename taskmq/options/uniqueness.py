@@ -1,0 +1,134 @@
+"""The options of tasks whose work is done once per key, and of those that are unique while they wait or run. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast, get_args
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+from taskmq.model.units import parse_duration
+from taskmq.options.keys import KeyMaker, check_key, read_key_maker
+
+__all__ = [
+    "NO_IDEMPOTENCY",
+    "UNIQUE_META",
+    "Idempotency",
+    "UniqueCall",
+    "UniqueFor",
+    "UniquePolicy",
+    "Uniqueness",
+    "read_idempotency",
+    "read_uniqueness",
+]
+
+UniqueFor = Literal["waiting", "running"]
+UniquePolicy = Literal["refuse", "existing", "replace", "debounce", "throttle"]
+
+UNIQUE_META: Final = "taskmq.unique"
+"""Key of an envelope's `meta`: the token and the name of the claim that a unique job was sent with."""
+
+_DAY: Final = 86_400.0
+
+
+class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task's work is done once per key.
+
+    Attributes:
+        maker: what makes the keys; None where only calls have some.
+        scope: among whose keys one counts; None: the task's own.
+        ttl: seconds for which what is done is remembered.
+    """
+
+    maker: KeyMaker | None = None
+    scope: str | None = None
+    ttl: float = _DAY
+
+
+NO_IDEMPOTENCY: Final = Idempotency()
+
+
+class Uniqueness(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task's jobs are unique.
+
+    Attributes:
+        maker: what makes the keys; True: of all arguments.
+        until: a key is taken while its job is `waiting`, or until it has ended.
+        policy: what becomes of a call whose key is taken.
+        ttl: seconds after which a key is free in any case.
+    """
+
+    maker: KeyMaker | Literal[True]
+    until: UniqueFor = "waiting"
+    policy: UniquePolicy = "refuse"
+    ttl: float = _DAY
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the later call counts."""
+        return self.policy in ("replace", "debounce")
+
+
+class UniqueCall(msgspec.Struct, frozen=True):
+    """A call that is to be the only one of its key.
+
+    Attributes:
+        name: the key, as the state knows it.
+    """
+
+    name: str
+    rule: Uniqueness
+
+
+def read_idempotency(options: Mapping[str, Any]) -> Idempotency:
+    """What a task's options say.
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+    maker = options.get("idempotency_key")
+    scope = options.get("idempotency_scope")
+    return Idempotency(
+        maker=None if maker is None else read_key_maker(maker, option="idempotency_key"),
+        scope=None if scope is None else check_key(scope, option="idempotency_scope"),
+        ttl=_ttl(options, "idempotency_ttl"),
+    )
+
+
+def read_uniqueness(options: Mapping[str, Any]) -> Uniqueness | None:
+    """What a task's options say; None where its jobs are not unique.
+
+    Raises:
+        InvalidOption: a value that cannot be, or options that do not go together.
+    """
+    maker = options.get("unique")
+    if maker is None or maker is False:
+        if others := sorted(options.keys() & {"unique_for", "unique_policy", "unique_ttl"}):
+            raise InvalidOption(f"{', '.join(others)}: without unique= it has no effect")
+        return None
+    policy = _one_of(options, "unique_policy", get_args(UniquePolicy), "refuse")
+    if policy == "debounce" and "delay" not in options:
+        raise InvalidOption("unique_policy='debounce' needs a delay=: how long there has to be no further call")
+    if policy == "throttle" and ("unique_for" in options or "unique_ttl" not in options):
+        raise InvalidOption("unique_policy='throttle' needs a unique_ttl=, which alone says how long a key is taken")
+    return Uniqueness(
+        maker=True if maker is True else read_key_maker(maker, option="unique"),
+        until=cast("UniqueFor", _one_of(options, "unique_for", get_args(UniqueFor), "waiting")),
+        policy=cast("UniquePolicy", policy),
+        ttl=_ttl(options, "unique_ttl"),
+    )
+
+
+def _ttl(options: Mapping[str, Any], option: str) -> float:
+    if option not in options:
+        return _DAY
+    seconds = parse_duration(options[option], what=option).total_seconds()
+    if not 0 < seconds <= 366 * _DAY:
+        raise InvalidOption(f"{option}={options[option]!r}: more than nothing, and at most a year")
+    return seconds
+
+
+def _one_of(options: Mapping[str, Any], option: str, choices: tuple[str, ...], default: str) -> str:
+    value = options.get(option, default)
+    if value not in choices:
+        raise InvalidOption(f"{option}={value!r}: one of {', '.join(map(repr, choices))}")
+    return cast("str", value)

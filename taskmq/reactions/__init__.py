@@ -1,0 +1,97 @@
+"""Reactions: tasks that are called when something happens.
+
+    condition   one thing that may happen: a job ends, a file arrives, a message comes, a time comes
+    expression  conditions, joined by `all_of` and `any_of`
+    event       it has happened: what the task is given
+    pending     what has come so far of one expression, and what follows from it
+
+`conditions`, `events`, `pending` and `arrivals` decide and are pure. `registry` is `app.reactions`; `deliver` turns an
+event into a job:
+
+    a worker, as a job ends --+
+    a beat: files, messages --+--> Desk -- one condition is enough ---------> the job, published
+                                                    +-- several, time or debounce --> Standing, in the state --> a beat
+
+The process that sees an event keeps hold of its cause (the delivery of the job or message, the claim of the file) until
+`deliver` has returned, so each event is delivered at least once. The job's id is derived from the event, so workers run
+one of several deliveries.
+
+The names below load on first use: an app without reactions pays for none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from taskmq.reactions.arrivals import Arrivals, Sighting
+    from taskmq.reactions.conditions import (
+        AllOf,
+        AnyOf,
+        Condition,
+        Expression,
+        FileArrives,
+        JobEnds,
+        MessageComes,
+        Part,
+        TimeComes,
+        all_of,
+        any_of,
+        file,
+        job,
+        message,
+    )
+    from taskmq.reactions.deliver import Cause, Desk, Refused, job_id_of
+    from taskmq.reactions.events import FileArrived, Happening, JobEnded, MessageArrived, TimeCame
+    from taskmq.reactions.pending_store import change_standing, look_at_standings, standing_name
+    from taskmq.reactions.registry import Reaction, Reactions, ReactionStatus
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Arrivals",
+    "Cause",
+    "Condition",
+    "Desk",
+    "Expression",
+    "FileArrived",
+    "FileArrives",
+    "Happening",
+    "JobEnded",
+    "JobEnds",
+    "MessageArrived",
+    "MessageComes",
+    "Part",
+    "Reaction",
+    "ReactionStatus",
+    "Reactions",
+    "Refused",
+    "Sighting",
+    "TimeCame",
+    "TimeComes",
+    "all_of",
+    "any_of",
+    "change_standing",
+    "file",
+    "job",
+    "job_id_of",
+    "look_at_standings",
+    "message",
+    "standing_name",
+]
+
+_HOMES = {
+    "arrivals": ("Arrivals", "Sighting"),
+    "deliver": ("Cause", "ReactionDelivery", "Refused", "job_id_of"),
+    "events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
+    "pending_store": ("change_pending", "pending_name", "read_pending"),
+    "registry": ("Reaction", "ReactionStatus", "Reactions"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF.get(name, 'conditions')}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,137 @@
+"""From what has happened to a job, or to a note of it; durable in either case."""
+
+import uuid
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from taskmq.client.session import Session
+from taskmq.contracts.stores import ScheduleStore
+from taskmq.errors import SendError, StateUnavailable, TooLarge
+from taskmq.middleware.chain import Sending
+from taskmq.model.clock import Clock
+from taskmq.reactions.events import Happening, MessageArrived
+from taskmq.reactions.pending import MOST_FIRINGS, Noted, note
+from taskmq.reactions.pending_store import change_standing, standing_name
+from taskmq.reactions.registry import Reaction
+from taskmq.run.context import current_context
+
+__all__ = ["REACTION_NAME", "Cause", "Desk", "DeskHost", "Refused", "job_id_of"]
+
+REACTION_NAME: Final = "taskmq.reactions"
+"""Key of an envelope's `meta`: the reaction that has sent it."""
+
+_NAMESPACE: Final = uuid.UUID("b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10")
+# A record is read and written as a whole, with each thing that happens.
+_MOST_NOTED: Final = 64 * 1024
+
+
+class Refused(SendError):
+    """The app's own code has failed while the call was made."""
+
+
+class Cause(NamedTuple):
+    """The job whose end it is, and the one that it descends from."""
+
+    job_id: str
+    root: str
+
+
+class DeskHost(Protocol):
+    """What this needs of its app."""
+
+    name: str
+    clock: Clock
+
+    @property
+    def state_url(self) -> str | None: ...
+
+    def session(self) -> Session: ...
+
+    async def send_async(self, sending: Sending) -> None: ...
+
+
+def job_id_of(app: str, reaction: str, happening: str) -> str:
+    """The id of the job that follows: the same, whoever has seen what happened, and however often."""
+    return str(uuid.uuid5(_NAMESPACE, f"{standing_name(app, reaction)}@{happening}"))
+
+
+class Desk:
+    """Of one app."""
+
+    def __init__(self, app: DeskHost) -> None:
+        self._app = app
+
+    async def deliver(self, reaction: Reaction, number: int, noted: Noted, *, cause: Cause | None = None) -> None:
+        """Return once what has happened is a confirmed job, or counts in the state; may be called again.
+
+        Args:
+            number: of the condition.
+            cause: the job whose end it is, if it is one.
+
+        Raises:
+            SendError: the broker has not confirmed it. `TooLarge`: it never will.
+            StateUnavailable: the state could not be reached, or holds too many calls that wait for the broker.
+        """
+        if reaction.is_direct:
+            await self.publish(reaction, noted.id, [noted.happening], cause=cause)
+            return
+        happening = noted.happening
+        if isinstance(happening, MessageArrived) and len(happening.body) > _MOST_NOTED:
+            raise TooLarge(
+                len(happening.body), _MOST_NOTED, f"a message that reaction {reaction.name} has to remember"
+            )
+        now = self._app.clock.now_ms()
+        has_room, _ = await change_standing(
+            self._store(),
+            standing_name(self._app.name, reaction.name),
+            lambda standing: note(standing, reaction.plan, number=number, noted=noted, now=now),
+        )
+        if not has_room:
+            raise StateUnavailable(
+                f"{MOST_FIRINGS} calls of reaction {reaction.name} wait for a beat, or for the broker"
+            )
+
+    async def publish(
+        self, reaction: Reaction, happening: str, happenings: list[Happening], *, cause: Cause | None = None
+    ) -> None:
+        """Return once the job is confirmed.
+
+        Raises:
+            SendError: it is not. `TooLarge`: it never will be.
+        """
+        try:
+            await self._app.send_async(self._sending(reaction, happening, happenings, cause))
+        except (SendError, StateUnavailable):
+            raise
+        except Exception as error:
+            raise Refused(f"reaction {reaction.name}: the call is not made: {error!r}") from error
+
+    def _sending(
+        self, reaction: Reaction, happening: str, happenings: list[Happening], cause: Cause | None
+    ) -> Sending:
+        token = current_context.set(None)
+        try:
+            sending = reaction.task.sending(*reaction.arguments(happenings))
+        finally:
+            current_context.reset(token)
+        job_id = job_id_of(self._app.name, reaction.name, happening)
+        envelope = replace(
+            sending.envelope,
+            id=job_id,
+            # Without a state no worker could tell that it is done.
+            key=sending.envelope.key or (None if self._app.state_url is None else job_id),
+            parent=None if cause is None else cause.job_id,
+            root=None if cause is None else cause.root,
+            meta={**(sending.envelope.meta or {}), REACTION_NAME: reaction.name},
+        )
+        return Sending(envelope, sending.queue, sending.content_type, dict(sending.headers))
+
+    def _store(self) -> ScheduleStore:
+        state = self._app.session().state
+        if state is None:
+            raise StateUnavailable(
+                "reactions that wait for several things need a state: TaskMQ(..., state='redis://...'), "
+                "$TASKMQ_STATE, or local://PATH on one host"
+            )
+        return state.schedules

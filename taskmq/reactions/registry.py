@@ -1,0 +1,276 @@
+"""`app.reactions`: which tasks are called when something happens."""
+
+from collections.abc import Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.client.session import Session
+from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
+from taskmq.model.states import JobState
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.reactions.conditions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Expression,
+    FileArrives,
+    JobEnds,
+    MessageComes,
+    TimeComes,
+)
+from taskmq.reactions.events import FileArrived, Happening, JobEnded, MessageArrived, TimeCame
+from taskmq.reactions.pending import Plan
+from taskmq.reactions.pending_store import look_at_standings, standing_name
+from taskmq.schedules.triggers import for_schedule
+from taskmq.tasks.task import Task
+
+__all__ = ["Reaction", "ReactionHost", "ReactionStatus", "Reactions"]
+
+T = TypeVar("T")
+
+_THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+class Reaction(msgspec.Struct, frozen=True):
+    """A call of one task when something has happened.
+
+    Attributes:
+        takes_list: the task is given a list of what has happened, instead of the one thing.
+    """
+
+    name: str
+    task: Task[..., Any]
+    plan: Plan
+    takes_list: bool = False
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether everything that happens is a call of its own, so that nothing has to be remembered."""
+        return not self.plan.debounce and _each_is_enough(self.plan.expression)
+
+    @property
+    def needs_beat(self) -> bool:
+        """Whether something has to be looked at that no worker sees."""
+        return not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
+
+    def arguments(self, happenings: list[Happening]) -> tuple[Any, ...]:
+        """What the task is called with."""
+        return (happenings,) if self.takes_list else (happenings[0],)
+
+    def describe(self) -> str:
+        """The rule in plain English."""
+        said = f"when {self.plan.expression.describe()}"
+        return f"{said}, and nothing more for {self.plan.debounce / 1000:g} s" if self.plan.debounce else said
+
+
+class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A reaction as it stands; for those that have to remember something.
+
+    Attributes:
+        come: what has come since the last call, by the condition's words.
+        waiting: how many calls wait for the broker.
+        fired: how many it has confirmed.
+        failed: how many could not be sent, as their messages were too large.
+        last: when it has confirmed the last one.
+    """
+
+    name: str
+    come: dict[str, Happening]
+    waiting: int
+    fired: int
+    failed: int
+    last: datetime | None
+
+
+class ReactionHost(Protocol):
+    """What this needs of its app."""
+
+    name: str
+    content_type: str
+
+    @property
+    def tasks(self) -> dict[str, Task[..., Any]]: ...
+
+    def session(self) -> Session: ...
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
+
+
+class Reactions(Mapping[str, Reaction]):
+    """The reactions that an app's code defines, by name."""
+
+    def __init__(self, host: ReactionHost) -> None:
+        self._host = host
+        self._own: dict[str, Reaction] = {}
+
+    def __getitem__(self, name: str) -> Reaction:
+        return self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def define(
+        self,
+        task: Task[..., Any],
+        expression: Expression,
+        *,
+        name: str | None = None,
+        debounce: Duration = 0,
+        takes_list: bool = False,
+    ) -> None:
+        """Have the task be called.
+
+        Raises:
+            InvalidOption: the name is taken, the task cannot be called so, or it would call itself for ever.
+        """
+        label = name or task.name
+        if not label.isprintable():
+            raise InvalidOption(f"reaction {label!r}: a name is a text that can be printed")
+        if label in self._own:
+            raise InvalidOption(f"reaction {label!r} is defined twice; give one of them a name=")
+        plan = Plan(_hashed(expression, label), to_ms(parse_duration(debounce, what="debounce")))
+        reaction = Reaction(label, task, plan, takes_list)
+        self._check_arguments(reaction)
+        self._check_circle(reaction)
+        self._own[label] = reaction
+
+    def of_job(self, task: str) -> list[tuple[Reaction, int, JobEnds]]:
+        """The reactions that wait for jobs of this task, each with the number of its condition."""
+        return [
+            (reaction, number, condition)
+            for reaction in self._own.values()
+            for number, condition in enumerate(reaction.plan.conditions)
+            if isinstance(condition, JobEnds) and task in condition.tasks
+        ]
+
+    @property
+    def awaited(self) -> set[str]:
+        """The tasks whose jobs something waits for.
+
+        Raises:
+            InvalidOption: the app does not have one of them.
+        """
+        known = self._host.tasks
+        found: set[str] = set()
+        for reaction in self._own.values():
+            for condition in reaction.plan.conditions:
+                if isinstance(condition, JobEnds):
+                    found.update(condition.tasks)
+                    if missing := sorted(set(condition.tasks) - known.keys()):
+                        raise InvalidOption(
+                            f"reaction {reaction.name!r} waits for jobs of {missing[0]!r}, and this app has no such "
+                            "task; what other apps do is told over a topic exchange: on_message"
+                        )
+        return found
+
+    def status(self, name: str) -> ReactionStatus:
+        """How a reaction stands that has to remember something.
+
+        Raises:
+            InvalidOption: there is none of that name.
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return self._host.run_sync(self.astatus(name), instead="astatus")
+
+    async def astatus(self, name: str) -> ReactionStatus:
+        """`status` for coroutines."""
+        if name not in self._own:
+            raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
+        state = self._host.session().state
+        if state is None:
+            raise UnsupportedFeature(
+                "what has come is kept in the state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or "
+                "local://PATH on one host"
+            )
+        (standing,) = await look_at_standings(state.schedules, [standing_name(self._host.name, name)])
+        conditions = self._own[name].plan.conditions
+        return ReactionStatus(
+            name=name,
+            # What stands there may have been noted for an earlier version of the code.
+            come={
+                conditions[number].describe(): noted.happening
+                for number, noted in sorted(standing.came.items())
+                if number < len(conditions)
+            },
+            waiting=len(standing.firings),
+            fired=standing.fired,
+            failed=standing.failed,
+            last=None if standing.last is None else datetime.fromtimestamp(standing.last / 1000, UTC),
+        )
+
+    def _check_arguments(self, reaction: Reaction) -> None:
+        for condition in reaction.plan.conditions:
+            sample = _sample(condition)
+            try:
+                reaction.task.signature.encode(reaction.arguments([sample]), {}, self._host.content_type)
+            except InvalidArguments as error:
+                wanted = f"a list of {type(sample).__name__}" if reaction.takes_list else f"a {type(sample).__name__}"
+                raise InvalidOption(
+                    f"reaction {reaction.name!r}: the task must run with {wanted} as its one argument: {error}"
+                ) from error
+
+    def _check_circle(self, reaction: Reaction) -> None:
+        followers: dict[str, set[str]] = {}
+        for each in (*self._own.values(), reaction):
+            # What else has to come as well holds a circle up.
+            if _each_is_enough(each.plan.expression):
+                for condition in each.plan.conditions:
+                    for task in condition.tasks if isinstance(condition, JobEnds) else ():
+                        followers.setdefault(task, set()).add(each.task.name)
+        reached: set[str] = set()
+        waiting = [reaction.task.name]
+        while waiting:
+            for follower in followers.get(waiting.pop(), ()):
+                if follower == reaction.task.name:
+                    raise InvalidOption(
+                        f"reaction {reaction.name!r}: the end of a job of {follower} would start the next one of it, "
+                        "for ever"
+                    )
+                if follower not in reached:
+                    reached.add(follower)
+                    waiting.append(follower)
+
+
+def _each_is_enough(expression: Expression) -> bool:
+    match expression:
+        case AllOf():
+            return False
+        case AnyOf(parts):
+            return all(_each_is_enough(part) for part in parts)
+        case TimeComes():
+            # It has to be remembered up to where it was.
+            return False
+        case _:
+            return True
+
+
+def _hashed(expression: Expression, name: str) -> Expression:
+    """`H` in a cron expression follows from the reaction's name."""
+    match expression:
+        case AllOf(parts):
+            return AllOf(tuple(_hashed(part, name) for part in parts))
+        case AnyOf(parts):
+            return AnyOf(tuple(_hashed(part, name) for part in parts))
+        case TimeComes(trigger):
+            return replace(expression, trigger=for_schedule(trigger, name))
+        case _:
+            return expression
+
+
+def _sample(condition: Condition) -> Happening:
+    match condition:
+        case JobEnds(tasks):
+            return JobEnded(job_id="1", task=tasks[0], state=JobState.SUCCEEDED.value, finished=_THEN)
+        case FileArrives(pattern):
+            return FileArrived(path=pattern, size=0, modified=_THEN)
+        case MessageComes(patterns):
+            return MessageArrived(routing_key=patterns[0], body=b"")
+        case TimeComes():
+            return TimeCame(instant=_THEN)

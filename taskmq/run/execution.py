@@ -1,0 +1,69 @@
+"""One run of a task's function, which middleware sees, and the contract of the executors that carry it out."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from taskmq.model.envelope import Envelope
+from taskmq.model.resources import Grant
+from taskmq.run.context import Context
+
+__all__ = ["Execution", "Executor"]
+
+
+class Execution(msgspec.Struct):
+    """One run. Middleware may replace `args` and `kwargs`, except for tasks that run in other processes.
+
+    Attributes:
+        function: the task's function.
+        args, kwargs: its arguments, decoded and complete, the context included.
+        envelope: the message as it came; what travels to another process.
+        content_type: the encoding of the envelope's arguments.
+        timeout: seconds; None for no limit.
+        soft_timeout: seconds after which `SoftTimeout` is raised inside; None for none.
+        carry: texts that middleware wants to have where the function runs, should that be another process; there
+            they reach `Middleware.attach`.
+        grant: what the run was given of the worker's resources; None when the task needs none.
+    """
+
+    context: Context
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    envelope: Envelope
+    content_type: str
+    timeout: float | None
+    grant: Grant | None = None
+    soft_timeout: float | None = None
+    carry: dict[str, str] | None = None
+
+
+class Executor(Protocol):
+    """Runs functions one way: on the loop, in a thread, in a process."""
+
+    def run(self, execution: Execution, /) -> Awaitable[object]:
+        """What the function returns.
+
+        Cancelling it gives the run up as far as that way can: a coroutine is cancelled, a thread is left to
+        itself with `context.cancelled` set, a process is killed.
+
+        Raises:
+            SoftTimeout: its `soft_timeout` has passed, and the function did not catch what was raised inside.
+            TaskTimeout: the execution's `timeout` has passed; it was given up in the same way.
+            MemoryExceeded: the process that ran it took more memory than the execution's grant says.
+            WorkerLost: the process that ran it ended first.
+            BaseException: whatever the function raised.
+        """
+        ...
+
+    def ask_to_stop(self, execution: Execution, /) -> None:
+        """Tell a run that nobody waits for it any more; it may go on, and end by itself.
+
+        All of them see `context.cancelled`. Does nothing for a run that has ended. Cancelling `run` does not ask.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give up what still runs and release threads or processes. May be called twice."""
+        ...

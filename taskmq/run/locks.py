@@ -1,0 +1,290 @@
+"""Locks that one holder at a time has, over all processes: `async with app.lock("account:7") as lock`.
+
+A lock is a lease in the state, which is renewed in the background while the block runs, and given back at its end.
+Whoever holds it trusts it for the lease's time from the moment before it was last asked for. When the state does not
+answer for that long, when the process stood still, or when the state was emptied, the lock is lost, and somebody else
+may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends with `LockLost`.
+
+No lock of this kind can keep a holder that stood still from acting when it goes on. So what it guards takes the token
+along, which grows from holder to holder, and refuses smaller ones than it has seen.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from contextvars import Token as Mark
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, runtime_checkable
+
+from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
+from taskmq.model.units import Duration, parse_duration
+
+__all__ = ["Lock", "LockDesk", "OwnLeases"]
+
+_log = logging.getLogger("taskmq")
+
+_NAME_LIMIT: Final = 255
+_RENEWALS: Final = 3
+_TRIES: Final = 10
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.5
+_GROWTH: Final = 1.6
+
+_held: ContextVar[frozenset[str]] = ContextVar("taskmq_locks", default=frozenset())
+
+
+class Lock:
+    """A lock by its name, for one block: `async with`, or `with` in code without a loop.
+
+    Args:
+        leases: the store, called on the loop where it is used.
+        call: runs a coroutine of this lock from code without a loop.
+        owner: who is to be seen as its holder.
+        timeout: how long to wait for it; None: as long as it takes; 0: one look.
+        lease: how long it outlives its holder's process, or its way to the state.
+
+    Attributes:
+        name: what is locked.
+        token: larger than that of every earlier holder; 0 before the lock is held.
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        leases: Callable[[], LeaseStore],
+        call: Callable[[Coroutine[Any, Any, Any]], Any],
+        owner: str,
+        timeout: Duration | None = None,
+        lease: Duration = 30.0,
+    ) -> None:
+        if not name or len(name.encode(errors="replace")) > _NAME_LIMIT:
+            raise InvalidOption(f"lock {name!r}: its name is to be a string of 1 to {_NAME_LIMIT} bytes")
+        self.name = name
+        self.token: int = 0
+        self._leases = leases
+        self._call = call
+        self._owner = owner
+        self._timeout = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
+        self._seconds = parse_duration(lease, what="lease").total_seconds()
+        if self._seconds < 1:
+            raise InvalidOption(f"lock {name!r}: lease={lease!r}: at least a second")
+        self._note = uuid.uuid4().hex
+        self._trusted_until = 0.0
+        self._is_gone = False
+        self._renewing: asyncio.Task[None] | None = None
+        self._mark: Mark[frozenset[str]] | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody else may have it, although the block goes on. False before and after the block."""
+        return self.token > 0 and (self._is_gone or time.monotonic() >= self._trusted_until)
+
+    def check(self) -> None:
+        """Return if the lock is still held.
+
+        Raises:
+            LockLost: somebody else may have it.
+        """
+        if self.is_lost:
+            raise LockLost(self.name, self.token)
+
+    async def lost(self) -> bool:
+        """Return True once the lock is lost, and False once its block has ended before; for a task beside that."""
+        while not self.is_lost:
+            if self._renewing is None:
+                return False
+            await asyncio.wait((self._renewing,), timeout=max(self._trusted_until - time.monotonic(), 0.001))
+            # The end of the block comes first, where both have.
+            await asyncio.sleep(0)
+        return True
+
+    async def __aenter__(self) -> Self:
+        """Wait for the lock.
+
+        Raises:
+            LockTimeout: it was not to be had in time.
+            StateUnavailable: nobody knows who has it.
+            InvalidOption: this very task has it already.
+        """
+        self._begin()
+        await self._acquire()
+        self._remember()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._forget()
+        was_lost = self.is_lost
+        await asyncio.shield(self._release())
+        self._end(was_lost=was_lost, error=error)
+
+    def __enter__(self) -> Self:
+        """`__aenter__` for code without a loop."""
+        self._begin()
+        self._call(self._acquire())
+        self._remember()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._forget()
+        was_lost = self.is_lost
+        # Without an answer it ends by itself.
+        with contextlib.suppress(StateUnavailable):
+            self._call(self._release())
+        self._end(was_lost=was_lost, error=error)
+
+    # Before and after ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self.token:
+            raise InvalidOption(f"lock {self.name!r}: it is held; for another block make another one by its name")
+        if self.name in _held.get():
+            raise InvalidOption(
+                f"lock {self.name!r} is held by this very task, which would wait for itself: take it once, further "
+                "out"
+            )
+
+    def _remember(self) -> None:
+        self._mark = _held.set(_held.get() | {self.name})
+
+    def _forget(self) -> None:
+        if self._mark is not None:
+            _held.reset(self._mark)
+            self._mark = None
+
+    def _end(self, *, was_lost: bool, error: BaseException | None) -> None:
+        token, self.token, self._is_gone = self.token, 0, False
+        if was_lost and error is None:
+            raise LockLost(self.name, token)
+
+    # On the loop ---------------------------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> str:
+        return f"lock:{self.name}"
+
+    async def _acquire(self) -> None:
+        leases = self._leases()
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        pause = _FIRST_PAUSE
+        try:
+            while True:
+                asked = time.monotonic()
+                answer = await leases.take(self._key, owner=self._owner, seconds=self._seconds, note=self._note)
+                if not isinstance(answer, Lease) or answer.note == self._note:
+                    # Ours also where an earlier answer was lost.
+                    self._start(leases, answer.token if isinstance(answer, Lease) else answer, asked)
+                    return
+                left = answer.left if until is None else min(answer.left, until - time.monotonic())
+                if until is not None and time.monotonic() >= until:
+                    raise LockTimeout(self.name, answer.owner)
+                # Between a half and all of it: those who wait are not to come together.
+                await asyncio.sleep(max(min(pause * random.uniform(0.5, 1), left), 0.001))
+                pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_up(leases))
+            raise
+
+    def _start(self, leases: LeaseStore, token: int, asked: float) -> None:
+        self.token = token
+        self._is_gone = False
+        self._trusted_until = asked + self._seconds
+        self._renewing = asyncio.create_task(self._renew(leases), name=f"taskmq renews lock {self.name}")
+
+    async def _renew(self, leases: LeaseStore) -> None:
+        pause = self._seconds / _RENEWALS
+        while True:
+            await asyncio.sleep(pause)
+            asked = time.monotonic()
+            try:
+                is_held = await leases.renew(self._key, token=self.token, seconds=self._seconds)
+            except StateUnavailable as error:
+                if asked >= self._trusted_until:
+                    _log.warning("lock %r is lost: %s", self.name, error)
+                    return
+                pause = self._seconds / _RENEWALS / _TRIES
+                continue
+            if not is_held:
+                _log.warning("lock %r is lost: its lease was over before it was renewed", self.name)
+                self._is_gone = True
+                return
+            self._trusted_until = asked + self._seconds
+            pause = self._seconds / _RENEWALS
+
+    async def _release(self) -> None:
+        token, renewing, self._renewing = self.token, self._renewing, None
+        if renewing is not None and not renewing.done():
+            renewing.cancel()
+            await asyncio.wait((renewing,))
+        try:
+            await self._leases().release(self._key, token=token)
+        except StateUnavailable as error:
+            _log.warning("lock %r ends within %g s: %s", self.name, self._seconds, error)
+
+    async def _give_up(self, leases: LeaseStore) -> None:
+        """Nobody waits for it any more, and it may have been granted."""
+        with contextlib.suppress(StateUnavailable):
+            lease = await leases.look(self._key)
+            if lease is not None and lease.note == self._note:
+                await leases.release(self._key, token=lease.token)
+
+    def __repr__(self) -> str:
+        state = f"held, token {self.token}" if self.token else "not held"
+        return f"<Lock {self.name} ({'lost' if self.is_lost else state})>"
+
+
+@runtime_checkable
+class LockDesk(Protocol):
+    """Where tasks get their locks from."""
+
+    def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
+        """A lock that is not held yet.
+
+        Raises:
+            UnsupportedFeature: the app has no state.
+        """
+        ...
+
+
+class OwnLeases:
+    """A `LeaseStore` of this object alone, for tasks that are called as plain functions."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[str, int, float, str]] = {}
+        self._last = 0
+
+    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        if (held := await self.look(key)) is not None:
+            return held
+        self._last += 1
+        self._held[key] = (owner, self._last, time.monotonic() + seconds, note)
+        return self._last
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        held = await self.look(key)
+        if held is None or held.token != token:
+            return False
+        self._held[key] = (held.owner, token, time.monotonic() + seconds, held.note if note is None else note)
+        return True
+
+    async def release(self, key: str, *, token: int) -> None:
+        if (held := await self.look(key)) is not None and held.token == token:
+            del self._held[key]
+
+    async def look(self, key: str) -> Lease | None:
+        owner, token, until, note = self._held.get(key, ("", 0, 0.0, ""))
+        left = until - time.monotonic()
+        return Lease(owner=owner, token=token, left=left, note=note) if left > 0 else None

@@ -1,0 +1,26 @@
+"""Schedules as an app has them: what they call and when, what becomes of missed occurrences, what replicas share.
+
+    app.every, app.schedules.add ---> ScheduleEntry: task, arguments, trigger, policy
+    every beat, and who operates ---> Record, one per schedule, in the state, changed by compare-and-set
+
+`taskmq.beat` emits them.
+"""
+
+from taskmq.schedules.catalogue import Schedules
+from taskmq.schedules.entry import ScheduleEntry, job_id_of, record_name, rule_of
+from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy, read_policy
+from taskmq.schedules.status import Backfill, Occurrence, ScheduleStatus
+
+__all__ = [
+    "Backfill",
+    "Occurrence",
+    "ScheduleEntry",
+    "ScheduleOptions",
+    "SchedulePolicy",
+    "ScheduleStatus",
+    "Schedules",
+    "job_id_of",
+    "read_policy",
+    "record_name",
+    "rule_of",
+]

@@ -1,0 +1,348 @@
+"""`app.schedules`: the schedules of an app, and what can be done with them at run time."""
+
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, TypeVar, Unpack
+
+from msgspec.structs import replace
+
+from taskmq.client.session import Session
+from taskmq.contracts.stores import ScheduleStore
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.middleware.chain import Sending
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import new_job_id
+from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.schedules.definition import check_arguments, read_definition, write_definition
+from taskmq.schedules.entry import ScheduleEntry, record_name
+from taskmq.schedules.policy import ScheduleOptions, read_policy
+from taskmq.schedules.record import Backlog, Emitted, Record
+from taskmq.schedules.record_access import change_record, look_at_record
+from taskmq.schedules.status import Backfill, ScheduleStatus, status_of
+from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.task import Task
+
+__all__ = ["ScheduleHost", "Schedules"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("taskmq.schedules")
+
+_PAGE: Final = 1_000
+_MOST_SHOWN: Final = 10_000
+
+
+class ScheduleHost(Protocol):
+    """What this needs of its app."""
+
+    name: str
+    clock: Clock
+    content_type: str
+
+    @property
+    def tasks(self) -> dict[str, Task[..., Any]]: ...
+
+    def session(self) -> Session: ...
+
+    async def send_async(self, sending: Sending) -> None: ...
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
+
+
+class Schedules(Mapping[str, ScheduleEntry]):
+    """The schedules that an app's code defines, by name; and, by its methods, those that are made at run time.
+
+    Every method that asks the state has a twin for coroutines, whose name begins with `a`. Each may raise:
+
+    - `InvalidOption`: there is no schedule of that name, or something about it is not possible.
+    - `StateUnavailable`: the state could not be reached. A change may have been made all the same.
+    - `UnsupportedFeature`: the app has no state.
+    """
+
+    def __init__(self, host: ScheduleHost) -> None:
+        self._host = host
+        self._static: dict[str, ScheduleEntry] = {}
+
+    # What the code defines -----------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> ScheduleEntry:
+        return self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    @property
+    def _own(self) -> dict[str, ScheduleEntry]:
+        # So that included modules have defined theirs.
+        _ = self._host.tasks
+        return self._static
+
+    def define(self, entry: ScheduleEntry) -> None:
+        """Make it one of the code's.
+
+        Raises:
+            InvalidOption: the name is taken, or the task cannot be called so.
+        """
+        if entry.name in self._static:
+            raise InvalidOption(f"schedule {entry.name!r} is defined twice; give one of them a name=")
+        check_arguments(entry, self._host.content_type)
+        self._static[entry.name] = entry
+
+    # What is made at run time --------------------------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        task: Task[..., Any],
+        trigger: Trigger,
+        *,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        """Have every beat emit calls of `task` from now on; within a second, and until it is removed."""
+        call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
+        self._host.run_sync(call, instead="aadd")
+
+    async def aadd(
+        self,
+        name: str,
+        task: Task[..., Any],
+        trigger: Trigger,
+        *,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        """`add` for coroutines."""
+        call = (tuple(args), dict(kwargs or {}))
+        definition = self._definition(name, task, trigger, call, options)
+        if not await self._store().define(self._host.name, name, before=None, after=definition):
+            raise InvalidOption(f"schedule {name!r} is there already, and is another one; change or remove it")
+
+    def change(
+        self,
+        name: str,
+        task: Task[..., Any],
+        trigger: Trigger,
+        *,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        """Put another definition in the place of one that was added; what it has missed is not made up for."""
+        call = self.achange(name, task, trigger, args=args, kwargs=kwargs, **options)
+        self._host.run_sync(call, instead="achange")
+
+    async def achange(
+        self,
+        name: str,
+        task: Task[..., Any],
+        trigger: Trigger,
+        *,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        """`change` for coroutines."""
+        call = (tuple(args), dict(kwargs or {}))
+        definition = self._definition(name, task, trigger, call, options)
+        await self._redefine(name, definition)
+
+    def remove(self, name: str) -> None:
+        """Have nobody emit it any more, within a second."""
+        self._host.run_sync(self.aremove(name), instead="aremove")
+
+    async def aremove(self, name: str) -> None:
+        """`remove` for coroutines."""
+        if name in self._own:
+            raise InvalidOption(f"schedule {name!r} is defined in the code: take it out there, or pause it")
+        await self._redefine(name, None)
+
+    async def _redefine(self, name: str, definition: bytes | None) -> None:
+        store = self._store()
+        while True:
+            before = (await self._definitions()).get(name)
+            if before is None:
+                raise self._unknown(name)
+            if await store.define(self._host.name, name, before=before, after=definition):
+                return
+
+    def _definition(
+        self,
+        name: str,
+        task: Task[..., Any],
+        trigger: Trigger,
+        call: tuple[tuple[Any, ...], dict[str, Any]],
+        options: ScheduleOptions,
+    ) -> bytes:
+        from taskmq.schedules.triggers import for_schedule
+
+        if not name or not name.isprintable():
+            raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
+        if name in self._own:
+            raise InvalidOption(f"schedule {name!r} is defined in the code already")
+        if self._host.tasks.get(task.name) is not task:
+            raise InvalidOption(f"schedule {name!r}: task {task.name} is none of this app's")
+        policy = read_policy(options, schedule=name)
+        entry = ScheduleEntry(name, task, for_schedule(trigger, name), *call, policy, is_dynamic=True)
+        check_arguments(entry, self._host.content_type)
+        return write_definition(entry)
+
+    # Looking -------------------------------------------------------------------------------------------
+
+    def all(self) -> dict[str, ScheduleEntry]:
+        """All schedules by name, those that were made at run time among them."""
+        return self._host.run_sync(self.aall(), instead="aall")
+
+    async def aall(self) -> dict[str, ScheduleEntry]:
+        """`all` for coroutines; those whose task this app does not have are left out."""
+        found: dict[str, ScheduleEntry] = {}
+        for name, kept in (await self._definitions()).items():
+            try:
+                found[name] = read_definition(kept, name=name, tasks=self._host.tasks)
+            except InvalidOption as error:
+                _log.warning("a schedule of the state is left out: %s", error)
+        return {**found, **self._own}
+
+    def status(self, name: str) -> ScheduleStatus:
+        """What has become of a schedule's occurrences so far."""
+        return self._host.run_sync(self.astatus(name), instead="astatus")
+
+    async def astatus(self, name: str) -> ScheduleStatus:
+        """`status` for coroutines."""
+        entry = await self._find(name)
+        record = await look_at_record(self._store(), self._record(name))
+        return status_of(entry, record, now=self._host.clock.now_ms())
+
+    # Operating -----------------------------------------------------------------------------------------
+
+    def pause(self, name: str, *, note: str = "") -> None:
+        """Have nothing emitted until `resume`; it holds when this returns, but for what is on its way already."""
+        self._host.run_sync(self.apause(name, note=note), instead="apause")
+
+    async def apause(self, name: str, *, note: str = "") -> None:
+        """`pause` for coroutines."""
+        now = self._host.clock.now_ms()
+
+        def pause(record: Record) -> None:
+            if record.paused is None:
+                record.paused = now
+            record.note = note
+
+        await self._change(name, pause)
+
+    def resume(self, name: str) -> None:
+        """Go on; what becomes of the occurrences of the pause is the schedule's `on_resume`."""
+        self._host.run_sync(self.aresume(name), instead="aresume")
+
+    async def aresume(self, name: str) -> None:
+        """`resume` for coroutines."""
+        now = self._host.clock.now_ms()
+
+        def resume(record: Record) -> None:
+            if record.paused is not None:
+                record.paused, record.resumed, record.note = None, now, ""
+
+        await self._change(name, resume)
+
+    def run(self, name: str) -> str:
+        """Send a call now, whatever the schedule says and even if it is paused; the job's id.
+
+        Its `scheduled_for` is now. It does not count for `overlap`.
+        """
+        return self._host.run_sync(self.arun(name), instead="arun")
+
+    async def arun(self, name: str) -> str:
+        """`run` for coroutines."""
+        entry = await self._find(name)
+        now = self._host.clock.now_ms()
+        job_id = new_job_id(now, secrets.token_bytes(10))
+        sending = entry.task.sending(*entry.args, **entry.kwargs)
+        meta = {**(sending.envelope.meta or {}), SCHEDULE_NAME: name, SCHEDULED_FOR: str(now)}
+        sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
+        await self._host.send_async(sending)
+        await self._change(name, lambda record: record.remember(Emitted(now, now, "run")))
+        return job_id
+
+    def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
+        """Emit the occurrences from `start` up to `end` again, at low priority and a few a second.
+
+        They are jobs of their own, also where the same instants were emitted before. Up to 10,000 are listed.
+
+        Args:
+            start, end: with a time zone; `end` is not later than now.
+            dry_run: only say which they are.
+        """
+        call = self.abackfill(name, start, end, dry_run=dry_run)
+        return self._host.run_sync(call, instead="abackfill")
+
+    async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
+        """`backfill` for coroutines."""
+        entry = await self._find(name)
+        now = self._host.clock.now_ms()
+        first, last = _instant(start, name), _instant(end, name)
+        if last > now or first > last:
+            raise InvalidOption(f"schedule {name!r}: a backfill is from an instant to a later one, up to now")
+        instants: list[int] = []
+        following = entry.trigger.next_after(first - 1)
+        while following is not None and following <= last and len(instants) < _MOST_SHOWN:
+            instants.append(following)
+            following = entry.trigger.next_after(following)
+        run = "" if dry_run or not instants else f"backfill-{secrets.token_hex(4)}"
+        if run:
+            backlog = Backlog("backfill", run, first - 1, last, now)
+            await self._change(name, lambda record: record.backlogs.append(backlog))
+        return Backfill(
+            run=run,
+            instants=[datetime.fromtimestamp(instant / 1000, UTC) for instant in instants],
+            has_more=following is not None and following <= last,
+        )
+
+    async def _change(self, name: str, change: Callable[[Record], object]) -> None:
+        await self._find(name)
+        store = self._store()
+        await change_record(store, self._record(name), change)
+        # After it, so that who looks sees it.
+        await store.tell(self._host.name, [name])
+
+    async def _find(self, name: str) -> ScheduleEntry:
+        if (own := self._own.get(name)) is not None:
+            return own
+        kept = (await self._definitions()).get(name)
+        if kept is None:
+            raise self._unknown(name)
+        return read_definition(kept, name=name, tasks=self._host.tasks)
+
+    async def _definitions(self) -> dict[str, bytes]:
+        store, place = self._store(), 0
+        found: dict[str, bytes] = {}
+        while page := await store.changed(self._host.name, place, limit=_PAGE):
+            found.update((change.name, change.definition) for change in page if change.definition is not None)
+            place = page[-1].place
+        return found
+
+    def _unknown(self, name: str) -> InvalidOption:
+        return InvalidOption(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
+
+    def _record(self, name: str) -> str:
+        return record_name(self._host.name, name)
+
+    def _store(self) -> ScheduleStore:
+        state = self._host.session().state
+        if state is None:
+            raise UnsupportedFeature(
+                "schedules need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+            )
+        return state.schedules
+
+
+def _instant(value: datetime, name: str) -> int:
+    if value.tzinfo is None:
+        raise InvalidOption(f"schedule {name!r}: {value} has no time zone")
+    return round(value.timestamp() * 1000)

@@ -1,0 +1,125 @@
+"""A schedule that was made at run time, as it is kept in the state."""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Final, cast
+
+import msgspec
+
+from taskmq.errors import InvalidArguments, InvalidOption
+from taskmq.model.envelope import JSON
+from taskmq.schedules import triggers
+from taskmq.schedules.entry import ScheduleEntry
+from taskmq.schedules.policy import read_policy
+from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.task import Task
+
+__all__ = ["check_arguments", "read_definition", "write_definition"]
+
+_TYPE: Final = "type"
+_DATE: Final = "date"
+
+
+class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
+    task: str
+    trigger: dict[str, Any]
+    args: msgspec.Raw = msgspec.Raw(b"[]")
+    kwargs: msgspec.Raw = msgspec.Raw(b"{}")
+    policy: dict[str, Any] = {}
+
+
+_decoder = msgspec.json.Decoder(_Definition)
+
+
+def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
+    """Refuse what the task cannot be called with.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
+    args, kwargs = entry.args, dict(entry.kwargs)
+    try:
+        encoded = entry.task.signature.encode(args, kwargs, content_type)
+        if entry.is_dynamic:
+            entry.task.signature.decode(*encoded, content_type)
+        if entry.task.order_key is not None:
+            entry.task.order_key.of(args, kwargs)
+    except InvalidArguments as error:
+        what = "these arguments" if args or kwargs else "without arguments"
+        raise InvalidOption(f"schedule {entry.name!r}: the task must run {what}: {error}") from error
+
+
+def write_definition(entry: ScheduleEntry) -> bytes:
+    """The definition as it is kept.
+
+    Raises:
+        InvalidOption: its trigger is none of `taskmq.schedule`.
+        EncodeError: its arguments have no form as JSON.
+    """
+    args, kwargs = entry.task.signature.encode(entry.args, dict(entry.kwargs), JSON)
+    trigger = _plain(entry.trigger, entry.name)
+    return msgspec.json.encode(_Definition(entry.task.name, trigger, args, kwargs, entry.policy.as_options()))
+
+
+def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any]]) -> ScheduleEntry:
+    """The schedule that is kept under `name`.
+
+    Raises:
+        InvalidOption: this app has no such task, or cannot read the definition.
+    """
+    try:
+        found = _decoder.decode(kept)
+        args = msgspec.json.decode(found.args, type=list[Any])
+        kwargs = msgspec.json.decode(found.kwargs, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InvalidOption(f"schedule {name!r}: its definition in the state cannot be read: {error}") from error
+    task = tasks.get(found.task)
+    if task is None:
+        raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
+    trigger = cast("Trigger", _value(found.trigger, name))
+    policy = read_policy(found.policy, schedule=name)
+    return ScheduleEntry(name, task, trigger, tuple(args), kwargs, policy, is_dynamic=True)
+
+
+def _plain(trigger: object, name: str) -> dict[str, Any]:
+    """A trigger as data: its class, and what it was made of."""
+    kind = type(trigger)
+    if getattr(triggers, kind.__name__, None) is not kind or not dataclasses.is_dataclass(trigger):
+        raise InvalidOption(
+            f"schedule {name!r}: a trigger of class {kind.__qualname__} cannot be kept in the state; use one of "
+            "taskmq.schedule, or define the schedule in the code"
+        )
+    facts: dict[str, Any] = {_TYPE: kind.__name__}
+    for field in dataclasses.fields(trigger):
+        if field.init:
+            facts[field.name] = _plain_value(getattr(trigger, field.name), name)
+    return facts
+
+
+def _plain_value(value: object, name: str) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, date):
+        return {_DATE: value.isoformat()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [_plain_value(each, name) for each in cast("list[object]", value)]
+    return _plain(value, name)
+
+
+def _value(data: object, name: str) -> Any:
+    if isinstance(data, list):
+        return tuple(_value(each, name) for each in cast("list[object]", data))
+    if not isinstance(data, dict):
+        return data
+    facts = cast("dict[str, Any]", data)
+    if _DATE in facts:
+        return date.fromisoformat(facts[_DATE])
+    kind = getattr(triggers, str(facts.get(_TYPE)), None)
+    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
+        raise InvalidOption(f"schedule {name!r}: this taskmq has no trigger {facts.get(_TYPE)!r}")
+    known = {field.name for field in dataclasses.fields(kind)}
+    given = {key: _value(value, name) for key, value in facts.items() if key != _TYPE}
+    if unknown := given.keys() - known:
+        raise InvalidOption(f"schedule {name!r}: this taskmq's {kind.__name__} knows no {sorted(unknown)}")
+    return kind(**given)

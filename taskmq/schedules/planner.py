@@ -1,0 +1,99 @@
+"""Which instants of a schedule are emitted, and which are missed. Pure."""
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from taskmq.schedules.policy import SchedulePolicy
+from taskmq.schedules.triggers import Every, Trigger
+from taskmq.schedules.triggers.trigger import most_recent
+
+__all__ = ["MOST_COUNTED", "Due", "instants_between", "most_recent", "plan_due", "take_from"]
+
+MOST_COUNTED: Final = 10_000
+"""So many missed instants of a rule without a period are counted one by one; beyond that the count is too low."""
+
+_MOST_AT_ONCE: Final = 100
+
+
+class Due(msgspec.Struct, frozen=True):
+    """What has become due between the mark and now.
+
+    Attributes:
+        emit: instants to emit now, in their order.
+        missed: how many are given up.
+        backlog: the first and the last of those that are emitted a few at a time.
+        mark: up to where all this decides.
+    """
+
+    emit: tuple[int, ...] = ()
+    missed: int = 0
+    backlog: tuple[int, int] | None = None
+    mark: int = 0
+
+
+def plan_due(trigger: Trigger, *, mark: int, now: int, policy: SchedulePolicy) -> Due:
+    """What becomes of the instants after `mark` up to `now`.
+
+    At most 100 are emitted at once; the mark then stands at the last of them, and the rest is for the next call.
+    """
+    following = trigger.next_after(mark)
+    if following is None or following > now:
+        return Due(mark=mark)
+    # Before this one they count as missed.
+    late = now - policy.late_after
+    old = last_missed = None
+    if following < late:
+        old, last_missed = following, most_recent(trigger, following, late - 1)
+    recent = instants_between(trigger, late - 1 if old is not None else mark, now, limit=_MOST_AT_ONCE)
+    end = recent[-1] if recent else last_missed
+    assert end is not None
+    if old is None or last_missed is None:
+        return Due(emit=tuple(recent), mark=end)
+    count = _count(trigger, mark, last_missed)
+    if policy.catchup == "once" and not recent and last_missed > now - policy.catchup_window:
+        return Due(emit=(last_missed,), missed=count - 1, mark=end)
+    if policy.catchup == "all" and last_missed > now - policy.catchup_window:
+        first, chosen = _last_of(trigger, max(mark, now - policy.catchup_window), last_missed, policy.catchup_limit)
+        return Due(emit=tuple(recent), missed=count - chosen, backlog=(first, last_missed), mark=end)
+    return Due(emit=tuple(recent), missed=count, mark=end)
+
+
+def take_from(trigger: Trigger, *, after: int, until: int, limit: int) -> tuple[list[int], bool]:
+    """Up to `limit` instants after `after` up to `until`, and whether there are more."""
+    found = instants_between(trigger, after, until, limit=limit + 1)
+    return found[:limit], len(found) > limit
+
+
+def instants_between(trigger: Trigger, after: int, until: int, *, limit: int) -> list[int]:
+    """The first `limit` instants after `after` up to `until`."""
+    found: list[int] = []
+    following = trigger.next_after(after)
+    while following is not None and following <= until and len(found) < limit:
+        found.append(following)
+        following = trigger.next_after(following)
+    return found
+
+
+def _count(trigger: Trigger, after: int, until: int) -> int:
+    """How many instants there are after `after` up to `until`, or `MOST_COUNTED`."""
+    if isinstance(trigger, Every):
+        return (until - trigger.phase) // trigger.period - (after - trigger.phase) // trigger.period
+    return len(instants_between(trigger, after, until, limit=MOST_COUNTED))
+
+
+def _last_of(trigger: Trigger, after: int, until: int, limit: int) -> tuple[int, int]:
+    """The first of the last `limit` instants after `after` up to `until`, which is one; how many these are."""
+    # A step back that doubles, as above: the window may hold many more than are wanted.
+    back = 1_000
+    while True:
+        start = max(after, until - back)
+        kept: deque[int] = deque(maxlen=limit)
+        following = trigger.next_after(start)
+        while following is not None and following <= until:
+            kept.append(following)
+            following = trigger.next_after(following)
+        if len(kept) == limit or start == after:
+            return kept[0], len(kept)
+        back *= 2

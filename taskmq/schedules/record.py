@@ -1,0 +1,160 @@
+"""What all replicas know about one schedule: how far it is, what is being emitted, what runs, and what has happened.
+
+The record changes by compare-and-set only, so whoever changes it has seen all that was decided before:
+
+- Every nominal instant up to `mark` has been decided on: emitted, claimed, buffered, put into a backlog, or missed.
+- A claim is made together with the step of `mark` over its instant. It stays in `claims` until the broker has
+  confirmed the message; whoever finds it there after its `until` publishes the same message again.
+"""
+
+import uuid
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.stores import KeptRecord
+from taskmq.errors import StateUnavailable
+
+__all__ = [
+    "PENDING_MS",
+    "ActiveRun",
+    "Backlog",
+    "Claim",
+    "Counts",
+    "Emitted",
+    "Record",
+    "decode_record",
+    "encode_record",
+    "new_version",
+]
+
+HISTORY: Final = 20
+PENDING_MS: Final = 3_600_000
+"""A message that nobody has begun to run after so long holds no place any more: it may have been purged."""
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """An occurrence that somebody is about to publish.
+
+    Attributes:
+        run: tells it from another emission of the same instant; "" for the ordinary one.
+        until: when others take it over, ms.
+        kind: why it is emitted: `due`, `catchup`, `buffered`, `backfill`.
+    """
+
+    instant: int
+    run: str
+    owner: str
+    until: int
+    kind: str
+
+
+class ActiveRun(msgspec.Struct, array_like=True):
+    """An occurrence that waits in its queue or runs; kept where the schedule limits how many do.
+
+    Attributes:
+        until: when it is taken for lost unless somebody says that it is not, ms.
+        is_running: whether a worker has begun it.
+    """
+
+    job_id: str
+    until: int
+    is_running: bool = False
+
+
+class Backlog(msgspec.Struct, array_like=True):
+    """Occurrences of the past that are emitted a few at a time.
+
+    Attributes:
+        run: of their claims; "" for what was missed.
+        after: up to here it is done.
+        until: the last instant that may be one.
+        next: not before, ms.
+    """
+
+    kind: str
+    run: str
+    after: int
+    until: int
+    next: int
+
+
+class Emitted(msgspec.Struct, frozen=True, array_like=True):
+    """One occurrence in the history. Instants are ms; `at` is when the broker had confirmed it."""
+
+    instant: int
+    at: int
+    kind: str
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """Since the schedule is known."""
+
+    fired: int = 0
+    late: int = 0
+    missed: int = 0
+    skipped: int = 0
+    failed: int = 0
+
+
+class Record(msgspec.Struct, array_like=True):
+    """What is known about one schedule.
+
+    Attributes:
+        mark: see above; None: nobody has seen the schedule yet.
+        rule: tells the trigger that `mark` was made by from others.
+        paused: since when, ms; None: it is not.
+        buffered: instants that wait for earlier occurrences to end.
+        history: the last ones that were emitted, the newest last.
+        resumed: from when to when it was paused, if nobody has dealt with that yet.
+    """
+
+    mark: int | None = None
+    rule: str = ""
+    paused: int | None = None
+    claims: list[Claim] = []
+    active: list[ActiveRun] = []
+    buffered: list[int] = []
+    backlogs: list[Backlog] = []
+    counts: Counts = msgspec.field(default_factory=Counts)
+    history: list[Emitted] = []
+    resumed: int | None = None
+    note: str = ""
+
+    def remember(self, emitted: Emitted) -> None:
+        """Add to the history, which keeps the last ones."""
+        self.history = [*self.history[1 - HISTORY :], emitted]
+
+    def live(self, now: int) -> list[ActiveRun]:
+        """The runs that are not taken for lost."""
+        return [run for run in self.active if run.until > now]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Record)
+
+
+def encode_record(record: Record) -> bytes:
+    """The record as it is kept."""
+    return _encode(record)
+
+
+def decode_record(kept: KeptRecord | None, *, name: str) -> Record:
+    """The record that is kept; an empty one where there is none.
+
+    Raises:
+        StateUnavailable: something else stands there.
+    """
+    if kept is None:
+        return Record()
+    try:
+        return _decoder.decode(kept.value)
+    except msgspec.MsgspecError as error:
+        raise StateUnavailable(
+            f"the record of schedule {name!r} cannot be read: {error}; was it written by a newer taskmq?"
+        ) from error
+
+
+def new_version() -> str:
+    """A version that nobody has used."""
+    return uuid.uuid4().hex[:16]

@@ -1,0 +1,51 @@
+"""One record of one schedule, changed by somebody who is no beat."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
+from taskmq.schedules.record import Record, decode_record, encode_record, new_version
+
+__all__ = ["RECORD_TTL", "change_record", "look_at_record"]
+
+T = TypeVar("T")
+
+RECORD_TTL: Final = 400 * 86_400.0
+"""Seconds for which the record of a schedule is kept that nobody emits any more: longer than a year."""
+
+_PAUSE: Final = 0.05
+
+
+async def look_at_record(store: ScheduleStore, name: str) -> Record:
+    """The record of that name; an empty one where there is none.
+
+    Raises:
+        StateUnavailable: the state could not be reached.
+    """
+    (kept,) = await store.read([name])
+    return decode_record(kept, name=name)
+
+
+async def change_record(store: ScheduleStore, name: str, change: Callable[[Record], T]) -> T:
+    """What `change` returns, called with the record, in which it changes something.
+
+    Called again where somebody was faster.
+
+    Raises:
+        StateUnavailable: the state could not be reached; then it may have been changed all the same.
+    """
+    (kept,) = await store.read([name])
+    while True:
+        record = decode_record(kept, name=name)
+        answer = change(record)
+        value = encode_record(record)
+        if kept is not None and kept.value == value:
+            return answer
+        after = KeptRecord(new_version(), value)
+        (there,) = await store.swap([RecordChange(name, "" if kept is None else kept.version, after)], ttl=RECORD_TTL)
+        if there is not None and there.version == after.version:
+            return answer
+        kept = there
+        await asyncio.sleep(random.uniform(0, _PAUSE))

@@ -1,0 +1,137 @@
+"""From the text of a cron expression to what its fields select: croniter reads it, the house's rules come first."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from taskmq.errors import InvalidOption
+from taskmq.schedules.triggers.fields import EVERY_DAY, EVERY_HOUR, EVERY_MINUTE, EVERY_MONTH, LAST, Fields
+
+__all__ = ["ALIASES", "follows_real_time", "is_hashed", "parse_fields"]
+
+ALIASES: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+"""What stands for a whole expression."""
+
+_HASHED: Final = re.compile(r"(?:^|,)h", re.IGNORECASE)
+_RANDOM: Final = re.compile(r"(?:^|,)r(?:$|[(/,])", re.IGNORECASE)
+_STEP: Final = re.compile(r"/(\d+)")
+_SIZES: Final = {"second": 59, "minute": 59, "hour": 23, "day of the month": 31, "month": 12, "day of the week": 7}
+_WITHOUT_SECONDS: Final = tuple(_SIZES)[1:]
+_HOUR: Final = -4
+_DAY: Final = -3
+_LONG_AGO: Final = datetime(2000, 1, 1)  # noqa: DTZ001
+_EVERY_WEEKDAY: Final = 0b1111111
+
+_Expanded = Sequence[int | str]
+
+
+# An expression that a million schedules share is kept once.
+@lru_cache(maxsize=16_384)
+def parse_fields(expression: str, *, seconds: bool, both: bool, hash_id: str) -> Fields:
+    """What the expression selects.
+
+    Args:
+        expression: five fields, or six if `seconds`, the seconds first; or one of `ALIASES`.
+        both: a day has to fit its field of the month and that of the week, where cron asks for either.
+        hash_id: what `H` is computed from.
+
+    Raises:
+        InvalidOption: it cannot be read, says something that this cannot do, or selects no instant at all.
+    """
+    parts = _parts(expression, seconds=seconds)
+    fields = _compiled(expression, parts, both=both, hash_id=hash_id)
+    if fields.first_from(_LONG_AGO) is None:
+        raise InvalidOption(f"cron {expression!r} is never due: no month has such a day")
+    return fields
+
+
+def is_hashed(expression: str) -> bool:
+    """Whether `H` stands in it for numbers that follow from the schedule's name."""
+    return any(_HASHED.search(part) for part in expression.split())
+
+
+def follows_real_time(expression: str, *, seconds: bool) -> bool:
+    """Whether its hours are "all" or a step, so that it goes by elapsed time when the clocks change."""
+    hour = _parts(expression, seconds=seconds)[_HOUR]
+    return "*" in hour or "/" in hour or hour in ("0-23", "00-23")
+
+
+def _parts(expression: str, *, seconds: bool) -> list[str]:
+    alias = ALIASES.get(expression.strip().lower())
+    if alias is not None:
+        return f"0 {alias}".split() if seconds else alias.split()
+    parts = expression.split()
+    if expression.strip().startswith("@"):
+        raise InvalidOption(f"cron {expression!r} is not known: there are {', '.join(ALIASES)}")
+    if len(parts) == 6 and not seconds:
+        raise InvalidOption(
+            f"cron {expression!r} has six fields: say seconds=True if the first one are seconds, or leave one out"
+        )
+    names = tuple(_SIZES) if seconds else _WITHOUT_SECONDS
+    if len(parts) != len(names):
+        raise InvalidOption(
+            f"cron {expression!r} has {len(parts)} fields, not {len(names)}: {', '.join(names)}, separated by blanks"
+        )
+    for name, part in zip(names, parts, strict=True):
+        _check(expression, name, part)
+    if parts[_DAY].lower() == "h":
+        # A day that only some months have would leave the others out.
+        parts[_DAY] = "H(1-28)"
+    return parts
+
+
+def _check(expression: str, name: str, part: str) -> None:
+    if _RANDOM.search(part):
+        raise InvalidOption(f"cron {expression!r}: {part!r} is random, and each beat would draw another; use H")
+    if any(int(step) > _SIZES[name] for step in _STEP.findall(part)):
+        raise InvalidOption(f"cron {expression!r}: {part!r} has a step beyond the end of the field ({name})")
+
+
+def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) -> Fields:
+    # Here and not at the top: an app without cron does not pay for it.
+    from croniter import CroniterError, croniter
+
+    try:
+        found = croniter(
+            " ".join(parts), start_time=0.0, hash_id=hash_id.encode(), second_at_beginning=len(parts) == 6
+        )
+    except (CroniterError, ValueError, TypeError, KeyError) as error:
+        raise InvalidOption(f"cron {expression!r} cannot be read: {error}") from error
+    minutes, hours, days, months, weekdays, *second = found.expanded
+    return Fields(
+        seconds=_bits(second[0], EVERY_MINUTE) if second else 1,
+        minutes=_bits(minutes, EVERY_MINUTE),
+        hours=_bits(hours, EVERY_HOUR),
+        days=_bits(days, EVERY_DAY),
+        months=_bits(months, EVERY_MONTH),
+        weekdays=_weekdays(weekdays),
+        last_day="l" in days,
+        nearest=tuple(sorted(found.nearest_weekday or ())),
+        nth=tuple(sorted(_nth(found.nth_weekday_of_month))),
+        either=not both and days[0] != "*" and weekdays[0] != "*",
+    )
+
+
+def _bits(values: _Expanded, every: int) -> int:
+    return every if "*" in values else sum({1 << value for value in values if isinstance(value, int)})
+
+
+def _weekdays(values: _Expanded) -> int:
+    # croniter counts from Sunday, Python from Monday.
+    return _EVERY_WEEKDAY if "*" in values else sum({1 << (int(value) - 1) % 7 for value in values})
+
+
+def _nth(found: Mapping[Any, Iterable[Any]]) -> Iterable[tuple[int, int]]:
+    for weekday, numbers in found.items():
+        for number in numbers:
+            yield (int(weekday) - 1) % 7, number if isinstance(number, int) else LAST

@@ -1,0 +1,78 @@
+"""A rule in the words of cron, by the clocks of a time zone."""
+
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from typing import Final, get_args
+
+from taskmq.errors import InvalidOption
+from taskmq.schedules.triggers.cron_parser import follows_real_time, is_hashed, parse_fields
+from taskmq.schedules.triggers.fields import Fields
+from taskmq.schedules.triggers.trigger import DstFold, DstGap
+from taskmq.schedules.triggers.zones import find_zone, next_instant
+
+__all__ = ["Cron"]
+
+_GAPS: Final = get_args(DstGap)
+_FOLDS: Final = get_args(DstFold)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Whenever the clocks of a zone show what a cron expression selects.
+
+    Where clocks are set forward, a time that is left out is due at the first instant after (`dst_gap="run_after"`)
+    or not at all (`"skip"`); where they are set back, a time that comes twice is due the `"first"` time, the
+    `"second"`, or `"both"` times (`dst_fold`). So a job of 02:30 runs once each day, by default. An expression whose
+    hours are `*` or have a step goes by elapsed time instead: `*/30 * * * *` is due each half hour.
+
+    Args:
+        expression: five fields, or six with `seconds`, the seconds first; or `@yearly`, `@monthly`, `@weekly`,
+            `@daily`, `@hourly`. Names (`MON`, `jan`), `L`, `15W`, `5#2`, `L5` and `H` are read.
+        tz: the zone's name.
+        both_days: a day has to fit the field of the month and that of the week; cron asks for one of them if both are
+            restricted.
+        hash_id: what `H` is computed from; a schedule gives its name.
+
+    Raises:
+        InvalidOption: the expression cannot be read or is never due, or an option is not known.
+    """
+
+    expression: str
+    tz: str = "UTC"
+    seconds: bool = False
+    dst_gap: DstGap = "run_after"
+    dst_fold: DstFold = "first"
+    both_days: bool = False
+    hash_id: str = ""
+    fields: Fields = field(init=False, repr=False, compare=False)
+    zone: tzinfo = field(init=False, repr=False, compare=False)
+    follows_real_time: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.dst_gap not in _GAPS:
+            raise InvalidOption(f"dst_gap={self.dst_gap!r}: {' or '.join(map(repr, _GAPS))}")
+        if self.dst_fold not in _FOLDS:
+            raise InvalidOption(f"dst_fold={self.dst_fold!r}: {', '.join(map(repr, _FOLDS))}")
+        hash_id = self.hash_id if is_hashed(self.expression) else ""
+        fields = parse_fields(self.expression, seconds=self.seconds, both=self.both_days, hash_id=hash_id)
+        object.__setattr__(self, "fields", fields)
+        object.__setattr__(self, "zone", find_zone(self.tz))
+        object.__setattr__(self, "follows_real_time", follows_real_time(self.expression, seconds=self.seconds))
+
+    def next_after(self, instant: int, /) -> int | None:
+        """The first instant strictly after `instant`; None only behind the year 9999."""
+        # By elapsed time, whatever clocks show is due whenever they show it.
+        gap: DstGap = "skip" if self.follows_real_time else self.dst_gap
+        fold: DstFold = "both" if self.follows_real_time else self.dst_fold
+        found = next_instant(self.fields, self.zone, instant // 1000, gap=gap, fold=fold)
+        return None if found is None else found * 1000
+
+    def describe(self) -> str:
+        """Such as "at 02:30 on Monday to Friday, Europe/Paris time"."""
+        from taskmq.schedules.triggers.words import cron_in_words
+
+        return f"{cron_in_words(self.fields)}, {'UTC' if self.tz == 'UTC' else f'{self.tz} time'}"
+
+    def hashed_by(self, name: str) -> "Cron":
+        """The same rule with its `H` computed from `name`, unless it has a `hash_id` or no `H`."""
+        return replace(self, hash_id=name) if not self.hash_id and is_hashed(self.expression) else self

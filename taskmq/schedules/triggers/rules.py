@@ -1,0 +1,176 @@
+"""Rules that are due by elapsed time, once, or within limits; and how much later than due they are sent."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from hashlib import blake2b
+from typing import Final
+
+from taskmq.errors import InvalidOption
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.schedules.triggers.days_off import DaysOff
+from taskmq.schedules.triggers.trigger import Trigger
+from taskmq.schedules.triggers.zones import first_instant_of, instant_in_words, instant_of, wall_clock
+
+__all__ = ["Every", "Limited", "Once", "jitter_of"]
+
+_DAY: Final = timedelta(days=1)
+_MOST_RUNS: Final = 10_000
+# Nothing that is due at all is due less often: 29 February falls on each weekday within 40 years.
+_PATIENCE: Final = 45 * 366 * 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Every `period` milliseconds since the epoch, UTC, shifted by `phase`: all replicas agree without talking.
+
+    Elapsed time knows no zones: "1d" is 24 hours, also on the day when the clocks change.
+    """
+
+    period: int
+    phase: int = 0
+
+    @classmethod
+    def parse(cls, period: Duration, *, phase: Duration = 0) -> "Every":
+        """From durations as people write them.
+
+        Args:
+            period: at least 100 ms.
+            phase: how long after each multiple of the period; less than the period.
+
+        Raises:
+            InvalidOption: a duration is none, the period is too short, or the phase is not within it.
+        """
+        milliseconds = to_ms(parse_duration(period, what="every"))
+        if milliseconds < 100:
+            raise InvalidOption(f"every={period!r}: at least 100 ms")
+        shift = to_ms(parse_duration(phase, what="phase"))
+        if shift >= milliseconds:
+            raise InvalidOption(f"phase={phase!r}: less than the period, {period!r}")
+        return cls(milliseconds, shift)
+
+    def next_after(self, instant: int, /) -> int:
+        """The first multiple of the period, shifted by the phase, that is later than `instant`."""
+        return ((instant - self.phase) // self.period + 1) * self.period + self.phase
+
+    def describe(self) -> str:
+        """Such as "every 30 seconds", or "every hour, 5 minutes after the full one"."""
+        from taskmq.schedules.triggers.words import every_in_words
+
+        return every_in_words(self.period, self.phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """At `instant`, in milliseconds since the epoch, and never again."""
+
+    instant: int
+
+    @classmethod
+    def parse(cls, when: datetime) -> "Once":
+        """From a datetime with a zone.
+
+        Raises:
+            InvalidOption: it has none.
+        """
+        return cls(instant_of(when, what="once"))
+
+    def next_after(self, instant: int, /) -> int | None:
+        """The instant, as long as it is later than `instant`."""
+        return self.instant if instant < self.instant else None
+
+    def describe(self) -> str:
+        """Such as "once, at 2027-01-31 09:00 UTC"."""
+        return f"once, at {instant_in_words(self.instant)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The instants of `trigger` that keep within the limits; those that do not are no instants at all.
+
+    Args:
+        start: the earliest instant there may be, in milliseconds since the epoch.
+        end: the latest.
+        max_runs: only so many, counted from `start`, whether or not anybody runs them: so all replicas agree.
+        days_off: days without any, in the zone of `trigger`, else in UTC.
+
+    Raises:
+        InvalidOption: the limits leave nothing, or `max_runs` has no start or is more than 10,000.
+    """
+
+    trigger: Trigger
+    start: int | None = None
+    end: int | None = None
+    max_runs: int | None = None
+    days_off: DaysOff | None = None
+    zone: tzinfo = field(init=False, repr=False, compare=False)
+    last: int | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "zone", getattr(self.trigger, "zone", UTC))
+        object.__setattr__(self, "last", self.end)
+        start = 0 if self.start is None else self.start
+        first = self.next_after(start - 1)
+        if first is None:
+            raise InvalidOption(f"a schedule that is due {self.describe()} is never due")
+        if self.max_runs is not None:
+            object.__setattr__(self, "last", self._instant_of_run(self.max_runs, first))
+
+    def next_after(self, instant: int, /) -> int | None:
+        """The first instant of the trigger after `instant` that keeps within the limits; None if there is none."""
+        if self.start is not None and instant < self.start:
+            instant = self.start - 1
+        latest = instant + _PATIENCE if self.last is None else min(self.last, instant + _PATIENCE)
+        found = self.trigger.next_after(instant)
+        while found is not None and found <= latest:
+            following = self._after_days_off(found)
+            if following is None:
+                return found
+            found = self.trigger.next_after(following - 1)
+        return None
+
+    def describe(self) -> str:
+        """The trigger in words, and its limits."""
+        said = [self.trigger.describe()]
+        if self.start is not None:
+            said.append(f"from {instant_in_words(self.start)}")
+        if self.end is not None:
+            said.append(f"until {instant_in_words(self.end)}")
+        if self.max_runs is not None:
+            said.append("once" if self.max_runs == 1 else f"{self.max_runs} times at most")
+        if self.days_off is not None:
+            *others, last = self.days_off.describe()
+            said.append(f"except on {', '.join(others)} and {last}" if others else f"except on {last}")
+        return ", ".join(said)
+
+    def _after_days_off(self, instant: int) -> int | None:
+        """The end of the days off that `instant` falls into, or None."""
+        if self.days_off is None:
+            return None
+        day = wall_clock(self.zone, instant // 1000).date()
+        if not self.days_off.has(day):
+            return None
+        while self.days_off.has(day):
+            day += _DAY
+        return first_instant_of(self.zone, datetime.combine(day, time())) * 1000
+
+    def _instant_of_run(self, number: int, first: int) -> int | None:
+        if self.start is None:
+            raise InvalidOption(f"max_runs={number} counts from start=: say it too")
+        if not 1 <= number <= _MOST_RUNS:
+            raise InvalidOption(f"max_runs={number}: from 1 to {_MOST_RUNS:,}; end= says until when")
+        instant: int | None = first
+        for _ in range(number - 1):
+            assert instant is not None
+            following = self.next_after(instant)
+            if following is None:
+                return instant
+            instant = following
+        return instant
+
+
+def jitter_of(schedule: str, spread: int) -> int:
+    """Milliseconds from 0 to `spread` that follow from the schedule's name: the same on each host, each time.
+
+    It moves the moment of sending and not the nominal instant, which names the occurrence.
+    """
+    return int.from_bytes(blake2b(schedule.encode(), digest_size=8).digest()) % (spread + 1) if spread else 0

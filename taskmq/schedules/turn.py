@@ -1,0 +1,217 @@
+"""One look at one schedule: what is claimed now, and when to look again. Pure: the record in, the record out."""
+
+from typing import Final
+
+import msgspec
+
+from taskmq.schedules import ScheduleEntry, job_id_of, rule_of
+from taskmq.schedules.planner import instants_between, plan_due, take_from
+from taskmq.schedules.record import PENDING_MS, ActiveRun, Backlog, Claim, Emitted, Record
+from taskmq.schedules.triggers import jitter_of
+
+__all__ = ["LEASE_MS", "Replica", "Turn", "complete", "give_up", "hand_back", "take_turn"]
+
+LEASE_MS: Final = 10_000
+"""After so long a claim is taken over by another replica, in ms."""
+
+_MOST_CLAIMS: Final = 32
+_LATE: Final = 1_000
+_PACE: Final = 1_000
+# A clock that was set back by more than that was wrong before.
+_CORRECTION: Final = 3_600_000
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """Who claims.
+
+    Attributes:
+        app: the app's name.
+        owner: tells this replica from others.
+    """
+
+    app: str
+    owner: str
+
+
+class Turn(msgspec.Struct):
+    """What came of a look.
+
+    Attributes:
+        claims: to be published by this replica.
+        cancel: jobs that make room for them.
+        wake: when to look again, ms; None: not before something changes.
+        is_watched: the record may change without this replica's doing, so it should be read now and then.
+    """
+
+    claims: list[Claim] = msgspec.field(default_factory=list[Claim])
+    cancel: list[str] = msgspec.field(default_factory=list[str])
+    wake: int | None = None
+    is_watched: bool = False
+
+
+def take_turn(record: Record, entry: ScheduleEntry, *, now: int, replica: Replica) -> Turn:
+    """Claim what is due at `now`; the record is changed in place."""
+    turn = Turn()
+    _recognise(record, entry, now)
+    _take_over(record, turn, now, replica)
+    if entry.policy.overlap != "allow":
+        record.active = record.live(now)
+    if record.paused is None:
+        desk = _Desk(record, entry, turn, now, replica)
+        desk.release_buffered()
+        desk.emit_due()
+        desk.work_off_backlogs()
+    turn.wake = _next_look(record, entry, now)
+    turn.is_watched = record.paused is not None or bool(record.buffered)
+    return turn
+
+
+def complete(record: Record, claims: list[Claim], *, at: int, jitter: int = 0) -> None:
+    """The broker has confirmed these occurrences at `at`; they were to be sent `jitter` after their instants."""
+    done = {(claim.instant, claim.run): claim for claim in claims}
+    for key in [(claim.instant, claim.run) for claim in record.claims]:
+        # One that was confirmed by two replicas is there once.
+        if (claim := done.get(key)) is not None:
+            record.counts.fired += 1
+            record.counts.late += claim.kind == "due" and at - claim.instant - jitter > _LATE
+            record.remember(Emitted(claim.instant, at, claim.kind))
+    record.claims = [claim for claim in record.claims if (claim.instant, claim.run) not in done]
+
+
+def give_up(record: Record, claims: list[Claim], jobs: list[str]) -> None:
+    """These occurrences cannot be published, by anybody."""
+    gone = {(claim.instant, claim.run) for claim in claims}
+    kept = [claim for claim in record.claims if (claim.instant, claim.run) not in gone]
+    record.counts.failed += len(record.claims) - len(kept)
+    record.claims = kept
+    record.active = [run for run in record.active if run.job_id not in jobs]
+
+
+def hand_back(record: Record, claims: list[Claim]) -> None:
+    """Let others publish these at once: this replica has not, and is about to stop."""
+    mine = {(claim.instant, claim.run, claim.owner) for claim in claims}
+    record.claims = [
+        Claim(claim.instant, claim.run, claim.owner, 0, claim.kind)
+        if (claim.instant, claim.run, claim.owner) in mine
+        else claim
+        for claim in record.claims
+    ]
+
+
+def _recognise(record: Record, entry: ScheduleEntry, now: int) -> None:
+    """Have a mark that belongs to this trigger and this time."""
+    rule = rule_of(entry.trigger)
+    if record.mark is None or record.rule != rule:
+        # What an earlier rule has left was due by that rule.
+        record.mark, record.rule = now, rule
+        record.buffered = []
+        record.backlogs = [backlog for backlog in record.backlogs if backlog.run]
+        record.resumed = None
+    elif record.mark > now + _CORRECTION:
+        record.mark = now
+    if record.resumed is not None:
+        if entry.policy.on_resume == "skip":
+            found = instants_between(entry.trigger, record.mark, record.resumed, limit=10_000)
+            record.counts.missed += len(found)
+            record.mark = max(record.mark, record.resumed)
+        record.resumed = None
+
+
+def _take_over(record: Record, turn: Turn, now: int, replica: Replica) -> None:
+    kept: list[Claim] = []
+    for found in record.claims:
+        claim = found
+        if claim.until <= now:
+            claim = Claim(claim.instant, claim.run, replica.owner, now + LEASE_MS, claim.kind)
+            turn.claims.append(claim)
+        kept.append(claim)
+    record.claims = kept
+
+
+class _Desk:
+    """Where occurrences are let through, one after the other."""
+
+    def __init__(self, record: Record, entry: ScheduleEntry, turn: Turn, now: int, replica: Replica) -> None:
+        self._record = record
+        self._entry = entry
+        self._policy = entry.policy
+        self._turn = turn
+        self._now = now
+        self._replica = replica
+
+    def release_buffered(self) -> None:
+        """Emit what has waited for earlier occurrences, as far as these have ended."""
+        record = self._record
+        while record.buffered and self._has_room():
+            self._claim(record.buffered.pop(0), "buffered")
+
+    def emit_due(self) -> None:
+        """Decide about what has become due since the mark."""
+        record = self._record
+        if len(record.claims) >= _MOST_CLAIMS or record.mark is None:
+            return
+        # What is sent later by its jitter is not late before that.
+        now = self._now - jitter_of(self._entry.name, self._policy.jitter)
+        due = plan_due(self._entry.trigger, mark=record.mark, now=now, policy=self._policy)
+        record.mark = due.mark
+        record.counts.missed += due.missed
+        if due.backlog is not None:
+            first, last = due.backlog
+            record.backlogs = [*record.backlogs, Backlog("catchup", "", first - 1, last, self._now)]
+        for instant in due.emit:
+            self._let_through(instant, "due" if now - instant <= self._policy.late_after else "catchup")
+
+    def work_off_backlogs(self) -> None:
+        """Emit the next few of each backlog."""
+        kept: list[Backlog] = []
+        for backlog in self._record.backlogs:
+            if backlog.next > self._now:
+                kept.append(backlog)
+                continue
+            limit = self._policy.catchup_rate
+            if self._policy.overlap not in ("allow", "cancel_other"):
+                limit = min(limit, self._policy.max_concurrency - len(self._record.active))
+            if limit <= 0 or len(self._record.claims) >= _MOST_CLAIMS:
+                kept.append(Backlog(backlog.kind, backlog.run, backlog.after, backlog.until, self._now + _PACE))
+                continue
+            instants, has_more = take_from(self._entry.trigger, after=backlog.after, until=backlog.until, limit=limit)
+            for instant in instants:
+                self._claim(instant, backlog.kind, backlog.run)
+            if has_more:
+                kept.append(Backlog(backlog.kind, backlog.run, instants[-1], backlog.until, self._now + _PACE))
+        self._record.backlogs = kept
+
+    def _let_through(self, instant: int, kind: str) -> None:
+        record, policy = self._record, self._policy
+        if not self._has_room():
+            if policy.overlap in ("skip", "buffer_one", "buffer_all"):
+                if len(record.buffered) < policy.most_buffered:
+                    record.buffered = [*record.buffered, instant]
+                else:
+                    record.counts.skipped += 1
+                return
+            self._turn.cancel += [run.job_id for run in record.active]
+        self._claim(instant, kind)
+
+    def _has_room(self) -> bool:
+        return self._policy.overlap == "allow" or len(self._record.active) < self._policy.max_concurrency
+
+    def _claim(self, instant: int, kind: str, run: str = "") -> None:
+        claim = Claim(instant, run, self._replica.owner, self._now + LEASE_MS, kind)
+        self._record.claims = [*self._record.claims, claim]
+        self._turn.claims.append(claim)
+        if self._policy.overlap != "allow":
+            job_id = job_id_of(self._replica.app, self._entry.name, instant, run)
+            self._record.active = [*self._record.active, ActiveRun(job_id, self._now + PENDING_MS)]
+
+
+def _next_look(record: Record, entry: ScheduleEntry, now: int) -> int | None:
+    looks = [claim.until for claim in record.claims]
+    if record.paused is None:
+        looks += [backlog.next for backlog in record.backlogs]
+        following = entry.trigger.next_after(record.mark or now)
+        if following is not None:
+            following += jitter_of(entry.name, entry.policy.jitter)
+            # Later where there was too much to do for one look.
+            looks.append(following if following > now else now + _PACE)
+    return min(looks, default=None)

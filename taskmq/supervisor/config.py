@@ -1,0 +1,66 @@
+"""How many worker processes there are to be, for how long, and who may ask about them."""
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+from taskmq.supervisor.recycle_limits import Limits
+
+__all__ = ["Address", "Supervision", "parse_address"]
+
+DEFAULT_HOST = "127.0.0.1"
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where health is served: a port, or a socket in the file system."""
+
+    host: str = DEFAULT_HOST
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Supervision(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a supervisor.
+
+    Attributes:
+        processes: how many there are, at least.
+        most: how many there are at most; None for exactly `processes`.
+        limits: when one is replaced.
+        health: where health is served; None for nowhere.
+        live_within: a process that has said nothing for so many seconds is not live.
+        hung_after: a process that has said nothing for so many seconds is killed, so that its jobs run elsewhere;
+            None: it is left alone.
+        drained_after: a process that was told to drain is killed so many seconds after its grace; it may wait for its
+            broker at both ends of that.
+        calm: seconds of little to do before one process less is kept.
+        watch: folders whose Python files are watched; a change replaces the processes, one by one, by new ones,
+            and only if the new code gets ready.
+    """
+
+    processes: int = 1
+    most: int | None = None
+    limits: Limits = Limits()
+    health: Address | None = None
+    live_within: float = 90.0
+    hung_after: float | None = None
+    drained_after: float = 30.0
+    calm: float = 60.0
+    watch: tuple[str, ...] = ()
+
+
+def parse_address(text: str) -> Address:
+    """`PORT`, `HOST:PORT`, or the path of a socket, which has a slash in it. A plain port is one of 127.0.0.1.
+
+    Raises:
+        InvalidOption: it is none of these.
+    """
+    if "/" in text:
+        return Address(path=text)
+    host, colon, port = text.rpartition(":")
+    if port.isdecimal() and int(port) < 1 << 16 and (host or not colon):
+        return Address(host=host.strip("[]") or DEFAULT_HOST, port=int(port))
+    raise InvalidOption(f"health port {text!r}: PORT, HOST:PORT, or the path of a socket, with a slash in it")

@@ -1,0 +1,581 @@
+"""A task: a function that can be called here, or sent to be run by a worker.
+
+A task knows how to make a message of a call; sending it is the business of the `Sender` that it is bound to
+(an app), which it never looks into.
+"""
+
+import inspect
+import math
+import os
+import sys
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, suppress
+from datetime import datetime
+from functools import cached_property, partial
+from itertools import islice
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from msgspec.structs import replace
+
+from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
+from taskmq.injection.plan import is_dependency, plan_dependencies
+from taskmq.injection.resolve import Dependencies, provided_async, provided_sync
+from taskmq.jobs.handle import Job
+from taskmq.middleware.chain import Sending
+from taskmq.model.codec import ReturnType, Signature
+from taskmq.model.envelope import VERSION, Envelope, new_job_id
+from taskmq.model.units import Duration
+from taskmq.options.keys import ArgumentKey, OrderKey
+from taskmq.options.limits import TaskLimit, bind_limits
+from taskmq.options.task_options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+from taskmq.options.uniqueness import UniqueCall
+from taskmq.run.context import Context, current_context
+from taskmq.tasks.sender import Sender
+
+if TYPE_CHECKING:
+    from taskmq.workflow.parts import Group, OpenStep, Step
+
+__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "TaskDecorator", "define", "task"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+Arguments = Sequence[Any] | Mapping[str, Any]
+"""The arguments of one call of many: positional ones, or all by name."""
+
+
+_NO_APP: Final = Dependencies()
+
+
+class _TakesFirst(Protocol[A_contra, Q, R_co]):
+    """Who sends calls of a function with a first parameter, as the type checkers see it."""
+
+    def send(self, first: A_contra, /, *args: Q.args, **kwargs: Q.kwargs) -> Job[R_co]: ...
+
+
+class _TakesOne(Protocol[A_contra, R_co]):
+    """The same for a function that can be called with that one alone."""
+
+    def send(self, first: A_contra, /) -> Job[R_co]: ...
+
+
+class Call(Generic[P, R_co]):
+    """A task with options for its calls."""
+
+    def __init__(self, task: "Task[P, R_co]", plan: CallPlan) -> None:
+        self._task = task
+        self._plan = plan
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """Send one call; returns when the broker has confirmed it.
+
+        Raises:
+            InvalidArguments, EncodeError: the arguments do not fit; nothing was sent.
+            SendError: one of its kinds, within the app's send timeout; `DuplicateJob` where the job is to be unique.
+        """
+        sending = self._sending(args, kwargs)
+        self._task.sender.send_sync(sending)
+        return self._job(sending.envelope.id)
+
+    async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """`send` for coroutines."""
+        sending = self._sending(args, kwargs)
+        task = self._task
+        sender = task.sender
+        await sender.start_send(sending)
+        keeps_result = task.plan.result is not False
+        return Job(
+            sending.envelope.id, task=task.name, backend=sender, returns=task.returns, keeps_result=keeps_result
+        )
+
+    def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
+        """Send many calls, pipelined; returns when all are confirmed.
+
+        Args:
+            calls: one sequence of positional arguments per call, or one mapping of all arguments by name; taken
+                lazily, in chunks. Memory is needed for a chunk, and for the handles that are returned.
+
+        Raises:
+            InvalidArguments, EncodeError: a call does not fit; chunks before it were sent.
+            PartlySent: some were not confirmed; it says which, and the ids of the others.
+        """
+        jobs: list[Job[R_co]] = []
+        try:
+            jobs.extend(self._jobs_of(self._stream(calls, linger=math.inf)))
+        except PartlySent as error:
+            error.job_ids = [job.id for job in jobs]
+            raise
+        return jobs
+
+    async def asend_many(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> list[Job[R_co]]:
+        """`send_many` for coroutines; `calls` may be asynchronous."""
+        jobs: list[Job[R_co]] = []
+        try:
+            async with aclosing(self._achunks(calls)) as chunks:
+                async for job_ids in chunks:
+                    jobs += self._jobs_of(job_ids)
+        except PartlySent as error:
+            error.job_ids = [job.id for job in jobs]
+            raise
+        return jobs
+
+    def send_stream(self, calls: Iterable[Arguments]) -> Iterator[Job[R_co]]:
+        """Send calls without end, and give the handle of each once it is confirmed; nothing is kept of it here.
+
+        A call is on its way when a thousand have come, or a tenth of a second has passed, and the next one comes.
+        One who stops iterating has sent more than was given: up to two chunks.
+
+        Raises as `send_many` does.
+        """
+        # A generator of its own: what is wrong is said at the call, not at the first step.
+        return map(self._job, self._stream(calls))
+
+    def asend_stream(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[Job[R_co], None]:
+        """`send_stream` for coroutines; `calls` may be asynchronous."""
+        return self._jobs(self._astream(calls))
+
+    def sending(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
+        """What `send` hands over: for who sends many of one kind, with other ids and times."""
+        return self._sending(args, kwargs)
+
+    # Workflows.
+
+    @overload
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]": ...  # type: ignore[overload-overlap]
+    @overload
+    def s(self: "_TakesFirst[A, Q, R]", *args: Q.args, **kwargs: Q.kwargs) -> "OpenStep[A, R]": ...
+    def s(self, *args: Any, **kwargs: Any) -> Any:
+        """The call as a step of a workflow: what stands before it gives its first argument.
+
+        With all its arguments it can stand at the beginning, too, or be sent on its own.
+        """
+        from taskmq.workflow.parts import OpenStep, Step, StepCall
+
+        call = StepCall(self._task, self, args, kwargs, {}, is_fed=True)
+        is_whole = self._task.signature.accepts(len(args), kwargs)
+        return Step[Any](call) if is_whole else OpenStep[Any, Any](call)
+
+    def si(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]":
+        """The call as a step of a workflow that has all its arguments: it only waits for what stands before it."""
+        from taskmq.workflow.parts import Step, StepCall
+
+        return Step(StepCall(self._task, self, args, kwargs, {}, is_fed=False))
+
+    def map(self: "_TakesOne[A, R]", items: Iterable[A]) -> "Group[R]":
+        """A call for each item, beside each other; as a workflow, its value is the list of theirs."""
+        return cast("Call[..., R]", self).starmap((item,) for item in items)
+
+    def starmap(self: "Call[..., R]", calls: Iterable[Sequence[Any]]) -> "Group[R]":
+        """A call for each sequence of arguments, beside each other."""
+        from taskmq.workflow.parts import Group, Step, StepCall
+
+        return Group(tuple(Step[R](StepCall(self._task, self, tuple(call), {}, {}, is_fed=False)) for call in calls))
+
+    def chunks(self: "Call[Concatenate[Any, ...], R]", items: Iterable[Any], size: int) -> "Group[R]":
+        """A call for each `size` items, of a task that takes a list of them."""
+        if size < 1:
+            raise InvalidOption(f"task {self._task.name}: chunks of {size}: at least 1")
+        rest = iter(items)
+        return self.starmap((piece,) for piece in iter(lambda: list(islice(rest, size)), []))
+
+    @property
+    def call_plan(self) -> CallPlan:
+        """The options of its calls, checked."""
+        return self._plan
+
+    # The words that Celery's users know.
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
+        """Celery's word for `send`."""
+        return self.send(*args, **kwargs)
+
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        countdown: Duration | None = None,
+        eta: datetime | None = None,
+        expires: Duration | datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        task_id: str | None = None,
+    ) -> Job[R_co]:
+        """Celery's word for `options(...).send(...)`."""
+        given = {
+            "delay": countdown,
+            "eta": eta,
+            "expires": expires,
+            "priority": priority,
+            "queue": queue,
+            "job_id": task_id,
+        }
+        plan = plan_call(
+            self._plan, {key: value for key, value in given.items() if value is not None}, task=self._task.name
+        )
+        call = cast("Call[..., R_co]", Call(self._task, plan))
+        return call.send(*args, **(kwargs or {}))
+
+    def _stream(self, calls: Iterable[Arguments], *, linger: float | None = None) -> Iterator[str]:
+        sendings, sender = self._sendings(calls), self._task.sender
+        if self._task.plan.unique is not None:
+            return sender.unique_stream_sync(sendings)
+        return sender.stream_sync(sendings) if linger is None else sender.stream_sync(sendings, linger=linger)
+
+    def _astream(
+        self, calls: Iterable[Arguments] | AsyncIterable[Arguments], *, linger: float | None = None
+    ) -> AsyncGenerator[str, None]:
+        sendings, sender = self._any_sendings(calls), self._task.sender
+        if self._task.plan.unique is not None:
+            return sender.unique_stream_async(sendings)
+        return sender.stream_async(sendings) if linger is None else sender.stream_async(sendings, linger=linger)
+
+    def _achunks(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[list[str], None]:
+        if self._task.plan.unique is not None:
+            return _one_by_one(self._astream(calls))
+        return self._task.sender.chunks_async(self._any_sendings(calls))
+
+    def _sendings(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
+        self._check_many()
+        return map(self._sending_of, calls)
+
+    def _any_sendings(
+        self, calls: Iterable[Arguments] | AsyncIterable[Arguments]
+    ) -> Iterator[Sending] | AsyncIterator[Sending]:
+        return self._asendings(calls) if isinstance(calls, AsyncIterable) else self._sendings(calls)
+
+    def _asendings(self, calls: AsyncIterable[Arguments]) -> AsyncIterator[Sending]:
+        self._check_many()
+        return (self._sending_of(call) async for call in calls)
+
+    async def _jobs(self, job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[Job[R_co], None]:
+        async with aclosing(job_ids):
+            async for job_id in job_ids:
+                yield self._job(job_id)
+
+    def _check_many(self) -> None:
+        if self._plan.job_id is not None:
+            raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for many")
+
+    def _sending_of(self, call: Arguments) -> Sending:
+        if isinstance(call, tuple):
+            return self._sending(call, {})
+        if isinstance(call, Mapping):
+            return self._sending((), dict(call))
+        if isinstance(call, str | bytes):
+            raise InvalidArguments(
+                f"task {self._task.name}: a {type(call).__name__} is no call: a sequence of positional arguments, "
+                "such as (1, 2), or a mapping of all arguments by name"
+            )
+        return self._sending(tuple(call), {})
+
+    def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
+        plan, task = self._plan, self._task
+        sender = task.sender
+        content_type = sender.content_type
+        raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
+        order_key = plan.order_key
+        if order_key is None and task.order_key is not None:
+            order_key = task.order_key.of(args, kwargs)
+        key = plan.idempotency_key
+        if key is None and task.idempotency_key is not None:
+            key = task.idempotency_key.of(args, kwargs)
+        now = sender.clock.now_ms()
+        parent = current_context.get()
+        envelope = Envelope(
+            v=VERSION,
+            id=plan.job_id or new_job_id(now, os.urandom(10)),
+            task=task.name,
+            args=raw_args,
+            kwargs=raw_kwargs,
+            enqueued=now,
+            eta=plan.eta if plan.delay is None else now + plan.delay,
+            expires=plan.expires_at if plan.expires is None else now + plan.expires,
+            root=parent.root if parent else None,
+            parent=parent.job_id if parent else None,
+            key=key,
+            order_key=order_key,
+            tenant=plan.tenant,
+            priority=plan.priority,
+            meta=plan.meta,
+        )
+        headers = dict(plan.headers) if plan.headers else {}
+        unique = None if task.plan.unique is None else task.unique_call(args, kwargs)
+        return Sending(envelope, plan.queue, content_type, headers, unique)
+
+    def _jobs_of(self, job_ids: Iterable[str]) -> Iterator[Job[R_co]]:
+        task = self._task
+        name, sender, returns, keeps_result = task.name, task.sender, task.returns, task.plan.result is not False
+        for job_id in job_ids:
+            yield Job(job_id, task=name, backend=sender, returns=returns, keeps_result=keeps_result)
+
+    def _job(self, job_id: str) -> Job[R_co]:
+        task = self._task
+        keeps_result = task.plan.result is not False
+        return Job(job_id, task=task.name, backend=task.sender, returns=task.returns, keeps_result=keeps_result)
+
+
+async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list[str], None]:
+    async with aclosing(job_ids):
+        async for job_id in job_ids:
+            yield [job_id]
+
+
+class Task(Call[P, R_co]):
+    """A registered function.
+
+    Attributes:
+        name: under which messages call it.
+        plan: its options, checked.
+        function: the function itself.
+        signature: how its arguments travel.
+        order_key: what makes the keys of its jobs; None when they have no order.
+        limits: those that its runs share with all workers.
+        idempotency_key: what makes the keys under which its work is done once; None when only calls have some.
+    """
+
+    def __init__(self, function: Callable[..., Any], plan: TaskPlan) -> None:
+        super().__init__(self, plan.call)
+        self.name: str = plan.name
+        self.plan = plan
+        self.function = function
+        self.signature: Signature = Signature(function, owner=plan.name, injected=Context, is_provided=is_dependency)
+        self.limits: tuple[TaskLimit, ...] = bind_limits(plan.limits, function, self.signature, owner=plan.name)
+        self.order_key: OrderKey | None = (
+            None if plan.order_key is None else OrderKey(plan.order_key, function, self.signature, owner=plan.name)
+        )
+        maker = plan.idempotency.maker
+        self.idempotency_key: ArgumentKey | None = (
+            None
+            if maker is None
+            else ArgumentKey(maker, function, self.signature, owner=plan.name, option="idempotency_key")
+        )
+        rule = plan.unique
+        self._unique_key: ArgumentKey | None = (
+            None
+            if rule is None
+            else ArgumentKey(rule.maker, function, self.signature, owner=plan.name, option="unique")
+        )
+        self._sender: Sender | None = None
+        self._returns: ReturnType | None = None
+        self.__doc__ = function.__doc__
+        self.__name__: str = getattr(function, "__name__", plan.name)
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+        if self.signature.is_resolved:
+            # Later where a provider's annotation names what is not defined yet.
+            with suppress(NameError):
+                self.call = self._with_dependencies()
+
+    @cached_property
+    def call(self) -> Callable[..., Any]:
+        """The function as it is run: with what it depends on, where it depends on anything.
+
+        Raises:
+            InvalidOption: a provider cannot be called; names the chain that leads to it.
+        """
+        try:
+            return self._with_dependencies()
+        except NameError as error:
+            raise InvalidOption(
+                f"task {self.name}: an annotation of a dependency cannot be resolved ({error}); import the name at "
+                "module level, outside of `if TYPE_CHECKING`"
+            ) from error
+
+    @property
+    def sender(self) -> Sender:
+        """The app that it belongs to.
+
+        Raises:
+            InvalidOption: it belongs to none yet.
+        """
+        if self._sender is None:
+            raise InvalidOption(f"task {self.name} belongs to no app yet: app.include({self.__module__!r})")
+        return self._sender
+
+    @property
+    def is_bound(self) -> bool:
+        return self._sender is not None
+
+    def bind(self, sender: Sender) -> None:
+        """Make the task one of `sender`'s."""
+        self._sender = sender
+
+    def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UniqueCall | None:
+        """What a call is to be the only one of; None where the task's jobs are not unique.
+
+        Raises:
+            InvalidArguments: they make no key.
+        """
+        rule = self.plan.unique
+        if rule is None or self._unique_key is None:
+            return None
+        return UniqueCall(f"unique:{self.name}:{self._unique_key.of(args, kwargs)}", rule)
+
+    def with_default_queue(self, queue: str) -> None:
+        """Set the queue of a task whose options do not name one."""
+        self._plan = replace(self._plan, queue=queue)
+
+    @property
+    def returns(self) -> ReturnType:
+        if self._returns is None:
+            # A task that keeps no results may return anything.
+            self._returns = ReturnType(Any) if self.plan.result is False else self.signature.return_type()
+        return self._returns
+
+    @property
+    def queue(self) -> str:
+        """Where calls go unless they say otherwise."""
+        return self._plan.queue
+
+    def options(self, **options: Unpack[CallOptions]) -> Call[P, R_co]:
+        """The same task with other options for its calls; nothing about the task changes.
+
+        Raises:
+            InvalidOption: an option is unknown or has a value that it cannot have.
+        """
+        return Call(self, plan_call(self._plan, options, task=self.name))
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def _with_dependencies(self) -> Callable[..., Any]:
+        plan = plan_dependencies(self.function, owner=self.name)
+        if plan is None:
+            return self.function
+        if self.plan.executor == "process" and (node := plan.first_async) is not None:
+            raise InvalidOption(
+                f"task {self.name}: its dependency {node.label} is asynchronous, and a task with executor='process' "
+                "has no event loop: make the provider a plain function"
+            )
+        wrap = provided_async if isinstance(self, AsyncTask) else provided_sync
+        return wrap(self.function, plan, self._dependencies, self.name)
+
+    def _dependencies(self) -> Dependencies:
+        return _NO_APP if self._sender is None else self._sender.dependencies
+
+    def _local(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.signature.takes_context:
+            context = current_context.get() or Context.detached(self.name)
+            args, kwargs = self.signature.with_context((args, kwargs), context)
+        return self.call(*args, **kwargs)
+
+
+class SyncTask(Task[P, R_co]):
+    """A task whose function is a plain one."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function here and now."""
+        return cast("R_co", self._local(args, kwargs))
+
+
+class AsyncTask(Task[P, R_co]):
+    """A task whose function is a coroutine function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """Call the function here; await what it returns."""
+        return cast("Coroutine[Any, Any, R_co]", self._local(args, kwargs))
+
+
+def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]:
+    """A task of `function`, bound to nothing.
+
+    Raises:
+        InvalidOption: an option or the signature is not possible; names the function.
+    """
+    if isinstance(function, Task):
+        raise InvalidOption(f"task {function.name}: it is a task already")
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    label = f"{getattr(function, '__qualname__', function)}"
+    if "name" not in options and not hasattr(function, "__qualname__"):
+        raise InvalidOption(f"task {label}: it is no function and has no name of its own; give it a name=")
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise InvalidOption(f"task {label}: a generator cannot be a task")
+    name = options["name"] if "name" in options else _default_name(function)
+    plan = plan_task(options, function=label, default_name=name, is_async=is_async)
+    made: Task[..., Any] = AsyncTask(function, plan) if is_async else SyncTask(function, plan)
+    if made.signature.is_resolved:
+        _ = made.returns
+    return made
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    module = function.__module__
+    if module == "__main__":
+        # A worker will import the file under its own name: use that name when it is run as a script, too.
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path: str | None = getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif path is not None and path != "<stdin>":
+            module = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - pathlib costs import time
+    return f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
+
+
+class TaskDecorator(Protocol):
+    """What `task(...)` with options returns.
+
+    For the type checkers a first parameter that accepts a Context is one: annotate other first parameters with
+    something narrower than `Any` or `object`.
+    """
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+@overload
+def task(function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+@overload
+def task(function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+@overload
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+@overload
+def task(function: Callable[P, R], /) -> SyncTask[P, R]: ...
+@overload
+def task(**options: Unpack[TaskOptions]) -> TaskDecorator: ...
+def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
+    """Make a task of a function, for modules that do not know the app; an app includes it later.
+
+    Raises:
+        InvalidOption: an option or the signature is not possible; names the function.
+    """
+    if function is not None:
+        return define(function, options)
+    return partial(_define_with, options)
+
+
+def _define_with(options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
+    return define(function, options)

@@ -1,0 +1,187 @@
+"""Announcements: heard by all who listen at the moment, once each, in their order."""
+
+import asyncio
+import unittest
+from collections.abc import Collection
+from typing import cast
+
+from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.testing.broker_suite.case import BrokerCase
+from taskmq.testing.runner import case, eventually
+
+__all__ = ["BroadcastingTests", "BroadcastsHeard"]
+
+
+class BroadcastsHeard:
+    """A `receive` callback that keeps what comes."""
+
+    def __init__(self, patience: float) -> None:
+        self.heard: list[tuple[str, bytes]] = []
+        self._patience = patience
+        self._changed = asyncio.Event()
+
+    def __call__(self, topic: str, body: bytes) -> None:
+        self.heard.append((topic, body))
+        self._changed.set()
+
+    async def until(self, topic: str) -> list[str]:
+        """The topics heard so far, once `topic` is the last of them.
+
+        Raises:
+            AssertionError: it was not in time.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                while not self.heard or self.heard[-1][0] != topic:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"{topic!r} was not heard within {self._patience} s: {self.heard!r}") from None
+        return [topic for topic, _ in self.heard]
+
+
+class BroadcastingTests(BrokerCase):
+    """Skipped where the broker is not `Broadcasting`."""
+
+    def broadcaster(self, name: str = "") -> Broadcasting:
+        broker: Broker = self.broker(name)
+        if not isinstance(broker, Broadcasting):
+            raise unittest.SkipTest("this broker has no broadcasts")
+        return broker
+
+    async def listen(self, broker: Broadcasting, patterns: Collection[str]) -> tuple[BroadcastsHeard, Listening]:
+        heard = BroadcastsHeard(self.patience)
+        return heard, await broker.listen(patterns, heard)
+
+    @case
+    async def test_an_announcement_is_heard_by_all_who_listen_and_by_the_announcer_too(self) -> None:
+        ours, others = self.broadcaster(), self.broadcaster()
+        near, _ = await self.listen(ours, ["news"])
+        second, _ = await self.listen(ours, ["news"])
+        far, _ = await self.listen(others, ["news"])
+
+        assert ours.announce("news", b"\x00\xff body")
+
+        for heard in (near, second, far):
+            await heard.until("news")
+            assert heard.heard == [("news", b"\x00\xff body")]
+
+    @case
+    async def test_a_broker_that_was_never_connected_announces_to_those_who_listen(self) -> None:
+        heard, _ = await self.listen(self.broadcaster(), ["#"])
+
+        assert self.broadcaster().announce("first.words", b"")
+
+        assert await heard.until("first.words") == ["first.words"]
+
+    @case
+    async def test_patterns_choose_by_words_and_a_message_comes_once_whichever_of_them_fit(self) -> None:
+        broker = self.broadcaster()
+        one, _ = await self.listen(broker, ["job.*.images", "end"])
+        any_number, _ = await self.listen(broker, ["job.#", "#.images", "end"])
+        exact, _ = await self.listen(broker, ["job", "end"])
+
+        for topic in ("job", "job.dead.images", "job.dead.images.large", "jobs.dead", "job.dead", "other.images"):
+            broker.announce(topic, b"")
+        broker.announce("end", b"")
+
+        assert await one.until("end") == ["job.dead.images", "end"]
+        assert await any_number.until("end") == [
+            "job",
+            "job.dead.images",
+            "job.dead.images.large",
+            "job.dead",
+            "other.images",
+            "end",
+        ]
+        assert await exact.until("end") == ["job", "end"]
+
+    @case
+    async def test_announcements_of_one_broker_come_in_their_order(self) -> None:
+        announcer = self.broadcaster()
+        heard, _ = await self.listen(self.broadcaster(), ["count.#"])
+        topics = [f"count.{number}" for number in range(500)]
+
+        for topic in topics:
+            assert announcer.announce(topic, topic.encode())
+
+        assert await heard.until(topics[-1]) == topics
+        assert heard.heard[7] == ("count.7", b"count.7")
+
+    @case
+    async def test_a_large_body_comes_whole(self) -> None:
+        announcer = self.broadcaster()
+        heard, _ = await self.listen(self.broadcaster(), ["large"])
+        body = bytes(range(256)) * 2_000
+
+        assert announcer.announce("large", body)
+
+        await heard.until("large")
+        assert heard.heard == [("large", body)]
+
+    @case
+    async def test_what_was_announced_before_is_not_heard(self) -> None:
+        announcer = self.broadcaster()
+        early, _ = await self.listen(self.broadcaster(), ["#"])
+        announcer.announce("before", b"")
+        await early.until("before")
+
+        late, _ = await self.listen(self.broadcaster(), ["#"])
+        announcer.announce("after", b"")
+
+        assert await late.until("after") == ["after"]
+
+    @case
+    async def test_nothing_is_heard_after_a_listener_has_stopped(self) -> None:
+        broker = self.broadcaster()
+        stopped, listening = await self.listen(broker, ["#"])
+        other, _ = await self.listen(broker, ["#"])
+        broker.announce("before", b"")
+        await stopped.until("before")
+
+        await listening.stop()
+        await listening.stop()
+        broker.announce("after", b"")
+
+        assert await other.until("after") == ["before", "after"]
+        assert [topic for topic, _ in stopped.heard] == ["before"]
+
+    @case
+    async def test_a_topic_that_is_too_long_is_dropped(self) -> None:
+        broker = self.broadcaster()
+        heard, _ = await self.listen(broker, ["#"])
+
+        assert broker.announce("x" * 255, b"")
+        assert not broker.announce("x" * 256, b"")
+        broker.announce("end", b"")
+
+        assert await heard.until("end") == ["x" * 255, "end"]
+
+    @case
+    async def test_a_closed_broker_announces_nothing(self) -> None:
+        closed, open_one = self.broadcaster(), self.broadcaster()
+        await self.listen(closed, ["#"])
+        heard, _ = await self.listen(open_one, ["#"])
+        closed.announce("before", b"")
+
+        await cast("Broker", closed).aclose()
+
+        assert not closed.announce("after", b"")
+        open_one.announce("end", b"")
+        assert await heard.until("end") == ["before", "end"]
+
+    @case
+    async def test_a_listener_comes_back_after_the_loss_of_its_connection(self) -> None:
+        self.require_lose()
+        announcer, cut_off = self.broadcaster(), self.broadcaster("cut off")
+        heard, _ = await self.listen(cut_off, ["#"])
+        announcer.announce("before", b"")
+        await heard.until("before")
+
+        await self.lose(cast("Broker", cut_off))
+
+        async def is_back() -> bool:
+            announcer.announce("again", b"")
+            return any(topic == "again" for topic, _ in heard.heard)
+
+        await eventually(is_back, expected=True, within=self.patience)

@@ -1,0 +1,236 @@
+"""Holding: a look at the front of a queue that leaves it as it was."""
+
+from collections.abc import Iterable
+
+from taskmq.contracts.broker import Delivery
+from taskmq.errors import QueueMissing
+from taskmq.testing.broker_suite.case import BrokerCase, bodies
+from taskmq.testing.runner import case, raises
+
+__all__ = ["Holding"]
+
+_LOOKS = 25
+_MANY = 300
+
+
+class Holding(BrokerCase):
+    @case
+    async def test_a_hold_shows_the_front_of_the_queue_in_its_order(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        async with broker.hold(queue, limit=3) as held:
+            assert bodies(held) == ["a", "b", "c"]
+            assert [delivery.queue for delivery in held] == [queue] * 3
+
+    @case
+    async def test_what_was_held_and_not_settled_goes_back_in_its_old_order(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        async with broker.hold(queue, limit=3):
+            pass
+
+        await self.expect_ready(broker, queue, 5)
+        await self.expect_only(broker, queue, *"abcde")
+
+    @case
+    async def test_some_of_the_held_can_be_acked(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcdef")
+
+        async with broker.hold(queue, limit=5) as held:
+            for delivery in held:
+                if delivery.body in (b"b", b"d"):
+                    delivery.ack()
+
+        await self.expect_ready(broker, queue, 4)
+        await self.expect_only(broker, queue, *"acef")
+
+    @case
+    async def test_the_held_may_be_requeued_by_hand(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abc")
+
+        async with broker.hold(queue, limit=10) as held:
+            held[0].requeue()
+            held[1].ack()
+
+        await self.expect_ready(broker, queue, 2)
+        await self.expect_only(broker, queue, *"ac")
+
+    @case
+    async def test_a_hold_takes_no_more_than_there_is(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"ab")
+
+        async with broker.hold(queue, limit=1_000) as held:
+            assert bodies(held) == ["a", "b"]
+            for delivery in held:
+                delivery.ack()
+
+        await self.expect_only(broker, queue)
+
+    @case
+    async def test_an_empty_queue_gives_an_empty_list(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        for _ in range(3):
+            async with broker.hold(queue, limit=10) as held:
+                assert held == []
+
+    @case
+    async def test_what_is_held_is_nobody_else_s(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abc")
+
+        async with broker.hold(queue, limit=2), other.hold(queue, limit=10) as rest:
+            assert bodies(rest) == ["c"]
+
+        # Each hold's own are in their old order; which hold's come first is a matter of who gave back last.
+        await self.expect_ready(broker, queue, 3)
+        inbox, _ = await self.consume(broker, queue)
+        came = bodies(await inbox.take_and_ack(3))
+        assert [text for text in came if text != "c"] == ["a", "b"]
+        assert "c" in came
+
+    @case
+    async def test_looks_of_different_depths_leave_the_queue_as_it_was(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        for depth in (5, 3, 1, 4, 2, 5, 10):
+            await self.expect_ready(broker, queue, 5)
+            async with broker.hold(queue, limit=depth) as held:
+                assert bodies(held) == [*"abcde"][:depth], f"looking at {depth}"
+
+        await self.expect_ready(broker, queue, 5)
+        await self.expect_only(broker, queue, *"abcde")
+
+    @case
+    async def test_many_looks_leave_the_queue_as_it_was(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        for look in range(_LOOKS):
+            await self.expect_ready(broker, queue, 5)
+            async with broker.hold(queue, limit=3) as held:
+                assert bodies(held) == ["a", "b", "c"], f"look {look}"
+
+        await self.expect_ready(broker, queue, 5)
+        await self.expect_only(broker, queue, *"abcde")
+
+    @case
+    async def test_a_hold_gives_back_when_its_block_fails(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abc")
+
+        with raises(ZeroDivisionError):
+            async with broker.hold(queue, limit=2) as held:
+                held[0].ack()
+                raise ZeroDivisionError
+
+        await self.expect_ready(broker, queue, 2)
+        await self.expect_only(broker, queue, *"bc")
+
+    @case
+    async def test_settling_what_a_hold_gave_back_is_void(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"ab")
+        async with broker.hold(queue, limit=2) as held:
+            pass
+
+        for delivery in held:
+            delivery.ack()
+
+        await self.expect_ready(broker, queue, 2)
+        await self.expect_only(broker, queue, *"ab")
+
+    @case
+    async def test_a_look_goes_through_a_queue_piece_by_piece(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcdefg")
+
+        async with broker.look(queue) as look:
+            pieces = [bodies(await look.take(3)) for _ in range(4)]
+
+        assert pieces == [["a", "b", "c"], ["d", "e", "f"], ["g"], []]
+        await self.expect_ready(broker, queue, 7)
+        await self.expect_only(broker, queue, *"abcdefg")
+
+    @case
+    async def test_what_a_look_leaves_of_its_pieces_goes_back_in_its_old_order(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        names = [f"{number:03}" for number in range(_MANY)]
+        await self.send(broker, queue, *names)
+
+        async with broker.look(queue) as look:
+            while piece := await look.take(40):
+                _ack_each(delivery for delivery in piece if delivery.body.endswith(b"7"))
+                # Nobody keeps the deliveries: what they were is known to the broker alone.
+                piece.clear()
+
+        left = [name for name in names if not name.endswith("7")]
+        await self.expect_ready(broker, queue, len(left))
+        async with broker.hold(queue, limit=5) as held:
+            assert bodies(held) == left[:5]
+        await self.expect_ready(broker, queue, len(left))
+        async with broker.hold(queue, limit=_MANY) as held:
+            assert bodies(held) == left
+        await self.expect_ready(broker, queue, len(left))
+        await self.expect_only(broker, queue, *left)
+
+    @case
+    async def test_a_look_that_fails_gives_everything_back(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        with raises(ZeroDivisionError):
+            async with broker.look(queue) as look:
+                (await look.take(2))[0].ack()
+                await look.take(2)
+                raise ZeroDivisionError
+
+        await self.expect_ready(broker, queue, 4)
+        await self.expect_only(broker, queue, *"bcde")
+
+    @case
+    async def test_looking_at_a_missing_queue_says_so(self) -> None:
+        broker = self.broker()
+        missing = self.undeclared().name
+
+        async with broker.look(missing) as look:
+            with raises(QueueMissing) as caught:
+                await look.take(1)
+
+        assert caught[0].queue == missing
+
+    @case
+    async def test_holding_a_missing_queue_says_so(self) -> None:
+        broker = self.broker()
+        missing = self.undeclared().name
+
+        with raises(QueueMissing) as caught:
+            async with broker.hold(missing, limit=1):
+                pass
+
+        assert caught[0].queue == missing
+
+
+def _ack_each(deliveries: Iterable[Delivery]) -> None:
+    for delivery in deliveries:
+        delivery.ack()

@@ -1,0 +1,37 @@
+"""A process that takes messages in hand and waits to be killed: `URL QUEUE COUNT`.
+
+It prints "holding" once it has them. It also ends when its standard input does, so that it never outlives
+the test that started it.
+"""
+
+import asyncio
+import os
+import sys
+
+from taskmq.client.plugins import open_broker
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
+
+__all__: list[str] = []
+
+
+async def _hold(url: str, queue: str, count: int) -> None:
+    broker = open_broker(url, BrokerOptions(name="suite holder"))
+    in_hand: list[Delivery] = []
+    has_all = asyncio.Event()
+
+    def deliver(delivery: Delivery) -> None:
+        in_hand.append(delivery)
+        if len(in_hand) == count:
+            has_all.set()
+
+    await broker.consume([Subscription(queue, count)], deliver)
+    await has_all.wait()
+    sys.stdout.write("holding\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+    # Without a farewell to the broker: this is what a killed process looks like from outside.
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    asyncio.run(_hold(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -1,0 +1,197 @@
+"""Cancelling: a call that is cancelled at any instant leaves a broker that works and has lost nothing."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from taskmq.contracts.broker import Broker, Subscription
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.runner import CancelPoint, cancelled_at, case
+
+__all__ = ["Cancelling"]
+
+_T = TypeVar("_T")
+
+
+class Cancelling(BrokerCase):
+    @case
+    async def test_cancelling_publishes_loses_nothing_that_was_confirmed(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        for point in CancelPoint.TIMED:
+            texts = [f"{point} {number}" for number in range(10)]
+            futures = [broker.publish(message(queue, text), timeout=self.publish_timeout) for text in texts]
+            await point.come()
+            for future in futures[::2]:
+                future.cancel()
+            await asyncio.wait(futures)
+
+            confirmed = {text for text, future in zip(texts, futures, strict=True) if not future.cancelled()}
+            await asyncio.gather(*(future for future in futures if not future.cancelled()))
+            assert confirmed >= set(texts[1::2])
+            came = await self._take_all(broker, queue)
+            assert sorted(set(came)) == sorted(came), f"{point}: delivered twice"
+            assert confirmed <= set(came) <= set(texts), f"{point}"
+            assert came == [text for text in texts if text in came], f"{point}: out of order"
+
+    @case
+    async def test_connect_may_be_cancelled(self) -> None:
+        keeper = self.broker()
+        queue = await self.queue(keeper)
+
+        for point in CancelPoint.ALL:
+            broker = self.open_broker("cancelled")
+            await self._cancel(point, broker.connect(timeout=self.patience))
+            await self._works(broker, queue)
+            await broker.aclose()
+
+    @case
+    async def test_the_first_use_may_be_cancelled_while_others_wait_for_it(self) -> None:
+        keeper = self.broker()
+        queue = await self.queue(keeper)
+
+        for point in CancelPoint.ALL:
+            broker = self.open_broker("cancelled")
+            others = [asyncio.create_task(self.send(broker, queue, text)) for text in "ab"]
+            await self._cancel(point, broker.connect(timeout=self.patience))
+            await asyncio.gather(*others)
+            await broker.aclose()
+            assert sorted(await self._take_all(keeper, queue)) == ["a", "b"], f"{point}"
+
+    @case
+    async def test_declare_may_be_cancelled(self) -> None:
+        broker = self.broker()
+
+        for point in CancelPoint.ALL:
+            queue = self.undeclared()
+            await self._cancel(point, broker.declare([queue]))
+            await broker.declare([queue])
+            await self._works(broker, queue.name)
+
+    @case
+    async def test_consume_may_be_cancelled(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        for point in CancelPoint.ALL:
+            await self.send(broker, queue, *"abc")
+            inbox = self.inbox()
+            call = broker.consume([Subscription(queue, 2)], inbox)
+            if (consumer := await self._cancel(point, call)) is not None:
+                await consumer.stop()
+
+            # What it handed out is ours to settle; what it did not is not kept from others.
+            for delivery in inbox.deliveries:
+                delivery.requeue()
+            seen = len(inbox.deliveries)
+            await self.expect_ready(broker, queue, 3)
+            # A consumer that is still on its way to the broker may hold some of them for a moment.
+            await self.expect_all(broker, queue, *"abc")
+            assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
+
+    @case
+    async def test_stop_may_be_cancelled_and_called_again(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        for point in CancelPoint.ALL:
+            await self.send(broker, queue, *"abcdef")
+            inbox, consumer = await self.consume(broker, queue, prefetch=4)
+            await inbox.take(1)
+            await self._cancel(point, consumer.stop())
+            await consumer.stop()
+
+            for delivery in inbox.deliveries:
+                delivery.requeue()
+            seen = len(inbox.deliveries)
+            await self.expect_ready(broker, queue, 6)
+            await self.expect_only(broker, queue, *"abcdef")
+            assert len(inbox.deliveries) == seen, f"{point}: it goes on to deliver"
+
+    @case
+    async def test_hold_may_be_cancelled_and_gives_everything_back(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcde")
+
+        async def look() -> None:
+            async with broker.hold(queue, limit=10):
+                await asyncio.sleep(0)
+
+        for point in CancelPoint.ALL:
+            await self._cancel(point, look())
+            await self.expect_ready(broker, queue, 5)
+            async with broker.hold(queue, limit=10) as held:
+                assert bodies(held) == [*"abcde"], f"{point}"
+
+        await self.expect_ready(broker, queue, 5)
+        await self.expect_only(broker, queue, *"abcde")
+
+    @case
+    async def test_purge_may_be_cancelled(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        for point in CancelPoint.ALL:
+            await self.send(broker, queue, *"abc")
+            await self._cancel(point, broker.purge(queue))
+            # Its outcome is unknown, but a message sent after it is never taken by it.
+            await broker.purge(queue)
+            await self._works(broker, queue)
+
+    @case
+    async def test_stats_may_be_cancelled(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+
+        for point in CancelPoint.ALL:
+            await self._cancel(point, broker.stats([queue]))
+            assert [stats.queue for stats in await broker.stats([queue])] == [queue]
+        await self._works(broker, queue)
+
+    @case
+    async def test_aclose_may_be_cancelled_and_called_again(self) -> None:
+        keeper = self.broker()
+        queue = await self.queue(keeper)
+
+        for point in CancelPoint.ALL:
+            broker = self.open_broker("cancelled")
+            await self.send(keeper, queue, "acked", "kept")
+            inbox, _ = await self.consume(broker, queue)
+            held = await inbox.take(2)
+            held[0].ack()
+            future = broker.publish(message(queue, "sent"), timeout=self.publish_timeout)
+
+            await self._cancel(point, broker.aclose())
+            await broker.aclose()
+
+            await asyncio.wait({future}, timeout=self.patience)
+            assert future.done(), f"{point}"
+            was_sent = not future.cancelled() and future.exception() is None
+            await self._expect_at_least(keeper, queue, {"kept", "sent"} if was_sent else {"kept"})
+
+    async def _cancel(self, point: CancelPoint, call: Coroutine[Any, Any, _T]) -> _T | None:
+        return await cancelled_at(point, call, within=self.patience)
+
+    async def _expect_at_least(self, broker: Broker, queue: str, texts: set[str]) -> None:
+        await self.send(broker, queue, "end")
+        inbox, consumer = await self.consume(broker, queue)
+        missing = {*texts, "end"}
+        while missing:
+            missing -= set(bodies(await inbox.take_and_ack(1)))
+        await consumer.stop()
+
+    async def _works(self, broker: Broker, queue: str) -> None:
+        await self.send(broker, queue, "works")
+        assert await self._take_all(broker, queue) == ["works"]
+
+    async def _take_all(self, broker: Broker, queue: str) -> list[str]:
+        """Everything in `queue`, up to a message that is sent now."""
+        await self.send(broker, queue, "end")
+        inbox, consumer = await self.consume(broker, queue, prefetch=20)
+        came: list[str] = []
+        while (text := bodies(await inbox.take_and_ack(1))[0]) != "end":
+            came.append(text)
+        await consumer.stop()
+        return came

@@ -1,0 +1,89 @@
+"""Queues with a limit: full is refused, never dropped, and it ends."""
+
+from taskmq.contracts.broker import Broker
+from taskmq.errors import PublishRejected
+from taskmq.model.clock import SystemClock
+from taskmq.model.topology import WorkQueue
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.runner import case, eventually
+
+__all__ = ["Limiting"]
+
+_LIMIT = 5
+# A limit is one that holds about: what is on its way when it is reached still gets in.
+_MORE = 20
+
+
+class Limiting(BrokerCase):
+    @case
+    async def test_a_queue_that_is_full_refuses_and_takes_again_when_there_is_room(self) -> None:
+        broker = self.broker()
+        work = self.undeclared(max_length=_LIMIT)
+        await broker.declare([work])
+
+        taken = await self._fill(broker, work)
+
+        assert _LIMIT <= len(taken) < _LIMIT + _MORE
+        await self._expect_room_after_emptying(broker, work, taken)
+
+    @case
+    async def test_a_queue_whose_messages_are_too_large_together_refuses(self) -> None:
+        broker = self.broker()
+        work = self.undeclared(max_bytes=1000 * _LIMIT)
+        await broker.declare([work])
+
+        taken = await self._fill(broker, work, size=1000)
+
+        assert _LIMIT - 1 <= len(taken) < _LIMIT + _MORE
+        await self._expect_room_after_emptying(broker, work, taken)
+
+    @case
+    async def test_the_limit_of_one_class_is_not_that_of_another(self) -> None:
+        broker = self.broker()
+        work = self.undeclared(max_length=_LIMIT)
+        await broker.declare([work])
+        await self._fill(broker, work)
+
+        for queue in work.physical:
+            if queue != work.name:
+                await self.send(broker, queue, "there is room")
+                await self.expect_only(broker, queue, "there is room")
+
+    @case
+    async def test_what_is_delayed_comes_to_a_limited_queue_when_it_is_due(self) -> None:
+        broker = self.broker()
+        work = self.undeclared(max_length=_LIMIT)
+        await broker.declare([work])
+        inbox, _ = await self.consume(broker, work.name)
+
+        await self.publish(broker, message(work.name, "delayed", due=SystemClock().now_ms() + 300))
+
+        assert bodies(await inbox.take_and_ack(1)) == ["delayed"]
+
+    async def _fill(self, broker: Broker, work: WorkQueue, *, size: int = 1) -> list[str]:
+        """Publish, one after the other, until the queue is full; what it took."""
+        taken: list[str] = []
+        for number in range(_LIMIT + _MORE):
+            text = f"{number:0{size}}"
+            try:
+                await self.send(broker, work.name, text)
+            except PublishRejected:
+                return taken
+            taken.append(text)
+        raise AssertionError(f"{len(taken)} messages were taken, and the queue is not full")
+
+    async def _expect_room_after_emptying(self, broker: Broker, work: WorkQueue, texts: list[str]) -> None:
+        """Take `texts`, all of them and nothing else, then publish again."""
+        inbox, consumer = await self.consume(broker, work.name)
+        assert bodies(await inbox.take_and_ack(len(texts))) == texts
+
+        async def is_taken() -> bool:
+            try:
+                await self.send(broker, work.name, "there is room")
+            except PublishRejected:
+                return False
+            return True
+
+        await eventually(is_taken, expected=True, within=self.patience)
+        assert bodies(await inbox.take_and_ack(1)) == ["there is room"]
+        await consumer.stop()

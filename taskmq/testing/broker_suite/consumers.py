@@ -1,0 +1,286 @@
+"""Consuming: shares, windows, and an end after which nothing comes."""
+
+import asyncio
+
+from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.errors import QueueMissing
+from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message
+from taskmq.testing.runner import case, eventually, raises
+
+__all__ = ["Consuming"]
+
+
+class Consuming(BrokerCase):
+    @case
+    async def test_a_waiting_consumer_gets_what_is_sent_later(self) -> None:
+        broker, sender = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        inbox, consumer = await self.consume(broker, queue)
+        assert consumer.healthy
+
+        for text in ("one", "two"):
+            await self.send(sender, queue, text)
+            assert bodies(await inbox.take_and_ack(1)) == [text]
+
+    @case
+    async def test_deliver_is_called_on_the_broker_s_own_loop(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        here = asyncio.get_running_loop()
+        loops: asyncio.Queue[asyncio.AbstractEventLoop] = asyncio.Queue()
+
+        def deliver(delivery: Delivery) -> None:
+            loops.put_nowait(asyncio.get_running_loop())
+            delivery.ack()
+
+        await broker.consume([Subscription(queue, 1)], deliver)
+        await self.send(broker, queue, "one")
+
+        async with asyncio.timeout(self.patience):
+            assert await loops.get() is here
+
+    @case
+    async def test_the_prefetch_is_never_exceeded_and_refilled_one_by_one(self) -> None:
+        broker, looker = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        texts = [str(number) for number in range(8)]
+        await self.send(broker, queue, *texts)
+
+        inbox, _ = await self.consume(broker, queue, prefetch=3)
+        in_hand = await inbox.take(3)
+
+        for settled in range(4):
+            # What the consumer does not hold is there for others, all of it.
+            async with looker.hold(queue, limit=10) as rest:
+                assert bodies(rest) == texts[settled + 3 :]
+            assert not inbox.untaken
+            in_hand.pop(0).ack()
+            in_hand += await inbox.take(1)
+            assert bodies(in_hand) == texts[settled + 1 : settled + 4]
+
+    @case
+    async def test_each_queue_of_a_consumer_has_its_own_prefetch_and_says_which_it_is(self) -> None:
+        broker = self.broker()
+        full, free = await self.queue(broker), await self.queue(broker)
+        inbox = self.inbox()
+        await broker.consume([Subscription(full, 1), Subscription(free, 2)], inbox)
+
+        await self.send(broker, full, "f1", "f2")
+        (first,) = await inbox.take(1)
+        await self.send(broker, free, "a", "b", "c")
+        others = await inbox.take(2)
+
+        assert (first.queue, [delivery.queue for delivery in others]) == (full, [free, free])
+        assert bodies(others) == ["a", "b"]
+        first.ack()
+        assert bodies(await inbox.take_and_ack(1)) == ["f2"]
+        others[0].ack()
+        assert bodies(await inbox.take_and_ack(1)) == ["c"]
+
+    @case
+    async def test_a_larger_prefetch_lets_more_come_while_what_is_in_hand_stays(self) -> None:
+        broker = self.broker()
+        queue, other = await self.queue(broker), await self.queue(broker)
+        texts = [str(number) for number in range(12)]
+        await self.send(broker, queue, *texts)
+        await self.send(broker, other, "x", "y")
+        inbox = self.inbox()
+        consumer = await broker.consume([Subscription(queue, 2), Subscription(other, 1)], inbox)
+        in_hand = await inbox.take(3)
+        beside = [delivery for delivery in in_hand if delivery.queue == other]
+        in_hand = [delivery for delivery in in_hand if delivery.queue == queue]
+
+        await consumer.resize(queue, 5)
+
+        in_hand += await inbox.take(3)
+        for delivery in in_hand:
+            delivery.ack()
+        rest = await inbox.take_and_ack(len(texts) - len(in_hand))
+        assert bodies([*in_hand, *rest]) == texts
+        assert consumer.healthy
+        assert bodies(beside) == ["x"]
+        beside[0].ack()
+        assert bodies(await inbox.take_and_ack(1)) == ["y"]
+
+    @case
+    async def test_with_a_smaller_prefetch_no_more_come_once_what_is_in_hand_is_settled(self) -> None:
+        broker, looker = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "a", "b", "c")
+        inbox, consumer = await self.consume(broker, queue, prefetch=10)
+        in_hand = await inbox.take(3)
+
+        await consumer.resize(queue, 1)
+        for delivery in in_hand:
+            delivery.ack()
+
+        await self.send(broker, queue, "d", "e", "f")
+        (only,) = await inbox.take(1)
+        async with looker.hold(queue, limit=10) as rest:
+            assert bodies(rest) == ["e", "f"]
+        only.ack()
+        assert bodies(await inbox.take_and_ack(2)) == ["e", "f"]
+
+    @case
+    async def test_two_consumers_share_a_queue_and_no_message_goes_to_both(self) -> None:
+        left, right = self.broker("left"), self.broker("right")
+        queue = await self.queue(left)
+        texts = [str(number) for number in range(60)]
+        left_inbox, _ = await self.consume(left, queue, prefetch=1)
+        right_inbox, _ = await self.consume(right, queue, prefetch=1)
+
+        await self.send(left, queue, *texts)
+
+        # With one in hand each, both have their share before either goes on.
+        first = await left_inbox.take(1) + await right_inbox.take(1)
+        for delivery in first:
+            delivery.ack()
+        went_on = [asyncio.create_task(_ack_all(inbox)) for inbox in (left_inbox, right_inbox)]
+
+        async def came() -> int:
+            return len(left_inbox.deliveries) + len(right_inbox.deliveries)
+
+        try:
+            await eventually(came, len(texts), within=self.patience)
+        finally:
+            for task in went_on:
+                task.cancel()
+            await asyncio.wait(went_on)
+        both = bodies(left_inbox.deliveries + right_inbox.deliveries)
+        assert sorted(both, key=int) == texts
+        for inbox in (left_inbox, right_inbox):
+            assert bodies(inbox.deliveries) == sorted(bodies(inbox.deliveries), key=int)
+
+    @case
+    async def test_two_consumers_of_one_broker_are_independent(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        stopped_inbox, stopped = await self.consume(broker, queue, prefetch=1)
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+        await self.send(broker, queue, "a", "b")
+        first = await stopped_inbox.take(1) + await inbox.take(1)
+
+        await stopped.stop()
+        for delivery in first:
+            delivery.ack()
+
+        await self.send(broker, queue, "c", "d")
+        assert bodies(await inbox.take_and_ack(2)) == ["c", "d"]
+        assert not stopped_inbox.untaken
+
+    @case
+    async def test_consuming_a_missing_queue_fails_and_keeps_nothing_of_the_others(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two")
+        inbox = self.inbox()
+        missing = self.undeclared().name
+
+        with raises(QueueMissing) as caught:
+            await broker.consume([Subscription(queue, 10), Subscription(missing, 10)], inbox)
+
+        assert caught[0].queue == missing
+        for delivery in inbox.deliveries:
+            delivery.requeue()
+        await self.expect_ready(broker, queue, 2)
+        seen = len(inbox.deliveries)
+        await self.expect_only(broker, queue, "one", "two")
+        assert len(inbox.deliveries) == seen
+
+    @case
+    async def test_nothing_is_delivered_after_a_consumer_has_stopped(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        inbox, consumer = await self.consume(broker, queue)
+        await self.send(broker, queue, "one")
+        await inbox.take_and_ack(1)
+
+        await consumer.stop()
+
+        await self.send(broker, queue, "two")
+        await self.expect_only(other, queue, "two")
+        assert bodies(inbox.deliveries) == ["one"]
+
+    @case
+    async def test_a_consumer_may_be_stopped_twice(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        _, consumer = await self.consume(broker, queue)
+
+        await asyncio.gather(consumer.stop(), consumer.stop())
+        await consumer.stop()
+
+        await self.send(broker, queue, "one")
+        await self.expect_only(broker, queue, "one")
+
+    @case
+    async def test_what_was_prefetched_but_not_delivered_is_there_for_others_after_the_stop(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        texts = [str(number) for number in range(30)]
+        await self.send(broker, queue, *texts)
+        inbox, consumer = await self.consume(broker, queue, prefetch=30)
+        await inbox.take(1)
+
+        await consumer.stop()
+
+        delivered = len(inbox.deliveries)
+        rest, _ = await self.consume(other, queue, prefetch=30)
+        assert bodies(await rest.take_and_ack(30 - delivered)) == texts[delivered:]
+        assert len(inbox.deliveries) == delivered
+        for delivery in inbox.deliveries:
+            delivery.requeue()
+        assert bodies(await rest.take_and_ack(delivered)) == texts[:delivered]
+
+    @case
+    async def test_a_consumer_can_be_stopped_from_its_own_delivery(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        came: list[Delivery] = []
+        stops: list[asyncio.Task[None]] = []
+        started = asyncio.Event()
+
+        def deliver(delivery: Delivery) -> None:
+            came.append(delivery)
+            started.set()
+            if not stops:
+                stops.append(asyncio.create_task(consumer.stop()))
+
+        consumer = await broker.consume([Subscription(queue, 1)], deliver)
+        await self.send(broker, queue, "one", "two", "three")
+        async with asyncio.timeout(self.patience):
+            await started.wait()
+            await stops[0]
+
+        assert bodies(came) == ["one"]
+        came[0].ack()
+        await self.expect_only(other, queue, "two", "three")
+
+    @case
+    async def test_a_consumer_mends_itself_after_its_connection_was_cut(self) -> None:
+        self.require_lose()
+        broker, sender = self.broker("cut off"), self.broker()
+        queue = await self.queue(broker)
+        inbox, consumer = await self.consume(broker, queue)
+        await self.send(sender, queue, "before")
+        await inbox.take_and_ack(1)
+
+        await self.lose(broker)
+        await self.send(sender, queue, "after")
+
+        while (came := (await inbox.take_and_ack(1))[0]).body == b"before":
+            assert came.redelivered, "its ack may have been lost with the connection"
+        assert came.body == b"after"
+
+        async def healthy() -> bool:
+            return consumer.healthy
+
+        await eventually(healthy, expected=True, within=self.patience)
+        await self.publish(broker, message(queue, "its own"))
+        assert bodies(await inbox.take_and_ack(1)) == ["its own"]
+
+
+async def _ack_all(inbox: Inbox) -> None:
+    while True:
+        # The inbox's own patience ends long after the test's.
+        await inbox.take_and_ack(1)

@@ -1,0 +1,212 @@
+"""Shards of ordered queues: one consumer at a time, and no message out of order when the next one takes over."""
+
+from taskmq.contracts.broker import Broker
+from taskmq.model.clock import SystemClock
+from taskmq.model.topology import is_shard
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.runner import case, eventually
+
+__all__ = ["Ordering"]
+
+_HANDOVERS = 20
+
+
+class Ordering(BrokerCase):
+    @case
+    async def test_each_shard_is_a_queue_of_its_own(self) -> None:
+        broker = self.broker()
+        work = self.undeclared(ordered=3)
+        await broker.declare([work])
+
+        await self.publish(broker, *(message(queue, f"to {queue}") for queue in work.physical))
+
+        assert len(set(work.physical)) == 3
+        assert all(is_shard(queue) for queue in work.physical)
+        for queue in work.physical:
+            await self.expect_only(broker, queue, f"to {queue}")
+
+    @case
+    async def test_a_shard_goes_to_one_consumer_at_a_time(self) -> None:
+        first, second = self.broker(), self.broker()
+        shard = await self._shard(first)
+        texts = [str(number) for number in range(30)]
+        inbox, _ = await self.consume(first, shard, prefetch=1)
+        standby, _ = await self.consume(second, shard, prefetch=1)
+
+        await self.send(second, shard, *texts)
+
+        assert bodies(await inbox.take_and_ack(len(texts))) == texts
+        assert not standby.deliveries
+
+    @case
+    async def test_the_next_consumer_takes_over_when_the_first_has_stopped(self) -> None:
+        first, second = self.broker(), self.broker()
+        shard = await self._shard(first)
+        inbox, consumer = await self.consume(first, shard, prefetch=1)
+        standby, _ = await self.consume(second, shard, prefetch=1)
+        await self.send(second, shard, "1")
+        await inbox.take_and_ack(1)
+
+        await consumer.stop()
+        await self.send(second, shard, "2", "3")
+
+        assert bodies(await standby.take_and_ack(2)) == ["2", "3"]
+        assert not inbox.untaken
+
+    @case
+    async def test_a_consumer_that_has_stopped_keeps_the_shard_until_all_is_settled(self) -> None:
+        first, second = self.broker(), self.broker()
+        shard, other = await self._shard(first), await self.queue(first)
+        await self.send(first, shard, "1", "2", "3", "4")
+        inbox, consumer = await self.consume(first, shard, prefetch=2)
+        held = await inbox.take(2)
+        standby, _ = await self.consume(second, shard, other, prefetch=1)
+
+        await consumer.stop()
+        held[0].ack()
+        await self.send(first, other, "the second one gets what is not in the shard")
+        await standby.take_and_ack(1)
+
+        assert bodies(standby.deliveries) == ["the second one gets what is not in the shard"]
+        held[1].ack()
+        assert bodies(await standby.take_and_ack(2)) == ["3", "4"]
+        assert not inbox.untaken
+
+    @case
+    async def test_what_a_stopped_consumer_gives_back_comes_first_to_the_next_one(self) -> None:
+        first, second = self.broker(), self.broker()
+        shard = await self._shard(first)
+        await self.send(first, shard, "1", "2", "3")
+        inbox, consumer = await self.consume(first, shard, prefetch=1)
+        (held,) = await inbox.take(1)
+        standby, _ = await self.consume(second, shard, prefetch=1)
+
+        await consumer.stop()
+        held.requeue()
+
+        came = await standby.take_and_ack(3)
+        assert bodies(came) == ["1", "2", "3"]
+        assert came[0].redelivered
+        assert not inbox.untaken
+
+    @case
+    async def test_no_handover_changes_the_order(self) -> None:
+        """Each time the one who stops holds a message, and settles it while the other one waits for the next."""
+        left, right = self.broker(), self.broker()
+        shard = await self._shard(left)
+        texts = [str(number) for number in range(_HANDOVERS + 1)]
+        await self.send(left, shard, *texts)
+        inbox, consumer = await self.consume(left, shard, prefetch=1)
+        came: list[str] = []
+
+        for number in range(_HANDOVERS):
+            (held,) = await inbox.take(1)
+            came += bodies([held])
+            standby, waiting = await self.consume((right, left)[number % 2], shard, prefetch=1)
+            await consumer.stop()
+            assert not standby.deliveries
+            held.ack()
+            inbox, consumer = standby, waiting
+
+        assert [*came, *bodies(await inbox.take_and_ack(1))] == texts
+
+    @case
+    async def test_what_a_closing_broker_held_comes_first_to_the_next_one(self) -> None:
+        first, second = self.broker(), self.broker()
+        shard = await self._shard(second)
+        await self.send(second, shard, *"1234")
+        inbox, _ = await self.consume(first, shard, prefetch=2)
+        await inbox.take(2)
+        standby, _ = await self.consume(second, shard, prefetch=1)
+
+        await first.aclose()
+
+        came = await standby.take_and_ack(4)
+        assert bodies(came) == ["1", "2", "3", "4"]
+        assert [delivery.redelivered for delivery in came[:2]] == [True, True]
+
+    @case
+    async def test_what_a_killed_process_held_comes_first_to_the_next_one(self) -> None:
+        broker = self.broker()
+        shard = await self._shard(broker)
+        await self.send(broker, shard, *"1234")
+
+        await self.take_in_killed_process(shard, 2)
+
+        standby, _ = await self.consume(broker, shard, prefetch=1)
+        came = await standby.take_and_ack(4)
+        assert bodies(came) == ["1", "2", "3", "4"]
+        assert came[0].redelivered
+
+    @case
+    async def test_what_a_broker_held_that_is_cut_off_comes_first_to_the_next_one(self) -> None:
+        self.require_lose()
+        first, second = self.broker("cut off"), self.broker()
+        shard = await self._shard(second)
+        await self.send(second, shard, *"1234")
+        inbox, _ = await self.consume(first, shard, prefetch=1)
+        (held,) = await inbox.take(1)
+        standby, _ = await self.consume(second, shard, prefetch=1)
+
+        await self.lose(first)
+
+        # Whoever has the shard now: the one who waited, or the first, if it was quicker to come back.
+        came: list[str] = []
+
+        async def all_come() -> bool:
+            for mine in (inbox, standby):
+                came.extend(bodies(await mine.take_and_ack(len(mine.untaken))))
+            return len(came) >= 4
+
+        await eventually(all_come, expected=True, within=self.patience)
+        held.ack()
+        assert came == ["1", "2", "3", "4"]
+
+    @case
+    async def test_what_is_given_back_comes_first_again(self) -> None:
+        broker = self.broker()
+        shard = await self._shard(broker)
+        await self.send(broker, shard, "1", "2", "3")
+        inbox, _ = await self.consume(broker, shard, prefetch=1)
+
+        for _ in range(3):
+            (delivery,) = await inbox.take(1)
+            assert bodies([delivery]) == ["1"]
+            delivery.requeue()
+
+        assert bodies(await inbox.take_and_ack(3)) == ["1", "2", "3"]
+
+    @case
+    async def test_a_delayed_message_takes_its_place_when_it_is_due(self) -> None:
+        broker = self.broker()
+        shard = await self._shard(broker)
+        inbox, _ = await self.consume(broker, shard, prefetch=1)
+
+        due = SystemClock().now_ms() + 1000
+        await self.publish(broker, message(shard, "delayed", due=due), message(shard, "at once"))
+        (first,) = await inbox.take(1)
+        await self.expect_ready(broker, shard, 1)
+        await self.send(broker, shard, "sent last")
+        first.ack()
+
+        assert bodies([first, *await inbox.take_and_ack(2)]) == ["at once", "delayed", "sent last"]
+
+    @case
+    async def test_a_look_at_a_shard_leaves_its_order(self) -> None:
+        broker, other = self.broker(), self.broker()
+        shard = await self._shard(broker)
+        await self.send(broker, shard, *"abcd")
+
+        async with broker.hold(shard, limit=3) as held:
+            assert bodies(held) == ["a", "b", "c"]
+            held[0].ack()
+
+        await self.expect_ready(broker, shard, 3)
+        await self.expect_only(other, shard, "b", "c", "d")
+
+    async def _shard(self, broker: Broker) -> str:
+        """The only shard of a new ordered queue."""
+        work = self.undeclared(ordered=1)
+        await broker.declare([work])
+        (shard,) = work.physical
+        return shard

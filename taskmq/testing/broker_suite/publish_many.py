@@ -1,0 +1,90 @@
+"""Publishing many at once: each is told its own fate, and their order is kept."""
+
+import unittest
+
+from msgspec.structs import replace
+
+from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
+from taskmq.errors import BrokerUnavailable, TooLarge, Unroutable
+from taskmq.model.envelope import new_job_id
+from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
+from taskmq.testing.runner import case
+
+__all__ = ["PublishingManyTests", "usual"]
+
+_SENT_AT = 1_700_000_000_123
+_MANY = 3_000
+
+
+def usual(queue: str, text: str | bytes, number: int = 0) -> Outgoing:
+    """A message as an app makes it."""
+    return replace(message(queue, text), job_id=new_job_id(_SENT_AT, number.to_bytes(10)), enqueued=_SENT_AT)
+
+
+class PublishingManyTests(BrokerCase):
+    """Skipped where the broker is not `PublishingMany`."""
+
+    def many_at(self, broker: Broker) -> PublishingMany:
+        if not isinstance(broker, PublishingMany):
+            raise unittest.SkipTest("this broker has nothing to gain from many messages at once")
+        return broker
+
+    @case
+    async def test_each_of_many_is_told_its_own_fate(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        messages = [usual(queue if number % 3 else "gone", str(number), number) for number in range(300)]
+        messages[1] = usual(queue, bytes(broker.max_message_bytes + 1), 1)
+
+        outcomes = await self.many_at(broker).publish_many(messages, timeout=self.publish_timeout)
+
+        assert type(outcomes[1]) is TooLarge
+        assert {type(error) for error in outcomes[::3]} == {Unroutable}
+        fine = [number for number in range(2, 300) if number % 3]
+        assert [outcomes[number] for number in fine] == [None] * len(fine)
+        await self.expect_only(broker, queue, *map(str, fine))
+
+    @case
+    async def test_none_are_sent_at_once(self) -> None:
+        assert await self.many_at(self.broker()).publish_many([], timeout=self.publish_timeout) == []
+
+    @case
+    async def test_thousands_at_once_go_out_in_order(self) -> None:
+        broker = self.broker()
+        many = self.many_at(broker)
+        queue = await self.queue(broker)
+        messages = [usual(queue, str(number), number) for number in range(_MANY)]
+        # Some that are not like the others keep their place.
+        messages[7] = replace(messages[7], headers={"note": "7"})
+        messages[9] = replace(messages[9], job_id="nine")
+        messages[11] = replace(messages[11], due=1)
+
+        assert await many.publish_many(messages, timeout=self.publish_timeout) == [None] * _MANY
+
+        inbox, _ = await self.consume(broker, queue, prefetch=500)
+        assert bodies(await inbox.take_and_ack(_MANY)) == [str(number) for number in range(_MANY)]
+
+    @case
+    async def test_a_closed_broker_sends_none_of_many(self) -> None:
+        broker = self.broker()
+        many = self.many_at(broker)
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one")
+        await broker.aclose()
+
+        sent = [usual(queue, "two", 2), usual(queue, "three", 3)]
+        outcomes = await many.publish_many(sent, timeout=self.publish_timeout)
+
+        assert [type(error) for error in outcomes] == [BrokerUnavailable] * 2
+
+    @case
+    async def test_whoever_waits_no_more_for_many_takes_nothing_back(self) -> None:
+        broker = self.broker()
+        many = self.many_at(broker)
+        queue = await self.queue(broker)
+
+        sent = [usual(queue, "one", 1), usual(queue, "two", 2)]
+        many.publish_many(sent, timeout=self.publish_timeout).cancel()
+
+        await self.send(broker, queue, "three")
+        await self.expect_only(broker, queue, "one", "two", "three")

@@ -1,0 +1,218 @@
+"""Settling: the first of ack and requeue counts, and what nobody settled comes back."""
+
+from taskmq.contracts.broker import Broker
+from taskmq.testing.broker_suite.case import BrokerCase, bodies
+from taskmq.testing.runner import case
+
+__all__ = ["Settling"]
+
+
+class Settling(BrokerCase):
+    @case
+    async def test_an_acked_message_never_comes_back(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two")
+        inbox, _ = await self.consume(broker, queue)
+        await inbox.take_and_ack(2)
+
+        await broker.aclose()
+
+        await self.expect_only(other, queue)
+
+    @case
+    async def test_what_was_not_settled_comes_back_first_when_its_holder_closes(self) -> None:
+        holder, other = self.broker(), self.broker()
+        queue = await self.queue(other)
+        await self.send(other, queue, "one", "two", "three")
+        inbox, _ = await self.consume(holder, queue, prefetch=2)
+        await inbox.take(2)
+
+        await holder.aclose()
+
+        await self._expect_back(other, queue, back=["one", "two"], then=["three"])
+
+    @case
+    async def test_what_was_not_settled_comes_back_first_when_its_holder_is_killed(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two", "three")
+
+        await self.take_in_killed_process(queue, 2)
+
+        await self._expect_back(broker, queue, back=["one", "two"], then=["three"])
+
+    @case
+    async def test_what_was_not_settled_comes_back_first_when_its_holder_is_cut_off(self) -> None:
+        self.require_lose()
+        holder, other = self.broker("cut off"), self.broker()
+        queue = await self.queue(other)
+        await self.send(other, queue, "one", "two", "three")
+        inbox, consumer = await self.consume(holder, queue, prefetch=2)
+        held = await inbox.take(2)
+        await consumer.stop()
+
+        await self.lose(holder)
+
+        await self._expect_back(other, queue, back=["one", "two"], then=["three"])
+        for late in held:
+            late.ack()
+            late.requeue()
+        await self.expect_only(holder, queue)
+
+    @case
+    async def test_settling_what_was_lost_is_void_and_takes_no_other_message(self) -> None:
+        self.require_lose()
+        broker, other = self.broker("cut off"), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two")
+        inbox, consumer = await self.consume(broker, queue, prefetch=10)
+        lost = await inbox.take(2)
+
+        await self.lose(broker)
+        again = await inbox.take(2)
+        for delivery in lost:
+            delivery.ack()
+
+        assert bodies(again) == ["one", "two"]
+        assert [delivery.redelivered for delivery in again] == [True, True]
+        await consumer.stop()
+        await broker.aclose()
+        await self._expect_back(other, queue, back=["one", "two"], then=[])
+
+    @case
+    async def test_a_requeued_message_comes_back_first_and_says_so(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two", "three")
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+        (first,) = await inbox.take(1)
+
+        first.requeue()
+
+        came = await inbox.take_and_ack(3)
+        assert bodies(came) == ["one", "two", "three"]
+        assert [delivery.redelivered for delivery in came] == [True, False, False]
+        assert came[0].message_id == first.message_id
+
+    @case
+    async def test_several_requeued_messages_keep_their_order_before_later_ones(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two", "three", "four")
+        inbox, consumer = await self.consume(broker, queue, prefetch=3)
+        held = await inbox.take(3)
+        await consumer.stop()
+
+        for delivery in held:
+            delivery.requeue()
+
+        await self._expect_back(other, queue, back=["one", "two", "three"], then=["four"])
+
+    @case
+    async def test_a_message_can_be_requeued_many_times(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one")
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+
+        for _ in range(12):
+            (delivery,) = await inbox.take(1)
+            delivery.requeue()
+
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+    @case
+    async def test_acks_may_come_in_any_order(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, *"abcdef")
+        inbox, _ = await self.consume(broker, queue)
+        held = {delivery.body.decode(): delivery for delivery in await inbox.take(6)}
+
+        for text in "ebca":
+            held[text].ack()
+        await broker.aclose()
+
+        await self._expect_back(other, queue, back=["d", "f"], then=[])
+
+    @case
+    async def test_after_an_ack_nothing_else_counts(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one")
+        inbox, _ = await self.consume(broker, queue)
+        (delivery,) = await inbox.take(1)
+
+        delivery.ack()
+        delivery.requeue()
+        delivery.ack()
+        await broker.aclose()
+        delivery.requeue()
+
+        await self.expect_only(other, queue)
+
+    @case
+    async def test_after_a_requeue_nothing_else_counts(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one")
+        inbox, _ = await self.consume(broker, queue, prefetch=1)
+        (delivery,) = await inbox.take(1)
+
+        delivery.requeue()
+        delivery.ack()
+        (again,) = await inbox.take(1)
+        # It is in our hands again, but not as this delivery.
+        delivery.ack()
+        delivery.requeue()
+
+        assert again.redelivered
+        await broker.aclose()
+        await self._expect_back(other, queue, back=["one"], then=[])
+
+    @case
+    async def test_deliveries_can_be_settled_after_their_consumer_has_stopped(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "acked", "requeued", "kept")
+        inbox, consumer = await self.consume(broker, queue, prefetch=3)
+        acked, requeued, _ = await inbox.take(3)
+
+        await consumer.stop()
+        acked.ack()
+        requeued.requeue()
+
+        rest, _ = await self.consume(other, queue, prefetch=1)
+        (came,) = await rest.take_and_ack(1)
+        assert (came.body, came.redelivered) == (b"requeued", True)
+        await broker.aclose()
+        (came,) = await rest.take_and_ack(1)
+        assert (came.body, came.redelivered) == (b"kept", True)
+        await self.send(other, queue, "last")
+        assert bodies(await rest.take_and_ack(1)) == ["last"]
+
+    @case
+    async def test_settling_after_the_broker_was_closed_is_void(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "one", "two")
+        inbox, _ = await self.consume(broker, queue)
+        first, second = await inbox.take(2)
+
+        await broker.aclose()
+        first.ack()
+        second.requeue()
+
+        await self._expect_back(other, queue, back=["one", "two"], then=[])
+
+    async def _expect_back(self, broker: Broker, queue: str, *, back: list[str], then: list[str]) -> None:
+        """`back` come first, as redelivered, before `then` and what is sent now."""
+        await self.expect_ready(broker, queue, len(back) + len(then))
+        await self.send(broker, queue, "sent last")
+        inbox, consumer = await self.consume(broker, queue, prefetch=1)
+        came = await inbox.take_and_ack(len(back) + len(then) + 1)
+        assert bodies(came) == [*back, *then, "sent last"]
+        assert [delivery.redelivered for delivery in came[: len(back)]] == [True] * len(back)
+        await consumer.stop()
+        assert not inbox.untaken

@@ -1,0 +1,301 @@
+"""An app under test: on `memory://`, by a clock of the test's own, with a worker and a beat on demand.
+
+Nothing is replaced but the broker, the state and the clock: calls are encoded, confirmed, delivered, decoded,
+validated, retried and dead-lettered by the code that does so in production.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from uuid import uuid4
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Broker
+from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
+from taskmq.model.topology import dead_letter_queue
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
+from taskmq.tasks.task import Task
+from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, arguments_of
+from taskmq.testing.test_run import Rehearsal, rehearsing
+
+__all__ = ["Bench", "FailedJob"]
+
+T = TypeVar("T")
+
+_LETTERS: Final = 10_000
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A job that is dead.
+
+    Attributes:
+        reason: see `taskmq.operations.dead_letters.DeadLetter`.
+        error: as the task raised it; `TaskFailed` where it was not raised by the task.
+    """
+
+    job_id: str
+    task: str
+    reason: str
+    attempts: int
+    error: Exception
+
+
+class Bench:
+    """What a test does with an app. To be entered; when it is left, the app is as it was before.
+
+    Code without an event loop uses `drain` and `advance`, which run the tasks' coroutines on a loop of the bench's
+    own; coroutines use `adrain` and `aadvance`, which run them on the loop of the test. Functions run in threads,
+    those with `executor="process"`, too.
+
+    Args:
+        start: what time it is at first; default: now.
+        timeout: seconds of real time for one call of `drain` or `advance`.
+
+    Attributes:
+        app: the app.
+        clock: the app's time, which only `drain` and `advance` move.
+        failed: the jobs that are dead.
+    """
+
+    __test__ = False
+
+    def __init__(self, app: TaskMQ, *, start: datetime | None = None, timeout: float = 10.0) -> None:
+        self.app = app
+        self.clock = FakeClock(round((start or datetime.now(UTC)).timestamp() * 1000))
+        self.failed: list[FailedJob] = []
+        self._timeout = timeout
+        self._recorder = SendRecorder(app)
+        self._catcher = FailureCatcher()
+        self._letters: set[tuple[str, int | None]] = set()
+        self._opened = ExitStack()
+        self._runner: asyncio.Runner | None = None
+
+    def __enter__(self) -> Self:
+        # A name of its own: nothing is left of the test before.
+        middleware = (self._catcher, self._recorder)
+        self._opened.enter_context(
+            self.app.rehearsing(f"memory://{uuid4()}", clock=self.clock, middleware=middleware)
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if self._runner is not None:
+                self._runner.run(self.app.aclose())
+                self._runner.close()
+        finally:
+            self._opened.close()
+
+    @property
+    def now(self) -> datetime:
+        """The app's time."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.clock.now_ms())
+
+    # What was sent ---------------------------------------------------------------------------------------
+
+    @property
+    def sent(self) -> list[SentJob]:
+        """All calls that were confirmed, those of tasks and schedules among them, in order; no retries."""
+        return self._recorder.sent
+
+    def sent_to(self, task: Task[..., Any] | str) -> list[SentJob]:
+        """Those of one task."""
+        name = task if isinstance(task, str) else task.name
+        return [one for one in self.sent if one.task == name]
+
+    def assert_sent(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> SentJob:
+        """The last call of the task with these arguments, however they were given; without arguments: any call.
+
+        Raises:
+            AssertionError: there was none; says what was sent.
+            InvalidArguments: no call could ever have these arguments.
+        """
+        __tracebackhide__ = True
+        found = self._calls(task, args, kwargs)
+        if not found:
+            raise AssertionError(f"{self._wanted(task, args, kwargs)} was not sent; {self._story(task)}")
+        return found[-1]
+
+    def assert_not_sent(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> None:
+        """No call of the task with these arguments was sent; without arguments: no call at all.
+
+        Raises:
+            AssertionError: there was one.
+        """
+        __tracebackhide__ = True
+        if found := self._calls(task, args, kwargs):
+            raise AssertionError(f"{found[-1]} was sent; {self._story(task)}")
+
+    def _calls(self, task: Task[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[SentJob]:
+        found = self.sent_to(task)
+        if not args and not kwargs:
+            return found
+        wanted = arguments_of(self._task(task), args, kwargs, self.app.content_type)
+        return [one for one in found if one.arguments == wanted]
+
+    def _task(self, task: Task[..., Any] | str) -> Task[..., Any]:
+        if not isinstance(task, str):
+            return task
+        if (found := self.app.tasks.get(task)) is None:
+            raise AssertionError(f"the app has no task {task!r}; it has {', '.join(sorted(self.app.tasks))}")
+        return found
+
+    def _wanted(self, task: Task[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        values = ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        return f"{task if isinstance(task, str) else task.name}({values})"
+
+    def _story(self, task: Task[..., Any] | str) -> str:
+        calls = self.sent_to(task) or self.sent
+        if not calls:
+            return "nothing was"
+        lines = "".join(f"\n  {one}" for one in calls[-_SHOWN:])
+        return f"what was, the last {_SHOWN} of {len(calls)}:{lines}" if len(calls) > _SHOWN else f"what was:{lines}"
+
+    # Running ---------------------------------------------------------------------------------------------
+
+    def drain(self, *, raise_errors: bool = True) -> None:
+        """Run all jobs until none is left, those that they send, retries and delayed ones, too; time jumps ahead to
+        each of them. Schedules are not emitted.
+
+        Raises:
+            Exception: what the task of a job raised that died meanwhile, where `raise_errors`; the first of them.
+            AssertionError: some jobs do not end.
+        """
+        __tracebackhide__ = True
+        self._tell(self._run(self._drain), raise_errors=raise_errors)
+
+    async def adrain(self, *, raise_errors: bool = True) -> None:
+        """`drain` for coroutines."""
+        __tracebackhide__ = True
+        self._tell(await self._bounded(self._drain), raise_errors=raise_errors)
+
+    def advance(self, step: Duration, *, raise_errors: bool = True) -> None:
+        """Let time pass, with a worker and a beat at work: what becomes due until then happens when it does.
+
+        Raises:
+            Exception, AssertionError: as `drain` does.
+        """
+        __tracebackhide__ = True
+        until = self._until(step)
+        self._tell(self._run(lambda: self._advance(until)), raise_errors=raise_errors)
+
+    async def aadvance(self, step: Duration, *, raise_errors: bool = True) -> None:
+        """`advance` for coroutines."""
+        __tracebackhide__ = True
+        until = self._until(step)
+        self._tell(await self._bounded(lambda: self._advance(until)), raise_errors=raise_errors)
+
+    def _until(self, step: Duration) -> int:
+        return self.clock.now_ms() + to_ms(parse_duration(step, what="step"))
+
+    async def _drain(self) -> list[FailedJob]:
+        async with self._rehearsing(with_beat=False) as rehearsal:
+            while await rehearsal.waiting() and (instant := rehearsal.next_instant) is not None:
+                rehearsal.move_to(instant)
+        return await self._new_failures()
+
+    async def _advance(self, until: int) -> list[FailedJob]:
+        async with self._rehearsing(with_beat=True) as rehearsal:
+            await rehearsal.rest()
+            while (instant := rehearsal.next_instant) is not None and instant <= until:
+                rehearsal.move_to(instant)
+                await rehearsal.rest()
+            rehearsal.move_to(until)
+            await rehearsal.rest()
+        return await self._new_failures()
+
+    def _rehearsing(self, *, with_beat: bool) -> AbstractAsyncContextManager[Rehearsal]:
+        queues = dict.fromkeys(one.queue for one in self.sent)
+        return rehearsing(self.app, self.clock, queues=queues, activity=lambda: len(self.sent), with_beat=with_beat)
+
+    def _run(self, make: Callable[[], Coroutine[Any, Any, list[FailedJob]]]) -> list[FailedJob]:
+        __tracebackhide__ = True
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise UnsupportedFeature(
+                "drain() and advance() inside a running event loop: await adrain() or aadvance()"
+            )
+        if self._runner is None:
+            # Not the thread's default loop: that is the test's.
+            self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        return self._runner.run(self._bounded(make))
+
+    async def _bounded(self, make: Callable[[], Coroutine[Any, Any, list[FailedJob]]]) -> list[FailedJob]:
+        __tracebackhide__ = True
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await make()
+        except TimeoutError:
+            raise AssertionError(
+                f"after {self._timeout:g} s of real time there is still work, at {self.now.isoformat()} of the app's "
+                "time: a task that hangs, that is snoozed or sends itself for ever, or a schedule that is due very "
+                "often; see Bench(timeout=)"
+            ) from None
+
+    # What failed -----------------------------------------------------------------------------------------
+
+    async def _new_failures(self) -> list[FailedJob]:
+        broker = self.app.session().broker
+        queues = dict.fromkeys([*(queue.name for queue in self.app.queues), *(one.queue for one in self.sent)])
+        found: list[DeadLetter] = []
+        for queue in queues:
+            found += await _letters(broker, dead_letter_queue(queue))
+        new = [letter for letter in found if (letter.job_id, letter.died) not in self._letters]
+        self._letters.update((letter.job_id, letter.died) for letter in new)
+        failures = [self._failure(letter) for letter in sorted(new, key=lambda letter: letter.died or 0)]
+        self.failed += failures
+        return failures
+
+    def _failure(self, letter: DeadLetter) -> FailedJob:
+        error = self._catcher.errors.get(letter.job_id)
+        if error is None or type(error).__qualname__ != letter.error_type.rpartition(".")[2]:
+            error = TaskFailed(
+                letter.job_id,
+                type_name=letter.error_type,
+                message=letter.error.removeprefix(f"{letter.error_type}: "),
+                traceback=letter.traceback,
+                attempts=letter.attempt,
+            )
+        return FailedJob(letter.job_id, letter.task, letter.reason, letter.attempt, error)
+
+    def _tell(self, failures: list[FailedJob], *, raise_errors: bool) -> None:
+        __tracebackhide__ = True
+        if not failures or not raise_errors:
+            return
+        first, *others = failures
+        if others:
+            tasks = ", ".join(sorted({other.task for other in others}))
+            first.error.add_note(f"{len(others)} more jobs are dead, see Bench.failed: {tasks}")
+        raise first.error.with_traceback(_of_the_task(first.error.__traceback__))
+
+
+async def _letters(broker: Broker, queue: str) -> list[DeadLetter]:
+    try:
+        async with broker.look(queue) as look:
+            return [read_letter(delivery) for delivery in await look.take(_LETTERS)]
+    except QueueMissing:
+        return []
+
+
+def _of_the_task(traceback: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins with code which is not ours."""
+    part = traceback
+    while part is not None and str(part.tb_frame.f_globals.get("__name__")).partition(".")[0] in _OURS:
+        part = part.tb_next
+    return part or traceback
+
+
+_OURS: Final = {"taskmq", "asyncio", "concurrent", "threading", "contextlib"}

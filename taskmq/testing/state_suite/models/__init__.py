@@ -1,0 +1,1 @@
+"""Reference models that hypothesis compares a state's stores with."""

@@ -1,0 +1,144 @@
+"""A worker, and a beat, at work for a while on a clock that stands still, and the moments at which nothing moves."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from copy import copy
+from datetime import timedelta
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.beat import Beat
+from taskmq.contracts.broker import Broker, QueueStats
+from taskmq.tasks.task import Task
+from taskmq.testing.fake_clock import FakeClock
+from taskmq.worker import Worker, WorkerConfig
+
+__all__ = ["Rehearsal", "rehearsing"]
+
+# Turns of the loop in which nothing changes are taken for rest: what is under way without threads takes a few each.
+_TURNS: Final = 20
+_LOOKS: Final = 3
+_BREATH: Final = 0.0005
+
+
+class _Beat(Beat):
+    """A beat that says when it is due; the looks that it takes once a second in between are not worth a stop."""
+
+    @property
+    def next_due(self) -> int | None:
+        return self._due[0][0] if self._due else None
+
+
+class Rehearsal:
+    """What runs."""
+
+    def __init__(self, app: TaskMQ, broker: Broker, worker: Worker, clock: FakeClock, *, activity: Callable[[], int]):
+        self._app = app
+        self._broker = broker
+        self._worker = worker
+        self._clock = clock
+        self._activity = activity
+        self._names = [name for queue in worker.queues for name in queue.physical]
+        self.beat: _Beat | None = None
+        self.beat_clock: FakeClock | None = None
+
+    async def rest(self) -> list[QueueStats]:
+        """Return once nothing moves any more: what is left waits for its time."""
+        seen: object = None
+        looks = 0
+        while True:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            stats = await self._broker.stats(self._names)
+            running = self._worker.running
+            now = (
+                stats,
+                self._activity(),
+                None if self.beat is None else self.beat.next_due,
+                self._clock.next_instant,
+            )
+            looks = looks + 1 if now == seen and not running else 0
+            if looks >= _LOOKS:
+                return stats
+            seen = now
+            if running:
+                # Threads need the interpreter.
+                await asyncio.sleep(_BREATH)
+
+    async def waiting(self) -> int:
+        """How many jobs wait for their time."""
+        stats = await self.rest()
+        jobs = sum((each.delayed or 0) + (each.unsettled or 0) for each in stats)
+        if self._app.delay == "state":
+            jobs += len(await self._app.alist_waiting(limit=1))
+        return jobs
+
+    @property
+    def next_instant(self) -> int | None:
+        """When something is due; None: never."""
+        now = self._clock.now_ms()
+        instants = (self._clock.next_instant, None if self.beat is None else self.beat.next_due)
+        return min((instant for instant in instants if instant is not None and instant > now), default=None)
+
+    def move_to(self, instant: int) -> None:
+        """It is `instant` now, or as late as it was."""
+        step = timedelta(milliseconds=max(instant - self._clock.now_ms(), 0))
+        for clock in (self._clock, self.beat_clock):
+            if clock is not None:
+                clock.advance(step)
+
+
+@asynccontextmanager
+async def rehearsing(
+    app: TaskMQ, clock: FakeClock, *, queues: Iterable[str], activity: Callable[[], int], with_beat: bool
+) -> AsyncGenerator[Rehearsal, None]:
+    """A worker of all the app's queues, and of `queues`, and a beat; both are gone afterwards.
+
+    Args:
+        activity: a number that changes when something happens that the broker's statistics do not tell.
+    """
+    worker_app = app.understudy({name: _in_thread(task) for name, task in app.tasks.items()})
+    names = dict.fromkeys([*(queue.name for queue in app.queues), *queues])
+    config = WorkerConfig(queues=tuple(names), events="off", control=False, loop_patience=0, name="test", prefetch=32)
+    worker = Worker(worker_app, config)
+    jobs = [asyncio.create_task(worker.run())]
+    session = app.session()
+    rehearsal = Rehearsal(app, session.broker, worker, clock, activity=activity)
+    try:
+        await _first(worker.is_ready.wait(), jobs)
+        if with_beat:
+            rehearsal.beat_clock = FakeClock(clock.now_ms())
+            beat_app = app.understudy()
+            beat_app.clock = rehearsal.beat_clock
+            rehearsal.beat = _Beat(beat_app)
+            jobs.append(asyncio.create_task(rehearsal.beat.run()))
+        yield rehearsal
+    finally:
+        worker.requeue_now()
+        if rehearsal.beat is not None:
+            rehearsal.beat.stop()
+        await asyncio.gather(*jobs, return_exceptions=True)
+    for job in jobs:
+        job.result()
+
+
+async def _first(ready: Coroutine[Any, Any, object], jobs: list[asyncio.Task[None]]) -> None:
+    """Return once it is ready, or raise what kept it from that."""
+    waiting = asyncio.ensure_future(ready)
+    await asyncio.wait([waiting, *jobs], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    for job in jobs:
+        if job.done():
+            job.result()
+
+
+def _in_thread(task: Task[..., Any]) -> Task[..., Any]:
+    """A task for processes would have to find its app, and what the test has replaced in it, in another one."""
+    if task.plan.executor != "process":
+        return task
+    twin = copy(task)
+    twin.plan = replace(task.plan, executor="thread")
+    return twin

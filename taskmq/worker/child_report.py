@@ -1,0 +1,55 @@
+"""What a worker process tells its supervisor: lines of JSON on the status pipe.
+
+`Ready` comes once, a `Report` about once a second and one at the end. A report that the supervisor has not read
+yet is not followed by another: the pipe never fills up, and the worker never waits for it.
+"""
+
+import msgspec
+
+from taskmq.model.telemetry.metrics import Count
+from taskmq.model.telemetry.worker_status import WorkerStatus
+
+__all__ = ["Ready", "Report", "read_line", "write_line"]
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """What a child says once it consumes."""
+
+    app: str
+    broker: str
+    queues: list[str]
+    tasks: list[str]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+    """How a child does.
+
+    Attributes:
+        counts: since the child started, of those tasks and queues where there is something new.
+        cpu: cores that the child has used since its last report.
+        depths: messages that wait in the broker, by queue as people name it; None where this child does not look,
+            or the broker does not answer.
+    """
+
+    status: WorkerStatus
+    counts: list[Count] = []
+    cpu: float = 0.0
+    depths: dict[str, int] | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Ready | Report] = msgspec.json.Decoder(Ready | Report)
+
+
+def write_line(message: Ready | Report) -> bytes:
+    return _encoder.encode(message) + b"\n"
+
+
+def read_line(line: bytes) -> Ready | Report | None:
+    """What the line says; None for one that is cut off or none of ours, as a task that has forked may write."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return _decoder.decode(line)
+    except msgspec.MsgspecError:
+        return None

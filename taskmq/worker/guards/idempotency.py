@@ -1,0 +1,343 @@
+"""The work of one key is done once.
+
+    claim -- granted ---> run -- done --------> complete: its result answers all later jobs of the key
+      |                     +--- anything else -> release: the retry, or whoever comes first, claims again
+      +---- held -------> is its holder gone? --- yes -> pass the key on, and run
+      |                                      +--- no --> back to the broker, look again later
+      +---- done -------> answered, without a run
+
+Who is gone: a holder whose very message has come back (the broker says that it lost it), once per job in a row, so
+that two copies of one message do not take the key from each other for ever; one whose worker does not say any more
+that it lives; and this worker itself, where it knows nothing of it. Every other one has its lease.
+
+A holder may be wrongly taken for gone: it was frozen, or cut off. So each claim has a larger token than those before
+it (`Context.fencing_token`), and what a holder says that has lost its key does not count: its message goes back, and
+finds what the other one has done.
+
+One lease says that the worker lives, and is renewed by one call every few seconds as long as it holds keys; those
+leases of keys that need it are renewed by the same loop, in one batch.
+"""
+
+import asyncio
+import hashlib
+import logging
+import random
+import secrets
+from datetime import timedelta
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.client.large_values import REFERENCE
+from taskmq.contracts.stores import Done, Granted, Held, Lease, ResultRecord, State
+from taskmq.errors import (
+    InvalidArguments,
+    ResultDamaged,
+    ResultExpired,
+    StateUnavailable,
+    TaskMQError,
+    UnsupportedFeature,
+)
+from taskmq.model.envelope import JSON
+from taskmq.model.outcome import Answered, Dead, Interrupted, Outcome, Snoozed, Succeeded
+from taskmq.run.context import SCHEDULE_NAME
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+
+__all__ = ["IdempotencyGate", "KeysRefused"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LIVENESS: Final = 15.0
+_RENEWALS: Final = 3
+_AGAIN: Final = " again"
+_UNSTORABLE: Final = "taskmq/unstorable"
+_KEY_LIMIT: Final = 512
+# How long a duplicate waits between two looks, in seconds: so much of the time that the first has been running.
+_SHORTEST_WAIT: Final = 0.5
+_LONGEST_WAIT: Final = 30.0
+_PART: Final = 0.5
+_OCCURRENCE_TTL: Final = 900.0
+
+
+class IdempotencyGate:
+    """One worker's.
+
+    Args:
+        worker: the worker's name, shown as the owner of its claims.
+        lease: seconds until a key that is not renewed passes on.
+    """
+
+    def __init__(self, app: TaskMQ, state: State, *, worker: str, lease: float) -> None:
+        self._clock = app.clock
+        # Large values may stand elsewhere.
+        self._claims = app.session().claims or state.claims
+        self._leases = state.leases
+        self._owner = f"{worker} {secrets.token_hex(6)}"
+        self._lease = lease
+        self._liveness = min(_LIVENESS, lease)
+        # None: it is being claimed.
+        self._held: dict[str, _Claim | None] = {}
+        self._alive_until = 0.0
+        self._alive_token: int | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    def concerns(self, attempt: Attempt) -> bool:
+        """Jobs that have a key, or whose task makes one."""
+        has_key = bool(attempt.envelope.key) or attempt.task.idempotency_key is not None
+        return has_key and attempt.cancelled is None
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        key = _key_of(attempt)
+        if key is None:
+            return _NOTHING
+        name = _name(attempt, key)
+        if name in self._held:
+            claim = self._held[name]
+            return _later(0.0 if claim is None else asyncio.get_running_loop().time() - claim.since)
+        self._held[name] = None
+        try:
+            answer = await self._claim(attempt, name)
+        except (ResultExpired, ResultDamaged) as error:
+            # The work was done, and is not done again.
+            return Dead("result", error)
+        finally:
+            if self._held[name] is None:
+                del self._held[name]
+        match answer:
+            case Granted(token):
+                return self._hold(attempt, key, name, token)
+            case Done():
+                return _answer(attempt, answer)
+            case Held():
+                return _later(self._clock.now_ms() / 1000 - answer.token / 1e6, left=answer.left)
+
+    # Claiming ----------------------------------------------------------------------------------------------
+
+    async def _claim(self, attempt: Attempt, name: str) -> Granted | Held | Done:
+        # Before the claim: who meets it asks whether its owner lives.
+        await self._say_alive()
+        answer = await self._ask(attempt, name)
+        if not isinstance(answer, Held):
+            return answer
+        is_own_message = answer.job_id == attempt.job_id and attempt.delivery.redelivered
+        if is_own_message and not answer.owner.endswith(_AGAIN):
+            why, is_again = "its message has come back", True
+        elif await self._is_gone(answer.owner.removesuffix(_AGAIN)):
+            why, is_again = "its worker is gone", False
+        else:
+            return answer
+        _log.warning(
+            "job %s of task %s takes over from job %s at %s: %s",
+            attempt.job_id,
+            attempt.envelope.task,
+            answer.job_id,
+            answer.owner,
+            why,
+        )
+        return await self._ask(attempt, name, over=answer.token, is_again=is_again)
+
+    async def _ask(
+        self, attempt: Attempt, name: str, *, over: int | None = None, is_again: bool = False
+    ) -> Granted | Held | Done:
+        return await self._claims.claim(
+            name,
+            job_id=attempt.job_id,
+            owner=f"{self._owner}{_AGAIN if is_again else ''}",
+            lease=self._lease,
+            ttl=_ttl_of(attempt),
+            over=over,
+        )
+
+    async def _is_gone(self, owner: str) -> bool:
+        if owner == self._owner:
+            # An answer to this worker was lost, or it could not let go.
+            return True
+        # Without a name it was held before the state lost its data.
+        return bool(owner) and await self._leases.look(_liveness_of(owner)) is None
+
+    def _hold(self, attempt: Attempt, key: str, name: str, token: int) -> Pass:
+        claim = _Claim(self, attempt, name, token, since=asyncio.get_running_loop().time())
+        self._held[name] = claim
+        attempt.fence = (key, token)
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds keys")
+        return claim
+
+    # Letting go --------------------------------------------------------------------------------------------
+
+    async def leave(self, claim: "_Claim", outcome: Outcome, record: ResultRecord | None) -> bool:
+        """Say how the work of a key ended; False where it does not count."""
+        counts = await self._told(claim, outcome, record)
+        # Only now: a call that failed is repeated, and the key is renewed meanwhile.
+        if self._held.get(claim.name) is claim:
+            del self._held[claim.name]
+        return counts or isinstance(outcome, Interrupted)
+
+    async def _told(self, claim: "_Claim", outcome: Outcome, record: ResultRecord | None) -> bool:
+        is_unstorable = isinstance(outcome, Dead) and outcome.reason == "result"
+        if not isinstance(outcome, Succeeded) and not is_unstorable:
+            return await self._claims.release(claim.name, token=claim.token)
+        value = b"" if record is None or is_unstorable else record.value
+        return await self._claims.complete(
+            claim.name,
+            token=claim.token,
+            job_id=claim.attempt.job_id,
+            content_type=_UNSTORABLE if is_unstorable or record is None else record.content_type,
+            value=value,
+            ttl=_ttl_of(claim.attempt),
+        )
+
+    # Holding -----------------------------------------------------------------------------------------------
+
+    async def _renew_on(self) -> None:
+        has_trouble = False
+        while self._held:
+            await asyncio.sleep(self._liveness / _RENEWALS)
+            try:
+                await self._renew()
+                has_trouble = False
+            except StateUnavailable as error:
+                if not has_trouble:
+                    _log.warning("keys of running jobs are not renewed for now: %s", error)
+                has_trouble = True
+        self._renewing = None
+
+    async def _renew(self) -> None:
+        if not self._held:
+            return
+        await self._say_alive()
+        started = asyncio.get_running_loop().time()
+        due = {
+            name: claim
+            for name, claim in self._held.items()
+            if claim is not None and not claim.is_lost and started - claim.renewed >= self._lease / _RENEWALS
+        }
+        if not due:
+            return
+        lost = await self._claims.renew({name: claim.token for name, claim in due.items()}, lease=self._lease)
+        for name, claim in due.items():
+            claim.renewed = started
+            if name in lost and self._held.get(name) is claim:
+                claim.lose()
+
+    async def _say_alive(self) -> None:
+        """Say that this worker lives, if it has not said so a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if self._alive_until - now > self._liveness * (1 - 1 / _RENEWALS):
+            return
+        name, token = _liveness_of(self._owner), self._alive_token
+        if token is None or not await self._leases.renew(name, token=token, seconds=self._liveness):
+            taken = await self._leases.take(name, owner=self._owner, seconds=self._liveness)
+            # It is nobody else's: another call of this worker, or the answer was lost.
+            self._alive_token = taken.token if isinstance(taken, Lease) else taken
+        self._alive_until = now + self._liveness
+
+
+class _Claim:
+    """A key that this worker holds."""
+
+    __slots__ = ("_gate", "attempt", "is_lost", "name", "renewed", "since", "token")
+
+    def __init__(self, gate: IdempotencyGate, attempt: Attempt, name: str, token: int, *, since: float) -> None:
+        self._gate = gate
+        self.attempt = attempt
+        self.name = name
+        self.token = token
+        self.since = self.renewed = since
+        self.is_lost = False
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:
+        return await self._gate.leave(self, outcome, record)
+
+    def lose(self) -> None:
+        """Somebody else has it: what the run still does is in vain, and it may look whether it is."""
+        self.is_lost = True
+        _log.warning(
+            "job %s of task %s has lost its idempotency key to another run; its result will not count",
+            self.attempt.job_id,
+            self.attempt.envelope.task,
+        )
+        if self.attempt.execution is not None:
+            self.attempt.execution.context.mark_cancelled()
+
+
+class KeysRefused:
+    """In the place of the gate where there is no state: better no run than one that may be a second."""
+
+    def concerns(self, attempt: Attempt) -> bool:
+        return bool(attempt.envelope.key) and attempt.cancelled is None
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        return Dead(
+            "rejected",
+            UnsupportedFeature(
+                f"job {attempt.job_id} of task {attempt.envelope.task} has an idempotency key, which needs a state, "
+                "and this worker has none: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, then replay it"
+            ),
+        )
+
+
+class _Nothing:
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+        return True
+
+
+_NOTHING: Final = _Nothing()
+
+
+def _key_of(attempt: Attempt) -> str | None:
+    """The job's key: what was sent with it, else what its arguments make."""
+    if attempt.envelope.key:
+        return attempt.envelope.key
+    maker, envelope = attempt.task.idempotency_key, attempt.envelope
+    if maker is None:
+        return None
+    try:
+        arguments = attempt.task.signature.decode(
+            envelope.args, envelope.kwargs, attempt.delivery.content_type or JSON
+        )
+        return maker.of(*arguments)
+    except InvalidArguments:
+        # The run says so, too.
+        return None
+
+
+def _ttl_of(attempt: Attempt) -> float:
+    """Seconds for which the attempt's key is remembered."""
+    ttl, envelope = attempt.task.plan.idempotency.ttl, attempt.envelope
+    if envelope.key == attempt.job_id and envelope.meta is not None and SCHEDULE_NAME in envelope.meta:
+        # Beat's own, against its own duplicates; of a schedule of one second a day of them would be too many.
+        return min(ttl, _OCCURRENCE_TTL)
+    return ttl
+
+
+def _name(attempt: Attempt, key: str) -> str:
+    name = f"once:{attempt.task.plan.idempotency.scope or attempt.envelope.task}:{key}"
+    if len(name.encode(errors="replace")) <= _KEY_LIMIT:
+        return name
+    return hashlib.sha256(name.encode(errors="backslashreplace"), usedforsecurity=False).hexdigest()
+
+
+def _liveness_of(owner: str) -> str:
+    return f"worker:{owner}"
+
+
+def _later(age: float, *, left: float = _LONGEST_WAIT) -> Snoozed:
+    wait = min(max(age * _PART, _SHORTEST_WAIT), _LONGEST_WAIT, left + _SHORTEST_WAIT)
+    return Snoozed(timedelta(seconds=wait * random.uniform(0.8, 1.2)))
+
+
+def _answer(attempt: Attempt, done: Done) -> Outcome:
+    if done.content_type == _UNSTORABLE and attempt.task.plan.result is not False:
+        error = TaskMQError(f"the work was done by job {done.job_id}, whose result could not be stored")
+        return Dead("result", error)
+    if done.content_type == REFERENCE:
+        text = (
+            f"the work was done by job {done.job_id}, whose result is kept beside the state: this worker needs the "
+            "results_at= of the one that has done it"
+        )
+        return Dead("result", UnsupportedFeature(text))
+    if not done.content_type:
+        # It was done when the task kept no results.
+        return Answered(JSON, b"null")
+    return Answered(done.content_type, done.value)

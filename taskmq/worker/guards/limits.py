@@ -1,0 +1,301 @@
+"""Runs that have to wait for limits which all workers share.
+
+    enter    what the task's limits demand is taken, all or nothing, in one call to the state
+    refused  the job goes back into the broker's delay until its turn, which the state keeps for it. Nothing waits in
+             memory, and what else is in the queue passes
+    granted  a start that is at most `PATIENCE` away is waited for here, by a few at a time, instead of at the broker,
+             which is not that punctual
+    leave    places are given back before the result is stored
+
+Places are held under leases, which one call renews for all runs of the worker. Those of a worker that dies pass on
+at their end; at once, when somebody on the same machine who waits for one sees that its process is gone. Starts that
+were granted and not made (the worker stopped meanwhile, another gate refused) are lost: the rate is lower then, never
+higher.
+
+When the state does not answer, jobs wait (`on_failure="closed"`), or run without their limits where all of them say
+so (`"open"`). A place whose lease cannot be renewed in time may be given to another run, while the first goes on:
+that is logged.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.stores import Demand, Entry, LimitStore, PlaceDemand, ResultRecord
+from taskmq.errors import InvalidArguments, StateUnavailable
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import JSON, Envelope
+from taskmq.model.outcome import Cancelled, Dead, Outcome, Snoozed
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+from taskmq.worker.host.process_identity import is_gone, process_identity
+
+__all__ = ["PATIENCE", "LimitsGate", "has_limits"]
+
+_log = logging.getLogger("taskmq.worker")
+
+PATIENCE: Final = 0.1
+"""Seconds for which a run may wait here, in its slot."""
+
+# So much before its turn a job comes back, to wait for the rest here: more than what brokers round a delay up by.
+_LEAD: Final = 0.15
+_SHORTEST: Final = 0.1
+# Of its wait: lines may move faster than they did when it was told.
+_EAGERNESS: Final = 0.95
+_LONGEST: Final = 890.0
+# Of a worker's slots, those in which runs wait.
+_SHARE: Final = 4
+_RENEWALS: Final = 3
+_SOON: Final = 2.0
+_OPEN_FOR: Final = 1.0
+# A message this much early (s) is kept in hand by who runs it.
+_EARLY: Final = 0.125
+
+
+def has_limits(app: TaskMQ) -> bool:
+    """Whether some task of the app has limits that workers share."""
+    return any(task.limits for task in app.tasks.values())
+
+
+class LimitsGate:
+    """The limits of the tasks of one worker.
+
+    Args:
+        concurrency: slots of the worker.
+        lease: seconds until the places of a worker that has gone silent pass on.
+    """
+
+    def __init__(self, app: TaskMQ, limits: LimitStore, *, concurrency: int, lease: float) -> None:
+        self._limits = limits
+        self._clock: Clock = app.clock
+        self._identity = process_identity()
+        self._numbers = itertools.count(1)
+        self._waiting = 0
+        self._most_waiting = max(concurrency // _SHARE, 1)
+        self._open_until = 0.0
+        self._lease = lease
+        self._holder = _Holder(limits, lease=lease)
+
+    def concerns(self, attempt: Attempt) -> bool:
+        return bool(attempt.task.limits)
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        try:
+            demands = _demands(attempt)
+        except InvalidArguments as error:
+            return Dead("invalid_arguments", error)
+        if demands is None:
+            # Whoever runs it meets the same arguments, and knows what they mean.
+            return _NOTHING
+        if (unwanted := self._unwanted(attempt)) is not None:
+            with contextlib.suppress(StateUnavailable):
+                await self._limits.withdraw(attempt.job_id, [demand.key for demand in demands])
+            return unwanted
+        if (left := _left(attempt.envelope, self._clock)) > _EARLY:
+            # Its start would be over before its time has come.
+            return Snoozed(timedelta(seconds=left))
+        is_open = all(limit.limit.on_failure == "open" for limit in attempt.task.limits)
+        if is_open and time.monotonic() < self._open_until:
+            return _NOTHING
+        try:
+            return await self._enter(attempt, demands)
+        except StateUnavailable as error:
+            if not is_open:
+                raise
+            _log.warning("task %s runs without its limits: %s", attempt.envelope.task, error)
+            self._open_until = time.monotonic() + _OPEN_FOR
+            return _NOTHING
+
+    def _unwanted(self, attempt: Attempt) -> Pass | Outcome | None:
+        if attempt.cancelled is not None:
+            return _NOTHING
+        expires = attempt.envelope.expires
+        if expires is not None and self._clock.now_ms() >= expires:
+            return Cancelled("expired before it started")
+        return None
+
+    async def _enter(self, attempt: Attempt, demands: Sequence[Demand]) -> Pass | Outcome:
+        hold = f"{self._identity}/{next(self._numbers)}"
+        places = [demand for demand in demands if isinstance(demand, PlaceDemand)]
+        patience = PATIENCE if self._waiting < self._most_waiting else 0.0
+        while True:
+            asked = time.monotonic()
+            try:
+                entry = await self._limits.enter(
+                    attempt.job_id, demands, hold=hold, seconds=self._lease, patience=patience
+                )
+            except BaseException:
+                # It may be held.
+                self._holder.let_go(hold, places)
+                raise
+            if entry.granted:
+                granted = self._holder.hold(hold, places, job_id=attempt.job_id) if places else _NOTHING
+                if entry.wait > 0:
+                    await self._wait(entry.wait - (time.monotonic() - asked), hold, places)
+                return granted
+            if await self._free_the_gone(entry):
+                continue
+            return Snoozed(timedelta(seconds=_pause(entry.wait)))
+
+    async def _wait(self, seconds: float, hold: str, places: Sequence[PlaceDemand]) -> None:
+        self._waiting += 1
+        try:
+            await asyncio.sleep(max(seconds, 0.0))
+        except BaseException:
+            self._holder.let_go(hold, places)
+            raise
+        finally:
+            self._waiting -= 1
+
+    async def _free_the_gone(self, entry: Entry) -> bool:
+        """Give back the places of processes that have ended; whether there were any."""
+        gone = [hold for hold in entry.holds if is_gone(hold.partition("/")[0])]
+        for hold in gone:
+            await self._limits.leave(hold, [entry.key], held=None)
+        return bool(gone)
+
+
+class _Holder:
+    """The places of one worker: renews them all together, as long as there are any."""
+
+    def __init__(self, limits: LimitStore, *, lease: float) -> None:
+        self._limits = limits
+        self._lease = lease
+        self._held: dict[str, _Held] = {}
+        self._unwanted: dict[str, Sequence[PlaceDemand]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_Held":
+        held = self._held[hold] = _Held(self, hold, places, job_id)
+        self._wake(self._lease / _RENEWALS)
+        return held
+
+    async def leave(self, held: "_Held") -> None:
+        self._held.pop(held.name, None)
+        try:
+            seconds = time.monotonic() - held.since
+            await self._limits.leave(held.name, [demand.key for demand in held.places], held=seconds)
+        except StateUnavailable as error:
+            _log.warning("the places of job %s are given back later: %s", held.job_id, error)
+            self.let_go(held.name, held.places)
+
+    def let_go(self, hold: str, places: Sequence[PlaceDemand]) -> None:
+        """Give places back that may be held, soon."""
+        self._held.pop(hold, None)
+        if places:
+            self._unwanted[hold] = places
+            self._wake(0.0)
+
+    def _wake(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        # No task sleeps: a worker that stops has nothing to wait for here.
+        self._timer = loop.call_later(seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._look_after(), name="taskmq worker renews its places")
+
+    async def _look_after(self) -> None:
+        pause = self._lease / _RENEWALS
+        try:
+            for hold, places in tuple(self._unwanted.items()):
+                await self._limits.leave(hold, [demand.key for demand in places], held=None)
+                self._unwanted.pop(hold, None)
+            await self._renew()
+            if self._unwanted:
+                # Let go of meanwhile.
+                pause = 0.0
+        except StateUnavailable as error:
+            _log.warning("the places of running jobs are not renewed for now: %s", error)
+            pause = _SOON
+        finally:
+            self._renewing = None
+        if self._held or self._unwanted:
+            self._wake(pause)
+
+    async def _renew(self) -> None:
+        pairs = [(held, demand) for held in self._held.values() for demand in held.places]
+        if not pairs:
+            return
+        answers = await self._limits.renew([(held.name, demand) for held, demand in pairs], seconds=self._lease)
+        for (held, demand), is_held in zip(pairs, answers, strict=True):
+            if held.name not in self._held:
+                # It has ended meanwhile, and may have been taken once more.
+                self.let_go(held.name, held.places)
+            elif not is_held and not held.is_lost:
+                held.is_lost = True
+                _log.warning(
+                    "job %s goes on without its place (%s): it was not renewed in time, and another run has it",
+                    held.job_id,
+                    demand.key,
+                )
+
+
+class _Held:
+    """Places that a run holds."""
+
+    __slots__ = ("_holder", "is_lost", "job_id", "name", "places", "since")
+
+    def __init__(self, holder: _Holder, name: str, places: Sequence[PlaceDemand], job_id: str) -> None:
+        self._holder = holder
+        self.name = name
+        self.places = places
+        self.job_id = job_id
+        self.since = time.monotonic()
+        self.is_lost = False
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
+        await self._holder.leave(self)
+        return True
+
+
+class _Nothing:
+    """Nothing is held."""
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
+        return True
+
+
+_NOTHING: Final = _Nothing()
+
+
+def _demands(attempt: Attempt) -> list[Demand] | None:
+    """What the run takes; None where its arguments do not fit the task.
+
+    Raises:
+        InvalidArguments: they make no key.
+    """
+    task, envelope = attempt.task, attempt.envelope
+    args: tuple[object, ...] = ()
+    kwargs: dict[str, object] = {}
+    if any(limit.takes_key for limit in task.limits):
+        try:
+            content_type = attempt.delivery.content_type or JSON
+            args, kwargs = task.signature.decode(envelope.args, envelope.kwargs, content_type)
+        except Exception:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
+            return None
+    return [limit.demand(args, kwargs) for limit in task.limits]
+
+
+def _left(envelope: Envelope, clock: Clock) -> float:
+    return 0.0 if envelope.eta is None else (envelope.eta - clock.now_ms()) / 1000
+
+
+def _pause(wait: float) -> float:
+    if wait > _LONGEST:
+        # All that are told the longest: not to come together.
+        return wait * random.uniform(0.8, 1.0)
+    return max(wait * _EAGERNESS - _LEAD, _SHORTEST)

@@ -1,0 +1,143 @@
+"""How many occurrences of one schedule run at a time, in all workers.
+
+Beat puts each occurrence of a schedule that limits them into the schedule's record, and decides by it what becomes of
+the next ones. Here they say that they have begun, that they still run, and that they have ended:
+
+    waits -- enter, with room --> runs -- leave, has ended --------> gone from the record
+      ^  +-- enter, no room ---> (comes again)       its worker is silent for a lease: gone as well
+      +----------- leave, comes again ----------+
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.stores import ResultRecord, ScheduleStore, State
+from taskmq.errors import StateUnavailable
+from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
+from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME
+from taskmq.schedules import record_name
+from taskmq.schedules.record import PENDING_MS, ActiveRun, Record
+from taskmq.schedules.record_access import change_record
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+
+__all__ = ["OccurrenceGate"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LEASE: Final = 30.0
+_RENEWALS: Final = 3
+_AGAIN: Final = (0.5, 2.0)
+
+_Change = Callable[[Record, str, int], bool]
+
+
+class OccurrenceGate:
+    """One worker's. Where the state does not answer, what is limited waits (fails closed)."""
+
+    def __init__(self, app: TaskMQ, state: State) -> None:
+        self._app = app
+        self._store: ScheduleStore = state.schedules
+        self._held: set[_Place] = set()
+        self._renewing: asyncio.Task[None] | None = None
+
+    def concerns(self, attempt: Attempt) -> bool:
+        """Occurrences of schedules that say how many may run."""
+        return attempt.envelope.meta is not None and SCHEDULE_LIMIT in attempt.envelope.meta
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        meta = attempt.envelope.meta or {}
+        place = _Place(self, attempt.job_id, meta.get(SCHEDULE_NAME, ""))
+        # One that was cancelled is not run, and has to give its place back all the same.
+        if attempt.cancelled is None:
+            limit = int(meta[SCHEDULE_LIMIT]) if meta[SCHEDULE_LIMIT].isdecimal() else 1
+            if not await self._change(place, partial(_begin, limit=limit)):
+                return Snoozed(timedelta(seconds=random.uniform(*_AGAIN)))
+            self._held.add(place)
+            if self._renewing is None:
+                self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds occurrences")
+        return place
+
+    async def leave(self, place: "_Place", outcome: Outcome) -> None:
+        """Say how the run ended."""
+        comes_again = isinstance(outcome, Retried | Snoozed | Interrupted | Parked)
+        place.is_ending = True
+        try:
+            has_buffered = await self._change(place, _wait_again if comes_again else _end)
+        except StateUnavailable:
+            # The call is repeated, and the place is held meanwhile.
+            place.is_ending = False
+            raise
+        self._held.discard(place)
+        if not self._held and self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+        if has_buffered and not comes_again:
+            await self._store.tell(self._app.name, [place.schedule])
+
+    async def _change(self, place: "_Place", change: "_Change") -> bool:
+        now = self._app.clock.now_ms()
+        name = record_name(self._app.name, place.schedule)
+        return await change_record(self._store, name, lambda record: change(record, place.job_id, now))
+
+    async def _renew_on(self) -> None:
+        while self._held:
+            await asyncio.sleep(_LEASE / _RENEWALS)
+            for place in tuple(self._held):
+                try:
+                    await self._change(place, partial(_renew, place=place))
+                except StateUnavailable as error:
+                    _log.warning("the places of running occurrences are not renewed for now: %s", error)
+                    break
+        self._renewing = None
+
+
+class _Place:
+    """What a run was given."""
+
+    __slots__ = ("_gate", "is_ending", "job_id", "schedule")
+
+    def __init__(self, gate: OccurrenceGate, job_id: str, schedule: str) -> None:
+        self._gate = gate
+        self.job_id = job_id
+        self.schedule = schedule
+        self.is_ending = False
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+        await self._gate.leave(self, outcome)
+        return True
+
+
+def _begin(record: Record, job_id: str, now: int, *, limit: int) -> bool:
+    others = [run for run in record.live(now) if run.job_id != job_id]
+    if sum(run.is_running for run in others) >= limit:
+        return False
+    record.active = [*others, ActiveRun(job_id, now + round(_LEASE * 1000), is_running=True)]
+    return True
+
+
+def _renew(record: Record, job_id: str, now: int, *, place: _Place) -> bool:
+    if place.is_ending:
+        # What is gone stays so.
+        return False
+    others = [run for run in record.active if run.job_id != job_id]
+    record.active = [*others, ActiveRun(job_id, now + round(_LEASE * 1000), is_running=True)]
+    return True
+
+
+def _wait_again(record: Record, job_id: str, now: int) -> bool:
+    others = [run for run in record.active if run.job_id != job_id]
+    record.active = [*others, ActiveRun(job_id, now + PENDING_MS)]
+    return bool(record.buffered)
+
+
+def _end(record: Record, job_id: str, now: int) -> bool:
+    del now
+    record.active = [run for run in record.active if run.job_id != job_id]
+    return bool(record.buffered)

@@ -1,0 +1,66 @@
+"""What follows the end of a job: published, or noted, before the job's own delivery is settled.
+
+    leave: ended as somebody waits for --> deliver --> confirmed --> settle
+                                             ^  broker or state away: again, until the worker stops
+    dies on the way: the delivery comes again, the job ends again, and what follows has the same id
+
+So a job that ended here is followed at least once; workers run what follows once, where there is a state.
+"""
+
+from datetime import UTC, datetime
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.stores import ResultRecord
+from taskmq.model.outcome import Outcome
+from taskmq.reactions import Cause, Desk
+from taskmq.reactions.events import JobEnded
+from taskmq.reactions.pending import Noted
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+
+__all__ = ["FollowerGate"]
+
+
+class FollowerGate:
+    """One worker's.
+
+    Args:
+        awaited: the tasks whose jobs something waits for.
+    """
+
+    def __init__(self, app: TaskMQ, awaited: set[str]) -> None:
+        self._app = app
+        self._awaited = awaited
+        self._desk = Desk(app)
+
+    def concerns(self, attempt: Attempt) -> bool:
+        """Jobs that something waits for."""
+        return attempt.task.name in self._awaited
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        return _Followed(self, attempt)
+
+    async def follow(self, attempt: Attempt, record: ResultRecord) -> None:
+        """Have everybody know who waits for this end."""
+        ended = JobEnded(
+            job_id=attempt.job_id,
+            task=attempt.task.name,
+            state=record.state.value,
+            finished=datetime.fromtimestamp(record.finished / 1000, UTC),
+        )
+        cause = Cause(attempt.job_id, attempt.envelope.root or attempt.job_id)
+        for reaction, number, condition in self._app.reactions.of_job(attempt.task.name):
+            if record.state in condition.states:
+                noted = Noted(f"{attempt.job_id} {ended.state}", ended)
+                await self._desk.deliver(reaction, number, noted, cause=cause)
+
+
+class _Followed:
+    def __init__(self, gate: FollowerGate, attempt: Attempt) -> None:
+        self._gate = gate
+        self._attempt = attempt
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
+        if record is not None:
+            await self._gate.follow(self._attempt, record)
+        return True

@@ -1,0 +1,102 @@
+"""Unique jobs: their key is free once they have started, or once they have ended.
+
+A job that was replaced is cancelled. One that does not hold its key for another reason (its time was over, the state
+was emptied) runs all the same, and where a key is taken until the end, after the one that has it: no job is lost for
+the sake of a key.
+"""
+
+import random
+from datetime import timedelta
+from typing import Final
+
+from taskmq.client.unique import REMEMBERED, RUNNING, WAITING, replaced_name, unique_claim_of
+from taskmq.contracts.stores import ClaimStore, Done, Granted, Held, ResultRecord
+from taskmq.model.outcome import Cancelled, Interrupted, Outcome, Retried, Snoozed
+from taskmq.options.uniqueness import UNIQUE_META, Uniqueness
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+
+__all__ = ["UniqueGate"]
+
+_PAUSE: Final = (0.5, 1.5)
+_GOES_ON: Final = (Retried, Snoozed, Interrupted)
+
+
+class UniqueGate:
+    """One worker's."""
+
+    def __init__(self, claims: ClaimStore) -> None:
+        self._claims = claims
+
+    def concerns(self, attempt: Attempt) -> bool:
+        rule, meta = attempt.task.plan.unique, attempt.envelope.meta
+        return rule is not None and rule.policy != "throttle" and meta is not None and UNIQUE_META in meta
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        rule, claim = attempt.task.plan.unique, unique_claim_of(attempt.envelope.meta)
+        if rule is None or claim is None:
+            return _Free()
+        name, token = claim
+        # In the place of a job that was replaced another one may have come and gone.
+        if rule.replaces and (found := await self._replaced(attempt)) is not None:
+            return found
+        if rule.until == "waiting":
+            if attempt.envelope.attempt == 1:
+                await self._claims.release(name, token=token)
+            return _Free()
+        held = await self._take(attempt, rule, name, token)
+        if held is not None:
+            return _Taken(self._claims, rule, attempt.job_id, name, held)
+        if attempt.cancelled is not None:
+            return _Free()
+        return Snoozed(timedelta(seconds=random.uniform(*_PAUSE)))
+
+    async def _replaced(self, attempt: Attempt) -> Cancelled | None:
+        found = await self._claims.find(replaced_name(attempt.job_id))
+        return Cancelled(f"replaced by job {found.job_id}") if isinstance(found, Done) else None
+
+    async def _take(self, attempt: Attempt, rule: Uniqueness, name: str, token: int) -> int | None:
+        """Hold the key as one that runs; None where another job has it."""
+        over = token
+        for _ in range(2):
+            answer = await self._claims.claim(
+                name, job_id=attempt.job_id, owner=RUNNING, lease=rule.ttl, ttl=REMEMBERED, over=over
+            )
+            if isinstance(answer, Granted):
+                return answer.token
+            if not isinstance(answer, Held) or answer.job_id != attempt.job_id:
+                return None
+            # Of an earlier run of this very job.
+            over = answer.token
+        return None
+
+
+class _Free:
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+        return True
+
+
+class _Taken:
+    """A key that is taken until its job has ended."""
+
+    def __init__(self, claims: ClaimStore, rule: Uniqueness, job_id: str, name: str, token: int) -> None:
+        self._claims = claims
+        self._rule = rule
+        self._job_id = job_id
+        self._name = name
+        self._token = token
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+        if not isinstance(outcome, _GOES_ON):
+            await self._claims.release(self._name, token=self._token)
+        elif self._rule.replaces:
+            # It waits again, and may be replaced.
+            await self._claims.claim(
+                self._name,
+                job_id=self._job_id,
+                owner=WAITING,
+                lease=self._rule.ttl,
+                ttl=REMEMBERED,
+                over=self._token,
+            )
+        return True

@@ -1,0 +1,261 @@
+"""The steps of workflows: asked for before they run, ended before they are settled.
+
+    enter: claim the node -- begun ---> its missing arguments -> run -> leave: end the node, publish what is ready
+                           +- busy ---> back to the broker, look again later
+                           +- ended --> publish what may have been left, and end as it ended, without a run
+                           +- unknown > dead: without the state nobody knows what it is part of
+
+A message that has come back was lost by whoever had it, so the run that it had is taken over at once, unless it goes
+on here. Every other run has its lease, which is renewed. Whatever a run comes to that was taken over does not count:
+its token is refused.
+"""
+
+import asyncio
+import copy
+import dataclasses
+import logging
+import random
+import secrets
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.app import TaskMQ
+from taskmq.client.workflow_publisher import FlowPublisher, flow_store
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.contracts.stores.flows import BegunNode, BusyNode, EndedNode, NodeState
+from taskmq.errors import FlowNotFound, StateUnavailable, TaskMQError, UnsupportedFeature
+from taskmq.model.envelope import JSON, Envelope
+from taskmq.model.outcome import Answered, Cancelled, Dead, Outcome, Snoozed
+from taskmq.model.retry import RetryPolicy
+from taskmq.model.states import JobState
+from taskmq.tasks.task import Task
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+from taskmq.workflow.calls import NodeCall, decode_call, insert_values
+from taskmq.workflow.failures import decode_failure, encode_failure
+from taskmq.workflow.values import encode_tree, load_trees
+
+__all__ = ["FlowGate", "FlowsRefused"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LEASE: Final = 30.0
+_RENEWALS: Final = 3
+_LONGEST_WAIT: Final = 5.0
+_STATES: Final = {
+    JobState.SUCCEEDED: NodeState.SUCCEEDED,
+    JobState.DEAD: NodeState.FAILED,
+    JobState.CANCELLED: NodeState.CANCELLED,
+}
+
+
+class FlowGate:
+    """One worker's.
+
+    Args:
+        worker: the worker's name, shown as the owner of its runs.
+        lease: seconds until a run that is not renewed is somebody else's.
+    """
+
+    def __init__(self, app: TaskMQ, *, worker: str, lease: float = _LEASE) -> None:
+        self._app = app
+        self._store = flow_store(app.session())
+        # What it has begun and does not hold was not answered, or could not be prepared: that is its to begin again.
+        self._owner = f"{worker} {secrets.token_hex(8)}"
+        self._lease = lease
+        self._held: dict[tuple[str, str], _Run] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._variants: dict[tuple[str, int], Task[..., Any]] = {}
+
+    def concerns(self, attempt: Attempt) -> bool:
+        """Steps of workflows."""
+        return attempt.envelope.flow is not None
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        flow_id, _, key = (attempt.envelope.flow or "").rpartition("/")
+        if (flow_id, key) in self._held:
+            # A second copy of the message, or one that has come back while the run that it began goes on.
+            return _later(_LONGEST_WAIT)
+        # From here on, so that no other copy is let in while this one waits for its answer.
+        run = self._held[flow_id, key] = _Run(self, attempt, flow_id, key)
+        try:
+            answer = await self._store.start(
+                flow_id,
+                key,
+                owner=self._owner,
+                seconds=self._lease,
+                takes_over=attempt.delivery.redelivered,
+            )
+            match answer:
+                case BegunNode(token, call):
+                    run.token = token
+                    await self._prepare(run, decode_call(call))
+                    self._keep_renewing()
+                    return run
+                case BusyNode(left):
+                    outcome: Outcome = _later(left)
+                case EndedNode():
+                    await run.publisher().resume()
+                    outcome = _remembered(attempt, answer)
+                case _:
+                    outcome = Dead(
+                        "rejected",
+                        FlowNotFound(
+                            f"workflow {flow_id} is not in the state (any more), so its step {key} is not run"
+                        ),
+                    )
+        except BaseException:
+            self.forget(run)
+            raise
+        self.forget(run)
+        return outcome
+
+    def forget(self, run: "_Run") -> None:
+        """The run holds its node no more."""
+        if self._held.get((run.flow_id, run.key)) is run:
+            del self._held[run.flow_id, run.key]
+
+    async def _prepare(self, run: "_Run", call: NodeCall) -> None:
+        """Give the attempt the arguments that it does not carry, and its own number of attempts."""
+        attempt = run.attempt
+        if call.inputs:
+            content_type = attempt.delivery.content_type or JSON
+            trees = await load_trees(self._store, run.flow_id, [one.source for one in call.inputs])
+            values = [(one.to, encode_tree(tree, content_type)) for one, tree in zip(call.inputs, trees, strict=True)]
+            args, kwargs = insert_values(call.args, call.kwargs, values, content_type)
+            attempt.envelope = msgspec.structs.replace(attempt.envelope, args=args, kwargs=kwargs)
+        if call.max_attempts is not None:
+            attempt.task = self._variant(attempt.task, call.max_attempts)
+        if attempt.fence is None:
+            attempt.fence = (attempt.envelope.flow or "", run.token)
+
+    def _variant(self, task: Task[..., Any], max_attempts: int) -> Task[..., Any]:
+        found = self._variants.get((task.name, max_attempts))
+        if found is None:
+            found = self._variants[task.name, max_attempts] = copy.copy(task)
+            policy = dataclasses.replace(task.plan.retry or RetryPolicy(), max_attempts=max_attempts)
+            found.plan = msgspec.structs.replace(task.plan, retry=policy)
+        return found
+
+    def _keep_renewing(self) -> None:
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds steps of workflows")
+
+    async def _renew_on(self) -> None:
+        has_trouble = False
+        while self._held:
+            await asyncio.sleep(self._lease / _RENEWALS)
+            try:
+                for run in [run for run in self._held.values() if run.token]:
+                    await self._store.renew(run.flow_id, run.key, token=run.token, seconds=self._lease)
+                has_trouble = False
+            except StateUnavailable as error:
+                if not has_trouble:
+                    _log.warning("runs of steps of workflows are not renewed for now: %s", error)
+                has_trouble = True
+        self._renewing = None
+
+    # What runs need ----------------------------------------------------------------------------------------
+
+    async def leave(self, run: "_Run", record: ResultRecord | None) -> bool:
+        """The run has ended, and with it its node where there is a record; False where that does not count."""
+        if record is None:
+            await self._store.release(run.flow_id, run.key, token=run.token)
+            self.forget(run)
+            return True
+        taken = await self._store.end(
+            run.flow_id,
+            run.key,
+            token=run.token,
+            state=_STATES[record.state],
+            value=_value(record),
+            taker=run.key,
+            lease=self._lease,
+        )
+        if taken is not None:
+            await run.publisher().publish(taken)
+        self.forget(run)
+        return taken is not None
+
+    def publisher(self, run: "_Run") -> FlowPublisher:
+        content_type = run.attempt.delivery.content_type or JSON
+        return FlowPublisher(
+            self._app, run.flow_id, taker=run.key, content_type=content_type, parent=run.attempt.job_id
+        )
+
+
+class _Run:
+    """One run of a step."""
+
+    __slots__ = ("_envelope", "_gate", "_task", "attempt", "flow_id", "key", "token")
+
+    def __init__(self, gate: FlowGate, attempt: Attempt, flow_id: str, key: str) -> None:
+        self._gate = gate
+        self._envelope: Envelope = attempt.envelope
+        self._task = attempt.task
+        self.attempt = attempt
+        self.flow_id = flow_id
+        self.key = key
+        self.token = 0
+
+    def publisher(self) -> FlowPublisher:
+        return self._gate.publisher(self)
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
+        counts = await self._gate.leave(self, record)
+        # What stays in a shard enters again, with the arguments that it carries.
+        self.attempt.envelope, self.attempt.task = self._envelope, self._task
+        return counts
+
+
+class FlowsRefused:
+    """In the place of the gate where there is no state."""
+
+    def concerns(self, attempt: Attempt) -> bool:
+        return attempt.envelope.flow is not None
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        return Dead(
+            "rejected",
+            UnsupportedFeature(
+                f"job {attempt.job_id} of task {attempt.envelope.task} is a step of a workflow, which needs a state, "
+                "and this worker has none: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, then replay it"
+            ),
+        )
+
+
+def _later(left: float) -> Snoozed:
+    return Snoozed(timedelta(seconds=min(left, _LONGEST_WAIT) * random.uniform(1.0, 1.2) + 0.05))
+
+
+def _value(record: ResultRecord) -> bytes:
+    if record.state is JobState.SUCCEEDED:
+        return record.value
+    if record.state is JobState.CANCELLED:
+        return (record.error.message if record.error else "").encode(errors="replace")
+    return encode_failure(record.error or ErrorRecord(type_name="", message="", traceback=""))
+
+
+def _remembered(attempt: Attempt, ended: EndedNode) -> Outcome:
+    """The outcome of a job whose node has ended: once more, where somebody has died before it was settled."""
+    match ended.state:
+        case NodeState.SUCCEEDED:
+            return Answered(attempt.delivery.content_type or JSON, ended.value)
+        case NodeState.FAILED:
+            error = decode_failure(ended.value)
+            return Dead(
+                "error", _error(error) if error else TaskMQError("its step of the workflow has failed before")
+            )
+        case NodeState.CANCELLED:
+            return Cancelled(ended.value.decode(errors="replace"))
+        case _:
+            return Cancelled(f"its step of the workflow has ended before: {ended.state}")
+
+
+def _error(kept: ErrorRecord) -> TaskMQError:
+    """An error that says what the one did that was kept, under its name."""
+    module, _, name = kept.type_name.rpartition(".")
+    kind: type[TaskMQError] = type(name or "Error", (TaskMQError,), {"__module__": module or "builtins"})
+    return kind(kept.message)

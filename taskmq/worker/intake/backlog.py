@@ -1,0 +1,286 @@
+"""What was delivered and waits for a slot, and which of it comes next. Pure.
+
+Weighted round robin over the priority classes (deficit round robin of Shreedhar and Varghese, 1995, with
+deliveries of equal cost): in each round a class may be picked as often as its weight says, the highest class
+first; a class with nothing waiting gives its share away. A class that has waited longer than the starvation
+limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
+the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns,
+each as many in a row as its share says.
+Queues without priority classes are of the default class.
+
+Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. Of a
+queue with a limit at most so many have a slot.
+
+While jobs of the high class keep coming, the other classes together get all slots but one, so that a high one does
+not wait until some long job of theirs has ended.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.broker import Delivery
+from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue
+
+__all__ = ["WEIGHTS", "Backlog"]
+
+WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "default": 4, "low": 1}
+_REGULAR_TURNS: Final = 3
+_KEPT_SECONDS: Final = 300.0
+# With fewer slots, one that is kept for one class would be missed by the others.
+_SLOTS_TO_KEEP_ONE: Final = 4
+_NO_NUMBERS: Final[Mapping[str, int]] = {}
+
+
+class Backlog:
+    """Deliveries by class and queue. Instants are of a monotonic clock, in seconds.
+
+    Args:
+        queues: the queues that are consumed.
+        slots: how many deliveries may be out at a time, which is for the taker to see to; 0: no slot is kept.
+        weights: of the classes; each at least 1.
+        strict: nothing of a class starts while a higher one waits; lower ones may starve.
+        starvation_limit: seconds after which a waiting class gets a turn, whatever the weights say.
+        limits: of some queues: how many of their deliveries may have a slot.
+        shares: of some queues: how many of theirs start in a row; the others' is 1.
+    """
+
+    def __init__(
+        self,
+        queues: Iterable[WorkQueue],
+        *,
+        slots: int = 0,
+        weights: Mapping[PriorityClass, int] = WEIGHTS,
+        strict: bool = False,
+        starvation_limit: float = 30.0,
+        limits: Mapping[str, int] = _NO_NUMBERS,
+        shares: Mapping[str, int] = _NO_NUMBERS,
+    ) -> None:
+        self._weights = weights
+        self._strict = strict
+        self._limit = starvation_limit
+        self._class_of: dict[str, PriorityClass] = {}
+        self._waiting: dict[PriorityClass, deque[deque[Delivery]]] = {name: deque() for name in CLASSES}
+        self._lanes: dict[str, deque[Delivery]] = {}
+        self._is_out: dict[str, bool] = {}
+        self._credit: dict[PriorityClass, int] = dict(weights)
+        self._served: dict[PriorityClass, float] = dict.fromkeys(CLASSES, 0.0)
+        self._regular_turns = _REGULAR_TURNS
+        self._others_slots: int | None = None
+        self._gates: dict[str, _Gate] = {}
+        self._shares: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+        self._others_out = 0
+        self._kept_until = float("-inf")
+        self._size = 0
+        for queue in queues:
+            for name, physical in _classes(queue):
+                self._class_of[physical] = name
+                self._lanes[physical] = deque()
+                if queue.ordered is not None:
+                    self._is_out[physical] = False
+            if (share := shares.get(queue.name, 1)) > 1:
+                self._shares |= dict.fromkeys(queue.physical, share)
+            if (most := limits.get(queue.name)) is not None:
+                gate = _Gate(most, queue.physical)
+                self._gates |= dict.fromkeys(queue.physical, gate)
+        self._lines = tuple(self._waiting[name] for name in CLASSES)
+        self._is_plain = not (self._gates or self._shares or self._is_out)
+        self.resize(slots)
+
+    def resize(self, slots: int) -> None:
+        """There are so many slots from now on."""
+        self._others_slots = slots - 1 if slots >= _SLOTS_TO_KEEP_ONE else None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, delivery: Delivery, *, now: float, first: bool = False) -> None:
+        """Add a delivery, behind those of its queue or, as `first`, before them."""
+        queue = delivery.queue
+        lane = self._lanes[queue]
+        if self._class_of[queue] == "high":
+            self._kept_until = now + _KEPT_SECONDS
+        if not lane and not self._is_out.get(queue) and not self._is_shut(queue):
+            self._line_up(queue, now)
+        if first:
+            lane.appendleft(delivery)
+        else:
+            lane.append(delivery)
+        self._size += 1
+
+    def take(self, *, now: float) -> Delivery | None:
+        """The next delivery to run; None when nothing waits, or what waits may not start yet."""
+        if not self._size:
+            return None
+        if self._is_plain and now >= self._kept_until:
+            high, default, low = self._lines
+            if default and not high and not low:
+                return self._take_alone(default, now)
+        waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
+        if not waiting:
+            return None
+        if self._others_slots is not None and self._others_out >= self._others_slots and now < self._kept_until:
+            if waiting[0] != "high":
+                return None
+            name = self._kept()
+        else:
+            name = self._next_class(waiting, now)
+        lanes = self._waiting[name]
+        lane = lanes.popleft()
+        delivery = lane.popleft()
+        if delivery.queue in self._is_out:
+            self._is_out[delivery.queue] = True
+        elif lane:
+            if self._shares and self._has_another_turn(delivery.queue):
+                lanes.appendleft(lane)
+            else:
+                lanes.append(lane)
+        self._served[name] = now
+        self._size -= 1
+        self.enter(delivery.queue)
+        return delivery
+
+    def _take_alone(self, lanes: deque[deque[Delivery]], now: float) -> Delivery:
+        # As long as nothing of another class waits no share is counted, so it makes no difference afterwards.
+        lane = lanes[0]
+        delivery = lane.popleft()
+        if not lane:
+            lanes.popleft()
+        elif len(lanes) > 1:
+            lanes.rotate(-1)
+        self._served["default"] = now
+        self._size -= 1
+        self._others_out += 1
+        return delivery
+
+    def _has_another_turn(self, queue: str) -> bool:
+        left = self._turns.pop(queue, self._shares.get(queue, 1)) - 1
+        if left > 0:
+            self._turns[queue] = left
+        return left > 0
+
+    def enter(self, queue: str) -> None:
+        """A delivery of the queue has a slot: one that was taken, or that had none for a while."""
+        self._others_out += self._class_of[queue] != "high"
+        if (gate := self._gates.get(queue)) is not None:
+            gate.out += 1
+            if gate.out == gate.most:
+                for other in gate.queues:
+                    _remove(self._waiting[self._class_of[other]], self._lanes[other])
+
+    def leave(self, queue: str, *, now: float) -> None:
+        """A delivery of the queue that was taken has no slot any more."""
+        self._others_out -= self._class_of[queue] != "high"
+        if self._gates and (gate := self._gates.get(queue)) is not None:
+            gate.out -= 1
+            if gate.out == gate.most - 1:
+                for other in gate.queues:
+                    if self._lanes[other] and not self._is_out.get(other):
+                        self._line_up(other, now)
+
+    def shed(self, queue: str, *, keep: int) -> list[Delivery]:
+        """What waits of a physical queue beyond the first `keep`, taken out, in its order."""
+        lane = self._lanes[queue]
+        surplus = [lane.pop() for _ in range(len(lane) - keep)]
+        self._size -= len(surplus)
+        if not lane:
+            _remove(self._waiting[self._class_of[queue]], lane)
+        return surplus[::-1]
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Everything that waits."""
+        return itertools.chain.from_iterable(self._lanes.values())
+
+    def retract(self, unwanted: Collection[Delivery]) -> list[Delivery]:
+        """Those of these that wait, taken out, each queue in its order."""
+        taken: list[Delivery] = []
+        for queue, lane in self._lanes.items():
+            found = [delivery for delivery in lane if delivery in unwanted]
+            if not found:
+                continue
+            taken += found
+            rest = [delivery for delivery in lane if delivery not in unwanted]
+            lane.clear()
+            lane.extend(rest)
+            if not lane:
+                _remove(self._waiting[self._class_of[queue]], lane)
+        self._size -= len(taken)
+        return taken
+
+    def release(self, queue: str, *, now: float) -> None:
+        """What was taken of the queue is over: the next of a shard may come. Other queues need no release."""
+        if self._is_out.get(queue):
+            self._is_out[queue] = False
+            if self._lanes[queue] and not self._is_shut(queue):
+                self._line_up(queue, now)
+
+    def clear(self) -> list[Delivery]:
+        """Everything that waits, taken out, each queue in its order."""
+        rest = [delivery for lane in self._lanes.values() for delivery in lane]
+        for lane in self._lanes.values():
+            lane.clear()
+        for lanes in self._waiting.values():
+            lanes.clear()
+        self._size = 0
+        return rest
+
+    def _is_shut(self, queue: str) -> bool:
+        gate = self._gates.get(queue)
+        return gate is not None and gate.out >= gate.most
+
+    def _line_up(self, queue: str, now: float) -> None:
+        name = self._class_of[queue]
+        if not self._waiting[name]:
+            self._served[name] = now
+        self._waiting[name].append(self._lanes[queue])
+
+    def _next_class(self, waiting: list[PriorityClass], now: float) -> PriorityClass:
+        if self._strict:
+            return waiting[0]
+        name = self._starving(waiting, now) if self._regular_turns >= _REGULAR_TURNS else None
+        self._regular_turns = 0 if name else self._regular_turns + 1
+        return name or self._due(waiting)
+
+    def _kept(self) -> PriorityClass:
+        # Out of turn, so it is paid back, as far as a round goes.
+        self._credit["high"] = max(self._credit["high"] - 1, -self._weights["high"])
+        return "high"
+
+    def _starving(self, waiting: list[PriorityClass], now: float) -> PriorityClass | None:
+        longest = min(waiting, key=lambda name: self._served[name])
+        return longest if now - self._served[longest] > self._limit else None
+
+    def _due(self, waiting: list[PriorityClass]) -> PriorityClass:
+        while True:
+            for name in waiting:
+                if self._credit[name] > 0:
+                    self._credit[name] -= 1
+                    return name
+            # What is left of a round is not saved up; what was taken in advance is remembered.
+            self._credit = {name: min(self._credit[name], 0) + self._weights[name] for name in CLASSES}
+
+
+class _Gate(msgspec.Struct):
+    """A queue's limit, and how many of its deliveries have a slot."""
+
+    most: int
+    queues: Sequence[str]
+    out: int = 0
+
+
+def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
+    """Take a lane out of the line, if it stands there: by identity, since empty ones are all equal."""
+    for place, other in enumerate(lanes):
+        if other is lane:
+            del lanes[place]
+            return
+
+
+def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
+    if queue.ordered is not None or queue.priorities == "native":
+        return [("default", physical) for physical in queue.physical]
+    return list(zip(CLASSES, queue.physical, strict=True))

@@ -1,0 +1,176 @@
+"""Retries that keep the order: the job at the front of a shard waits here, in the worker that has the shard.
+
+A copy with a delay would let the jobs behind it pass. So the delivery stays unsettled, without a slot, until its time
+has come, and is then run again; the shard is held meanwhile. The number of the attempt and its time are known to this
+worker only: another one that takes over begins with the attempt that the message says, at once.
+
+A broker may take back what is unsettled for too long. After `_LONGEST` a delivery is given back: it comes to the same
+worker again, as the first of its shard, and goes on waiting.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.broker import Delivery, Revocable
+from taskmq.model.clock import Clock
+from taskmq.model.outcome import Outcome, Parked, Retried, Snoozed
+from taskmq.model.units import to_ms
+from taskmq.worker.attempt import Attempt
+
+__all__ = ["LONGEST_HOLD", "Shards"]
+
+LONGEST_HOLD: Final = 600.0
+"""Seconds for which a delivery is held beyond its runs."""
+
+_LONGEST_MS: Final = round(LONGEST_HOLD * 1000)
+
+
+class _Front(msgspec.Struct):
+    """The job at the front of a shard.
+
+    Attributes:
+        came: when its delivery did, ms.
+        attempt: which attempt the next run is.
+        due: when that is to begin, ms.
+        unknown: how often nobody here knew its task.
+        waiting: what wakes its delivery, while that is held.
+    """
+
+    delivery: Delivery
+    came: int
+    attempt: int | None = None
+    due: int = 0
+    unknown: int = 0
+    waiting: "asyncio.Task[None] | None" = None
+
+
+class Shards:
+    """The fronts of the shards that this worker has.
+
+    Args:
+        unknown_delay: how long (seconds) a message waits whose task is not known here, the first time.
+        unknown_attempts: how often it does, before it is parked.
+        again: called with a held delivery that is to be processed again.
+        passed: called with one that was given back, or is somebody else's meanwhile.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        unknown_attempts: int,
+        unknown_delay: float,
+        again: Callable[[Delivery], None],
+        passed: Callable[[Delivery], None],
+    ) -> None:
+        self._clock = clock
+        self._unknown_attempts = unknown_attempts
+        self._unknown_delay = unknown_delay
+        self._again = again
+        self._passed = passed
+        self._fronts: dict[str, _Front] = {}
+        self._is_closed = False
+
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether a delivery waits here for its time."""
+        front = self._fronts.get(delivery.queue)
+        return front is not None and front.waiting is not None and front.delivery is delivery
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether any is."""
+        return any(front.waiting is not None for front in self._fronts.values())
+
+    def take(self, delivery: Delivery, read: Attempt | Parked) -> Attempt | Parked | None:
+        """What is to be done with a shard's delivery now; None when it is held."""
+        front = self._front(delivery)
+        if front.due > self._clock.now_ms():
+            self._hold(front)
+            return None
+        if isinstance(read, Parked):
+            if read.delay is None or front.unknown >= self._unknown_attempts:
+                return Parked(read.reason)
+            delay = timedelta(seconds=self._unknown_delay * 2**front.unknown)
+            front.unknown += 1
+            self._wait(front, delay)
+            return None
+        if front.attempt is not None:
+            read.envelope = replace(read.envelope, attempt=front.attempt)
+        return read
+
+    def keep(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Hold the delivery of an attempt that is to be followed by another; whether it is.
+
+        Once closed it is given back: the next worker begins again.
+        """
+        front = self._front(attempt.delivery)
+        match outcome:
+            case Retried(delay):
+                front.attempt = attempt.envelope.attempt + 1
+            # One that neither began nor was turned back came too early: it waits at the broker, and takes its place
+            # when it is due.
+            case Snoozed(delay) if attempt.started is not None or attempt.is_turned_back:
+                front.attempt = attempt.envelope.attempt
+            case _:
+                return False
+        self._wait(front, delay)
+        return True
+
+    def forget(self, delivery: Delivery) -> None:
+        """The delivery's job has ended."""
+        self._fronts.pop(delivery.queue, None)
+
+    def close(self) -> list[Delivery]:
+        """Hold nothing from here on; all that were held."""
+        self._is_closed = True
+        held = [front for front in self._fronts.values() if front.waiting is not None]
+        for front in held:
+            assert front.waiting is not None
+            front.waiting.cancel()
+        self._fronts.clear()
+        return [front.delivery for front in held]
+
+    def _front(self, delivery: Delivery) -> _Front:
+        front = self._fronts.get(delivery.queue)
+        if front is None or not _is_same(front.delivery, delivery):
+            front = self._fronts[delivery.queue] = _Front(delivery, self._clock.now_ms())
+        elif front.delivery is not delivery:
+            # The same message has come back.
+            front.delivery, front.came = delivery, self._clock.now_ms()
+        return front
+
+    def _wait(self, front: _Front, delay: timedelta) -> None:
+        front.due = self._clock.now_ms() + to_ms(delay)
+        self._hold(front)
+
+    def _hold(self, front: _Front) -> None:
+        if self._is_closed:
+            front.delivery.requeue()
+            return
+        queue = front.delivery.queue
+        front.waiting = asyncio.create_task(self._wake(front), name=f"taskmq holds {queue}")
+
+    async def _wake(self, front: _Front) -> None:
+        await self._clock.sleep_until(min(front.due, front.came + _LONGEST_MS))
+        front.waiting = None
+        delivery = front.delivery
+        if isinstance(delivery, Revocable) and delivery.revoked:
+            self._passed(delivery)
+        elif self._clock.now_ms() >= front.came + _LONGEST_MS:
+            delivery.requeue()
+            self._passed(delivery)
+        else:
+            self._again(delivery)
+
+
+def _is_same(one: Delivery, other: Delivery) -> bool:
+    if one is other:
+        return True
+    if one.message_id is None and other.message_id is None:
+        return one.body == other.body
+    return one.message_id == other.message_id

@@ -1,0 +1,112 @@
+"""Adapting to each queue how many of its deliveries a worker has in hand: see `taskmq.worker.prefetch`."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from taskmq.contracts.broker import Consumer
+from taskmq.errors import BrokerUnavailable
+from taskmq.model.topology import WorkQueue
+from taskmq.worker.intake.dispatcher import Dispatcher
+from taskmq.worker.prefetch import prefetch_for, worth_changing
+from taskmq.worker.run.stats import Tally
+
+__all__ = ["Prefetching", "adapting"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LOOK: Final = 10.0
+# Pauses before the first one: a worker of short runs that begins with a backlog waits for the broker until then.
+_EARLY: Final = (0.5, 1.0, 3.0)
+# Between two changes of one queue.
+_REST: Final = 60.0
+_ENOUGH_RUNS: Final = 5
+# For each slot: so many in so short a time were short indeed.
+_ENOUGH_EARLY_RUNS: Final = 10
+
+
+@asynccontextmanager
+async def adapting(
+    consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], tally: Tally
+) -> AsyncGenerator[None, None]:
+    """Adapt while the block runs."""
+    prefetching = Prefetching(consumer, dispatcher, queues, tally)
+    task = asyncio.create_task(prefetching.run(), name="taskmq worker adapts its prefetch")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+class Prefetching:
+    """What is in force, and what the runs since the last look say."""
+
+    def __init__(self, consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], tally: Tally) -> None:
+        self._consumer = consumer
+        self._dispatcher = dispatcher
+        self._tally = tally
+        # The next of a shard would only wait here.
+        self._queues = [queue for queue in queues if queue.ordered is None]
+        first = prefetch_for(dispatcher.concurrency, seconds=None)
+        self._now = dict.fromkeys((queue.name for queue in self._queues), first)
+        self._rested: dict[str, float] = {}
+        self._clock = asyncio.get_running_loop().time
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        for pause in _EARLY:
+            await asyncio.sleep(pause)
+            await self.look(enough=_ENOUGH_EARLY_RUNS * self._dispatcher.concurrency)
+        pause = _LOOK - sum(_EARLY)
+        while True:
+            await asyncio.sleep(pause)
+            await self.look()
+            pause = _LOOK
+
+    async def look(self, *, enough: int = _ENOUGH_RUNS) -> None:
+        """Change what is worth it, where at least `enough` runs have ended, or one goes on for long."""
+        for queue in self._queues:
+            name = queue.name
+            if self._clock() < self._rested.get(name, 0.0):
+                continue
+            wanted = prefetch_for(self._dispatcher.concurrency, seconds=self._mean(queue, enough))
+            if worth_changing(self._now[name], wanted):
+                await self._change(queue, wanted)
+
+    def _mean(self, queue: WorkQueue, enough: int) -> float | None:
+        """Seconds of a run since the last look, those that go on among them; None where too few have ended."""
+        runs, seconds = 0, 0.0
+        for (_, physical), count in self._tally.counts.items():
+            if physical in queue.physical:
+                runs += sum(count.run.counts)
+                seconds += count.run.total
+        before = self._seen.get(queue.name, (0, 0.0))
+        if runs - before[0] >= enough:
+            self._seen[queue.name] = (runs, seconds)
+            return (seconds - before[1]) / (runs - before[0])
+        now = time.monotonic()
+        going = [now - began for one, began in self._tally.running.items() if one.delivery.queue in queue.physical]
+        # Few ends and many runs: they are long, at least as long as they have gone on.
+        return max(going) if going and max(going) >= _LOOK else None
+
+    async def _change(self, queue: WorkQueue, wanted: int) -> None:
+        before = self._now[queue.name]
+        try:
+            for physical in queue.physical:
+                await self._consumer.resize(physical, wanted)
+        except BrokerUnavailable as error:
+            _log.debug("queue %s: prefetch stays %d: %s", queue.name, before, error)
+            return
+        _log.debug("queue %s: prefetch %d instead of %d", queue.name, wanted, before)
+        self._now[queue.name] = wanted
+        self._rested[queue.name] = self._clock() + _REST
+        if wanted < before:
+            for physical in queue.physical:
+                self._dispatcher.shed(physical, keep=max(wanted - self._dispatcher.concurrency, 0))

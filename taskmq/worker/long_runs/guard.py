@@ -1,0 +1,451 @@
+"""Runs that take longer than the broker leaves a delivery with a worker.
+
+RabbitMQ takes a delivery back that was unsettled for too long (30 minutes by default), and up to 4.2 all others of
+its channel with it: the job then runs a second time beside itself. So a run that comes near that time is handed over,
+from the broker's care into that of a lease in the state:
+
+    1 take     a lease on a new key
+    2 publish  a copy of the message, the keeper: same id, attempt and body, the key in a header, due when the lease
+               may end; wait for its confirm
+    3 ack      the delivery. From here on the keeper stands for the job
+    4 renew    the lease, while the run goes on
+    5 done     the key says so for a week: the keeper is dropped when it comes
+      or given back: a fresh copy is published, and then the key says done
+
+Who gets a keeper looks at the key. While the lease is alive the keeper is put back until the lease may end. When the
+run is done it is dropped. When the lease has ended, the key is marked as taken over, so that the first holder cannot
+come back, and the job runs again, as one that may have ended its worker. A worker without a state runs a keeper as it
+is, so all workers of a queue have the same state, or none.
+
+Keepers wait at the broker, also with `delay="state"`: they must not be lost together with the leases. What only waits
+for a slot is given back to the broker when it comes near the time. Nothing is handed over of an ordered queue, whose
+next message must not start before; nor of tasks with early acknowledgement, whose message is gone already.
+
+When the state does not answer (the broker's failures are in brackets):
+
+    at 1  tried again until the time is nearly over; then all is as without a hand-over: the broker gives the job to
+          another worker [at 2 the same; a keeper whose confirm did not come is dropped when it comes]
+    at 3  the state is not asked [a connection that is lost just before: the broker gives the job to another worker,
+          as ever, and the keeper is dropped]
+    at 4  tried again. Once the lease has ended, its holder and a worker with the keeper are equals: who reaches the
+          state first has the job. The holder goes on running in any case: that is twice, if it is the other one
+    at 5  tried again for as long as the worker lives, and for `_STOPPING` seconds when it stops. Ended without a
+          word, the job runs a second time [the copy is not published: the keeper runs when it comes]
+    a keeper comes: it is put back for one lease's time; so it is, without asking anybody, where its job runs
+          [not published: it goes back to its queue after a pause]
+
+The state lost its data: as if all leases had ended. A worker that dies at any point loses nothing: before 3 its
+delivery comes back, after 3 the keeper comes; between the confirm and the ack, both.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import uuid
+from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, Revocable, TimeLimited
+from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
+from taskmq.model.envelope import JSON, amend
+from taskmq.model.topology import is_shard
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.long_runs.delivery_ages import Ages
+from taskmq.worker.long_runs.leased_delivery import HandedOver, Recovered
+from taskmq.worker.run.stats import Tally
+
+__all__ = ["LEASE", "Handover", "Holder"]
+
+_log = logging.getLogger("taskmq.worker")
+
+LEASE: Final = "x-taskmq-lease"
+"""Header: the key of the lease under which the job runs that this message stands for."""
+
+_DONE: Final = "done"
+_TAKEN_OVER: Final = "taken over"
+_REMEMBERED: Final = 7 * 86_400.0
+# Of the time that the broker allows: when it begins, and when it is too late to try.
+_BEGIN: Final = 0.75
+_GIVE_UP: Final = 0.95
+_LOOKS: Final = 20
+_SHORTEST_LOOK: Final = 0.1
+_LONGEST_LOOK: Final = 30.0
+_RENEWALS: Final = 3
+_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+_STOPPING: Final = 5.0
+
+
+class Holder(Protocol):
+    """Who has deliveries in hand."""
+
+    def waiting_deliveries(self) -> Iterable[Delivery]:
+        """Those that have not begun to run."""
+        ...
+
+    def give_back_some(self, deliveries: Iterable[Delivery]) -> None:
+        """Give back those of these that have not begun."""
+        ...
+
+    def replace(self, old: Delivery, new: Delivery) -> None:
+        """Settle `new` instead of `old` from now on."""
+        ...
+
+
+class Handover:
+    """One worker's.
+
+    Args:
+        worker: shown as the owner of leases.
+        seconds: how long a lease lasts that is not renewed; a job that was lost is run again that much later.
+    """
+
+    def __init__(self, app: TaskMQ, leases: LeaseStore, tally: Tally, *, worker: str, seconds: float) -> None:
+        session = app.session()
+        self._broker = session.broker
+        self._send_timeout = session.send_timeout
+        self._clock = app.clock
+        self._leases = leases
+        self._tally = tally
+        self._worker = worker
+        self._seconds = seconds
+        self._held: dict[str, _Hold] = {}
+        self._begun: set[Delivery] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._holder: Holder | None = None
+
+    @asynccontextmanager
+    async def serving(
+        self, consumer: Consumer, holder: Holder, queues: Collection[str]
+    ) -> AsyncGenerator[None, None]:
+        """Hand over what comes near its time, while the block runs; then wait a while for what has to be said.
+
+        Args:
+            queues: the physical queues that are consumed.
+        """
+        self._holder = holder
+        looking = asyncio.create_task(self._look_on(consumer, holder, queues), name="taskmq worker hands over")
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+            self._stopping.set()
+            if self._tasks:
+                _, late = await asyncio.wait(self._tasks, timeout=_STOPPING)
+                for task in late:
+                    task.cancel()
+                if late:
+                    await asyncio.wait(late)
+
+    # Near its time -----------------------------------------------------------------------------------------
+
+    async def _look_on(self, consumer: Consumer, holder: Holder, queues: Collection[str]) -> None:
+        if not isinstance(consumer, TimeLimited):
+            return
+        loop = asyncio.get_running_loop()
+        ages = Ages(now=loop.time())
+        while True:
+            # Asked each time: it may be another node, of another version.
+            limits = {queue: consumer.settle_within(queue) for queue in queues if not is_shard(queue)}
+            shortest = min((limit for limit in limits.values() if limit is not None), default=None)
+            pause = _LONGEST_LOOK if shortest is None else shortest / _LOOKS
+            await asyncio.sleep(min(max(pause, _SHORTEST_LOOK), _LONGEST_LOOK))
+            try:
+                self._look(limits, holder, ages, now=loop.time())
+            except Exception:  # noqa: BLE001 - without a look all long jobs would run twice
+                _log.critical("long jobs were not looked at", exc_info=True)
+
+    def _look(self, limits: Mapping[str, float | None], holder: Holder, ages: Ages, *, now: float) -> None:
+        running = {attempt.delivery: attempt for attempt in self._tally.running if _can_be_handed_over(attempt)}
+        waiting = [delivery for delivery in holder.waiting_deliveries() if not is_shard(delivery.queue)]
+        ages.look((*running, *waiting), now=now)
+        self._begun &= running.keys()
+
+        def left(delivery: Delivery, part: float) -> float:
+            limit = limits.get(delivery.queue)
+            return math.inf if limit is None else part * limit - ages.most(delivery, now=now)
+
+        holder.give_back_some([delivery for delivery in waiting if left(delivery, _BEGIN) <= 0])
+        for delivery, attempt in running.items():
+            if delivery not in self._begun and left(delivery, _BEGIN) <= 0:
+                self._begun.add(delivery)
+                self._start(self._hand_over(attempt, delivery, until=now + left(delivery, _GIVE_UP)))
+
+    async def _hand_over(self, attempt: Attempt, delivery: Delivery, *, until: float) -> None:
+        hold = await self._publish_keeper(attempt, delivery, until=until)
+        if hold is None:
+            return
+        if attempt not in self._tally.running or attempt.delivery is not delivery or _is_revoked(delivery):
+            # It has ended meanwhile, or its message is with somebody else: the keeper stands for nothing.
+            await self._say_done(hold)
+            return
+        handed = HandedOver(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
+        hold.handed = handed
+        assert self._holder is not None
+        self._holder.replace(delivery, handed)
+        attempt.delivery = handed
+        delivery.ack()
+        _log.info(
+            "job %s of task %s runs for so long that it was handed over to the state",
+            attempt.job_id,
+            attempt.envelope.task,
+        )
+        await self._renew(hold, attempt)
+
+    async def _publish_keeper(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_Hold | None":
+        """The lease, once its keeper is at the broker; None where there is nothing to be done any more."""
+        key = f"handover:{attempt.job_id}:{uuid.uuid4().hex}"
+        token: int | None = None
+        pause = _PAUSE
+        while attempt in self._tally.running and not _is_revoked(delivery):
+            try:
+                if token is None:
+                    token = await self._take(key)
+                elif not await self._leases.renew(key, token=token, seconds=self._seconds):
+                    token = None
+                    continue
+                hold = self._held[key] = _Hold(key, token)
+                await self._publish(self._keeper(attempt, delivery, key))
+            except (StateUnavailable, SendError, MalformedMessage) as error:
+                is_hopeless = isinstance(error, EncodeError | MalformedMessage)
+                if is_hopeless or asyncio.get_running_loop().time() + pause > until:
+                    _log.warning(
+                        "job %s of task %s may run twice: it takes longer than the broker allows, and could not be "
+                        "handed over: %s",
+                        attempt.job_id,
+                        attempt.envelope.task,
+                        error,
+                    )
+                    break
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return hold
+        if (given_up := self._held.get(key)) is not None:
+            # Its keeper may be there.
+            await self._say_done(given_up)
+        return None
+
+    async def _take(self, key: str) -> int:
+        taken = await self._leases.take(key, owner=self._worker, seconds=self._seconds)
+        if isinstance(taken, Lease):
+            # Nobody else knows the key: the answer to an earlier try was lost.
+            return taken.token
+        return taken
+
+    def _keeper(self, attempt: Attempt, delivery: Delivery, key: str) -> Outgoing:
+        due = self._clock.now_ms() + round(self._seconds * 1000)
+        changes = {"id": attempt.job_id, "eta": due}
+        body = amend(delivery.body, delivery.content_type, changes)
+        return self._outgoing(attempt, delivery, body, {**_plain(delivery.headers), LEASE: key}, due=due)
+
+    # While it runs -----------------------------------------------------------------------------------------
+
+    async def _renew(self, hold: "_Hold", attempt: Attempt) -> None:
+        handed = hold.handed
+        assert handed is not None
+        has_trouble = False
+        while not handed.settled:
+            pause = self._seconds / _RENEWALS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(pause, _LONGEST_PAUSE) if has_trouble else pause):
+                    await hold.ended.wait()
+            if handed.settled:
+                return
+            try:
+                if not await self._hold_on(hold, self._seconds):
+                    handed.revoked = True
+                    _log.warning(
+                        "job %s of task %s runs twice: its lease ended while the state did not answer, and another "
+                        "worker has taken it over",
+                        attempt.job_id,
+                        attempt.envelope.task,
+                    )
+                    return
+                has_trouble = False
+            except StateUnavailable as error:
+                if not has_trouble:
+                    _log.warning("the lease of job %s is not renewed for now: %s", attempt.job_id, error)
+                has_trouble = True
+
+    async def _hold_on(self, hold: "_Hold", seconds: float, *, note: str | None = None) -> bool:
+        """Renew the lease, or take it once more where it ended and nobody has it; whether it is held.
+
+        Raises:
+            StateUnavailable: it is not known.
+        """
+        # One after the other: a renewal must not come behind the last word.
+        async with hold.turn:
+            if hold.is_over and note is None:
+                return True
+            hold.is_over = note is not None
+            if await self._leases.renew(hold.key, token=hold.token, seconds=seconds, note=note):
+                return True
+            taken = await self._leases.take(hold.key, owner=self._worker, seconds=seconds, note=note or "")
+            if isinstance(taken, Lease):
+                return False
+            hold.token = taken
+            return True
+
+    # At its end --------------------------------------------------------------------------------------------
+
+    def _settle(self, hold: "_Hold", attempt: Attempt, *, is_done: bool) -> None:
+        hold.ended.set()
+        assert hold.handed is not None
+        if hold.handed.revoked:
+            self._held.pop(hold.key, None)
+        else:
+            self._start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
+
+    async def _give_back(self, hold: "_Hold", attempt: Attempt, handed: HandedOver) -> None:
+        """Have the job run by somebody else, at once or as soon as its keeper comes."""
+        try:
+            body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
+            await self._publish(self._outgoing(attempt, handed, body, _plain(handed.headers), due=None))
+        except (SendError, MalformedMessage) as error:
+            _log.warning("job %s runs again within %g s: %s", attempt.job_id, self._seconds, error)
+            with contextlib.suppress(StateUnavailable):
+                await self._leases.release(hold.key, token=hold.token)
+            self._held.pop(hold.key, None)
+        else:
+            await self._say_done(hold)
+
+    async def _say_done(self, hold: "_Hold") -> None:
+        pause = _PAUSE
+        while True:
+            try:
+                # Where another has taken it over, nothing is left to be said.
+                await self._hold_on(hold, _REMEMBERED, note=_DONE)
+                break
+            except StateUnavailable as error:
+                _log.warning("job may run twice, its lease %s is not marked as done yet: %s", hold.key, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        self._held.pop(hold.key, None)
+
+    # A keeper comes ----------------------------------------------------------------------------------------
+
+    async def admits(self, attempt: Attempt) -> bool:
+        """Whether a message is to be run; where it is a keeper that is not, it was settled."""
+        keeper = attempt.delivery
+        key = keeper.headers.get(LEASE)
+        if not isinstance(key, str):
+            return True
+        left = self._seconds
+        if key not in self._held:
+            try:
+                answer = await self._leases.take(key, owner=self._worker, seconds=_REMEMBERED, note=_TAKEN_OVER)
+            except StateUnavailable as error:
+                _log.warning("job %s is not run for now, somebody may be at it: %s", attempt.job_id, error)
+            else:
+                if not isinstance(answer, Lease):
+                    self._recover(attempt, _Hold(key, answer))
+                    return True
+                if answer.note == _TAKEN_OVER:
+                    # Whoever has begun to run it has given it back, or is gone.
+                    self._recover(attempt, _Hold(key, answer.token))
+                    return True
+                if answer.note == _DONE:
+                    keeper.ack()
+                    return False
+                left = answer.left
+        await self._put_back(attempt, keeper, left)
+        return False
+
+    def _recover(self, attempt: Attempt, hold: "_Hold") -> None:
+        _log.warning(
+            "job %s of task %s was lost by who ran it, and runs again", attempt.job_id, attempt.envelope.task
+        )
+        keeper = attempt.delivery
+        recovered = Recovered(keeper, lambda: self._start(self._say_done(hold)))
+        if self._holder is not None:
+            self._holder.replace(keeper, recovered)
+        attempt.delivery = recovered
+
+    async def _put_back(self, attempt: Attempt, keeper: Delivery, seconds: float) -> None:
+        due = self._clock.now_ms() + round(min(seconds, self._seconds) * 1000)
+        try:
+            body = amend(keeper.body, keeper.content_type, {"eta": due})
+            await self._publish(self._outgoing(attempt, keeper, body, _plain(keeper.headers, LEASE), due=due))
+        except (SendError, MalformedMessage) as error:
+            _log.warning("the keeper of job %s goes back to its queue: %s", attempt.job_id, error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_PAUSE):
+                    await self._stopping.wait()
+            keeper.requeue()
+        else:
+            keeper.ack()
+
+    # Publishing --------------------------------------------------------------------------------------------
+
+    def _outgoing(
+        self, attempt: Attempt, like: Delivery, body: bytes, headers: Mapping[str, HeaderValue], *, due: int | None
+    ) -> Outgoing:
+        return Outgoing(
+            queue=like.queue,
+            body=body,
+            content_type=like.content_type or JSON,
+            job_id=attempt.job_id,
+            task=attempt.envelope.task,
+            due=due,
+            enqueued=attempt.envelope.enqueued,
+            root=attempt.envelope.root,
+            headers=headers,
+        )
+
+    async def _publish(self, message: Outgoing) -> None:
+        # To the broker, whatever the app has delayed messages wait in.
+        await self._broker.publish(message, timeout=self._send_timeout)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="taskmq worker hands over")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("a job was not handed over", exc_info=error)
+
+
+class _Hold:
+    """A lease that this worker has, and what runs under it."""
+
+    __slots__ = ("ended", "handed", "is_over", "key", "token", "turn")
+
+    def __init__(self, key: str, token: int) -> None:
+        self.key = key
+        self.token = token
+        self.handed: HandedOver | None = None
+        self.ended = asyncio.Event()
+        self.turn = asyncio.Lock()
+        self.is_over = False
+
+
+def _can_be_handed_over(attempt: Attempt) -> bool:
+    delivery = attempt.delivery
+    return (
+        attempt.task.plan.ack == "late"
+        and not isinstance(delivery, HandedOver)
+        and not is_shard(delivery.queue)
+        and not _is_revoked(delivery)
+    )
+
+
+def _is_revoked(delivery: Delivery) -> bool:
+    return isinstance(delivery, Revocable) and delivery.revoked
+
+
+def _plain(headers: Mapping[str, object], *kept: str) -> dict[str, HeaderValue]:
+    """What can be written again; without the lease, unless it is to be kept."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if isinstance(value, str | int) and not isinstance(value, bool) and (name != LEASE or name in kept)
+    }

@@ -1,0 +1,82 @@
+"""Deliveries whose settling takes more than a word to the broker."""
+
+from collections.abc import Callable, Mapping
+
+from taskmq.contracts.broker import Delivery
+
+__all__ = ["HandedOver", "Recovered"]
+
+
+class _Copy:
+    """What is known of a message, whatever has become of it."""
+
+    def __init__(self, original: Delivery) -> None:
+        self.body = original.body
+        self.content_type = original.content_type
+        self.queue = original.queue
+        self.message_id = original.message_id
+        self.task = original.task
+        self.redelivered = original.redelivered
+        self.headers: Mapping[str, object] = original.headers
+        self.settled = False
+
+
+class HandedOver(_Copy):
+    """In the place of a delivery that was acknowledged before its run has ended.
+
+    Args:
+        settle: called once, with whether the run is done.
+
+    Attributes:
+        revoked: the lease is lost: the job is run by somebody else.
+    """
+
+    def __init__(self, original: Delivery, settle: "Callable[[bool], None]") -> None:
+        super().__init__(original)
+        self.revoked = False
+        self._settle = settle
+
+    def ack(self) -> None:
+        """See `taskmq.broker.Delivery`."""
+        self._end(is_done=True)
+
+    def requeue(self) -> None:
+        """See `taskmq.broker.Delivery`."""
+        self._end(is_done=False)
+
+    def _end(self, *, is_done: bool) -> None:
+        if not self.settled:
+            self.settled = True
+            self._settle(is_done)
+
+
+class Recovered(_Copy):
+    """A keeper whose job was lost and runs again: one that may have ended its worker.
+
+    Args:
+        done: called when it is acknowledged.
+    """
+
+    def __init__(self, keeper: Delivery, done: Callable[[], None]) -> None:
+        super().__init__(keeper)
+        self.redelivered = True
+        self._keeper = keeper
+        self._done = done
+
+    @property
+    def revoked(self) -> bool:
+        """See `taskmq.broker.Revocable`."""
+        return getattr(self._keeper, "revoked", False) is True
+
+    def ack(self) -> None:
+        """See `taskmq.broker.Delivery`."""
+        if not self.settled:
+            self.settled = True
+            self._keeper.ack()
+            self._done()
+
+    def requeue(self) -> None:
+        """See `taskmq.broker.Delivery`."""
+        if not self.settled:
+            self.settled = True
+            self._keeper.requeue()

@@ -1,0 +1,97 @@
+"""How many starts of a job have had no end: the way to tell a task that kills its worker.
+
+Only messages that were in a worker's hands before are counted, in the app's state (`taskmq.stores.StartStore`), so
+the first run of a job costs nothing. An app without a state counts in a file of its own per host, user and broker,
+which is made when the first such message comes; between hosts only a shared state counts exactly. Where the state
+does not answer, jobs run uncounted: then the broker's delivery limit is the last net.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.client.plugins import open_state
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import StartStore, State
+from taskmq.errors import StateUnavailable, TaskMQError
+
+__all__ = ["Starts", "private_folder"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_PATIENCE: Final = 5.0
+_REMEMBERED: Final = 86_400.0
+
+
+class Starts:
+    """The starts that this worker counts."""
+
+    def __init__(self, app: TaskMQ) -> None:
+        self._app = app
+        self._own: State | None = None
+        self._is_answering = True
+
+    async def begin(self, job_id: str) -> int:
+        """Count one more start; how many have had no end, this one included. 0: the state does not answer."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                count = await self._store().begin(job_id, ttl=_REMEMBERED)
+        except (TaskMQError, OSError) as error:
+            self._complain(error)
+            return 0
+        self._is_answering = True
+        return count
+
+    async def end(self, job_id: str) -> None:
+        """The job's runs kill nobody."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._store().end(job_id)
+        except (TaskMQError, OSError) as error:
+            self._complain(error)
+
+    async def aclose(self) -> None:
+        """Close what this worker alone has opened."""
+        if self._own is not None:
+            await self._own.aclose()
+
+    def _store(self) -> StartStore:
+        session = self._app.session()
+        if session.state is not None:
+            return session.state.starts
+        if self._own is None:
+            folder = private_folder(session.broker.address)
+            options = BrokerOptions(name=f"{self._app.name} starts", clock=self._app.clock)
+            self._own = open_state(f"local://{folder}", options)
+        return self._own.starts
+
+    def _complain(self, error: Exception) -> None:
+        if self._is_answering:
+            _log.warning("starts of jobs are not counted, so that tasks which kill their workers go on: %s", error)
+        self._is_answering = False
+
+
+def private_folder(address: str) -> Path:
+    """A folder of this user and host for the broker at `address`, made here; nobody else can enter it.
+
+    Raises:
+        StateUnavailable: it cannot be made, or is somebody else's.
+    """
+    own = Path(tempfile.gettempdir()) / f"taskmq-{os.getuid()}"
+    folder = own / hashlib.sha256(address.encode()).hexdigest()[:16]
+    try:
+        for path in (own, folder):
+            path.mkdir(mode=0o700, exist_ok=True)
+        found = own.lstat()
+    except OSError as error:
+        raise StateUnavailable(f"{folder} cannot be made: {error}") from error
+    # Everybody may write beside it: a folder that is there already may be anybody's.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise StateUnavailable(f"{own} is not a folder that only this user can enter: remove it, or set TMPDIR")
+    return folder

@@ -1,0 +1,275 @@
+"""Runs of plain tasks, as far as they go without waiting: most of what a worker does, and so the thinnest way.
+
+    delivery -> arguments -> the coroutine's first step -> it has returned -> ack
+
+One call does all of it, without an asyncio task, an `Attempt` or a coroutine of ours. What is not plain is left to
+the long way (`dispatcher`), before anything has happened. What is plain and has to wait, fails, or has a result to
+store takes the long way from there on: the step is made, the rest follows as if it had been made there.
+
+A task is plain when no middleware, resource, gate, soft timeout or early acknowledgement is concerned. The `timeout`
+of a coroutine counts from its first wait on, since before that nobody could interrupt it. What is plain and runs in a
+thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
+first time, is due and does not expire.
+"""
+
+import enum
+import time
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, Final, Protocol
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Delivery
+from taskmq.errors import InvalidArguments
+from taskmq.middleware.chain import is_bare
+from taskmq.model.codec import Arguments
+from taskmq.model.envelope import JSON, MSGPACK, Envelope
+from taskmq.model.outcome import Dead, Outcome, Succeeded
+from taskmq.model.telemetry.metrics import Count
+from taskmq.model.topology import is_shard, logical_queue
+from taskmq.run.context import Context, current_context
+from taskmq.run.execution import Execution
+from taskmq.run.journal import Desk
+from taskmq.tasks.task import Task
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.stats import Tally
+from taskmq.worker.run.task_pool import Piece
+from taskmq.worker.run.thread_runs import ThreadRuns
+
+__all__ = ["AtOnce", "LongWay", "Step"]
+
+
+class Step(enum.Enum):
+    """What became of a delivery that was given to `AtOnce`."""
+
+    DONE = enum.auto()
+    """It is settled."""
+    BEGUN = enum.auto()
+    """It goes on in a thread, and has a slot."""
+    UNCLEAN = enum.auto()
+    """It is settled, and the run has left context variables changed."""
+    NOT_PLAIN = enum.auto()
+    """Nothing has happened: it is for others."""
+
+
+_DONE: Final = Step.DONE
+_BEGUN: Final = Step.BEGUN
+_UNCLEAN: Final = Step.UNCLEAN
+_NOT_PLAIN: Final = Step.NOT_PLAIN
+_CONTENT_TYPES: Final = (JSON, MSGPACK)
+
+
+class LongWay(Protocol):
+    """Who goes on with what does not end at once."""
+
+    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> Piece:
+        """Go on with a run that has made its first step and waits for something."""
+        ...
+
+    def conclude(self, attempt: Attempt, outcome: Outcome) -> Piece:
+        """Settle a run that has ended."""
+        ...
+
+    def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+        """The outcome of a run that has raised."""
+        ...
+
+
+class _Plain:
+    """What is the same for all runs of one task from one queue."""
+
+    __slots__ = (
+        "call",
+        "count",
+        "decode",
+        "is_threaded",
+        "keeps_result",
+        "max_attempts",
+        "queue",
+        "task",
+        "timeout",
+        "with_context",
+    )
+
+    def __init__(self, task: Task[..., Any], queue: str, count: Count, *, keeps_result: bool) -> None:
+        plan = task.plan
+        self.task = task
+        self.call: Callable[..., Coroutine[Any, Any, Any]] = task.call
+        self.decode = task.signature.decoder
+        self.with_context = task.signature.with_context if task.signature.takes_context else None
+        self.max_attempts = plan.retry.max_attempts if plan.retry else 1
+        self.timeout = plan.timeout
+        self.is_threaded = plan.executor == "thread"
+        self.keeps_result = keeps_result
+        self.queue = logical_queue(queue)
+        self.count = count
+
+
+class AtOnce:
+    """The short way of one worker.
+
+    Args:
+        tally: counts every run, and is asked who wants to see each.
+        keeps_results: whether the app has a state to keep results in.
+        cancelled: why a job was cancelled; None where nothing can be.
+        desk: where the tasks' contexts write to.
+        long_way: who goes on.
+        threads: what carries out plain functions; None where nothing does.
+
+    Attributes:
+        ended: when the last run ended, by the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        tally: Tally,
+        *,
+        keeps_results: bool,
+        cancelled: Callable[[str], str | None] | None,
+        desk: Desk,
+        long_way: LongWay,
+        threads: ThreadRuns | None = None,
+    ) -> None:
+        self._tasks = app.tasks
+        self._now_ms = app.clock.now_ms
+        self._is_bare = is_bare(app.middleware)
+        self._tally = tally
+        self._keeps_results = keeps_results
+        self._cancelled = cancelled
+        self._desk = desk
+        self._long_way = long_way
+        self._threads = threads
+        self._plain: dict[tuple[str, str], _Plain | None] = {}
+        self.ended = 0.0
+
+    def run(self, delivery: Delivery, envelope: Envelope, content_type: str | None, *, now: float) -> Step | Piece:
+        """Run the delivery as far as it goes at once; what is left of it is a piece that has to be carried out.
+
+        Args:
+            envelope: what the delivery says.
+            content_type: the delivery's.
+            now: by the monotonic clock.
+        """
+        key = (envelope.task, delivery.queue)
+        plain = self._plain[key] if key in self._plain else self._prepare(key)
+        job_id, tally = envelope.id, self._tally
+        if (
+            plain is None
+            or not job_id
+            or envelope.eta is not None
+            or envelope.expires is not None
+            or envelope.key is not None
+            or envelope.flow is not None
+            or delivery.redelivered
+            or tally.on_start
+            or content_type not in _CONTENT_TYPES
+            or (self._cancelled is not None and self._cancelled(job_id) is not None)
+        ):
+            return _NOT_PLAIN
+        try:
+            args, kwargs = plain.decode(envelope.args, envelope.kwargs, content_type)
+        except InvalidArguments as error:
+            attempt = Attempt(delivery, envelope, plain.task, job_id)
+            return self._long_way.conclude(attempt, Dead("invalid_arguments", error))
+        except BaseException:  # noqa: BLE001 - the long way meets it again, and knows what it means
+            return _NOT_PLAIN
+        started = self._now_ms()
+        context = Context(
+            envelope,
+            job_id=job_id,
+            max_attempts=plain.max_attempts,
+            queue=plain.queue,
+            redelivered=False,
+            _deadline=None if plain.timeout is None else started / 1000 + plain.timeout,
+            _desk=self._desk,
+            started=started,
+        )
+        if plain.with_context is not None:
+            args, kwargs = plain.with_context((args, kwargs), context)
+        current_context.set(context)
+        if plain.is_threaded:
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
+            return self._begin(attempt, plain, now)
+        before = copy_context()
+        tally.current = envelope
+        try:
+            run = plain.call(*args, **kwargs)
+            waits_for = run.send(None)
+        except StopIteration as stop:
+            tally.current = None
+            is_clean = copy_context() == before
+            self.ended = ended = time.monotonic()
+            if not plain.keeps_result and context.journal is None:
+                tally.ended += 1
+                due = envelope.enqueued if envelope.attempt == 1 else None
+                plain.count.succeeded(ended - now, None if due is None else (started - due) / 1000)
+                delivery.ack()
+                return _DONE if is_clean else _UNCLEAN
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
+            attempt.is_clean = is_clean
+            tally.running[attempt] = now
+            return self._long_way.conclude(attempt, Succeeded(stop.value))
+        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
+            tally.current = None
+            attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
+            attempt.is_clean = copy_context() == before
+            tally.running[attempt] = now
+            return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
+        tally.current = None
+        attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
+        tally.running[attempt] = now
+        return self._long_way.go_on(attempt, run, waits_for)
+
+    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> Step | Piece:
+        assert self._threads is not None
+        assert attempt.execution is not None
+        count = None if plain.keeps_result else plain.count
+        try:
+            # Its own variables: what the function changes, nobody else sees.
+            self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
+        except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
+            return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
+        return _BEGUN
+
+    def _attempt(
+        self,
+        delivery: Delivery,
+        envelope: Envelope,
+        plain: _Plain,
+        context: Context,
+        arguments: Arguments,
+        *,
+        content_type: str,
+    ) -> Attempt:
+        execution = Execution(
+            context,
+            plain.call,
+            *arguments,
+            envelope,
+            content_type,
+            plain.timeout,
+        )
+        return Attempt(delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)
+
+    def _prepare(self, key: tuple[str, str]) -> _Plain | None:
+        name, queue = key
+        task = self._tasks.get(name)
+        if task is None:
+            # Not remembered: names may be anything that somebody sends.
+            return None
+        plan = task.plan
+        plain: _Plain | None = None
+        if (
+            self._is_bare
+            and (plan.executor == "async" or (plan.executor == "thread" and self._threads is not None))
+            and plan.ack == "late"
+            and plan.needs is None
+            and plan.soft_timeout is None
+            and not plan.is_gated
+            and not is_shard(queue)
+        ):
+            keeps_result = self._keeps_results and plan.result is not False
+            plain = _Plain(task, queue, self._tally.count_of(name, queue), keeps_result=keeps_result)
+        self._plain[key] = plain
+        return plain

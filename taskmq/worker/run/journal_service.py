@@ -1,0 +1,223 @@
+"""Writes down what runs tell and save: the desk of a worker's journals.
+
+News (progress, heartbeats) is gathered and written at most every half second, by one task that exists only while
+there is some. What is saved goes to the state at once. A worker whose tasks use none of it does nothing here.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.stores import BegunRun, ProgressRecord, State
+from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
+from taskmq.model.outcome import Cancelled, Outcome, Succeeded
+from taskmq.model.units import Duration
+from taskmq.run.journal import HEARTBEAT, Journal
+from taskmq.run.locks import Lock
+
+__all__ = ["KEPT", "Recorder"]
+
+_log = logging.getLogger("taskmq.worker")
+
+T = TypeVar("T")
+
+KEPT: Final = 7 * 86_400.0
+"""Seconds for which what a job has saved is kept after its last run began or saved."""
+
+_PERIOD: Final = 0.5
+_PATIENCE: Final = 2.0
+
+
+class Recorder:
+    """The journals of one worker. Belongs to the running loop; journals of threads come to it there."""
+
+    def __init__(self, app: TaskMQ) -> None:
+        self._app = app
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._news: set[Journal] = set()
+        self._writing: asyncio.Task[None] | None = None
+        self._beginning: dict[Journal, asyncio.Task[BegunRun]] = {}
+        self._is_answering = True
+
+    # The desk ----------------------------------------------------------------------------------------------
+
+    def changed(self, journal: Journal) -> None:
+        if threading.get_ident() == self._thread:
+            self._note(journal)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._note, journal)
+        except RuntimeError:
+            # The worker has gone on without this run, and its loop is closed.
+            return
+
+    async def begin(self, journal: Journal) -> BegunRun:
+        if journal.run is not None:
+            return journal.run
+        beginning = self._beginning.get(journal)
+        if beginning is None:
+            # One for all who ask: a second one would take the job from the first.
+            beginning = self._beginning[journal] = asyncio.create_task(self._begin(journal))
+            beginning.add_done_callback(lambda task: self._begun(journal, task))
+        return await asyncio.shield(beginning)
+
+    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+        run = await self.begin(journal)
+        if not await self._state().checkpoints.save(journal.job_id, name, value, token=run.token, ttl=KEPT):
+            raise self._superseded(journal)
+
+    def begin_blocking(self, journal: Journal) -> BegunRun:
+        return self._call(self.begin(journal))
+
+    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+        self._call(self.save(journal, name, value))
+
+    def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
+        # Asked for in any thread: the session is only looked for on the loop.
+        if self._app.state_url is None:
+            raise _no_state("locks")
+        return Lock(
+            name,
+            leases=lambda: self._state("locks").leases,
+            call=self._call,
+            owner=owner,
+            timeout=timeout,
+            lease=lease,
+        )
+
+    # The worker's part -------------------------------------------------------------------------------------
+
+    async def finish(self, journal: Journal) -> None:
+        """Write the last news of a run that has ended."""
+        self._news.discard(journal)
+        if not journal.is_dirty:
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._write(journal)
+        except (TaskMQError, TimeoutError) as error:
+            self._complain(error)
+
+    async def end(self, journal: Journal, outcome: Outcome) -> None:
+        """The outcome of a run is durable: what the job has saved goes with the job.
+
+        A dead one may be replayed, and then goes on from there.
+        """
+        run, state = journal.run, self._app.session().state
+        if run is None or state is None or not isinstance(outcome, Succeeded | Cancelled):
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await state.checkpoints.forget(journal.job_id, token=run.token)
+        except (TaskMQError, TimeoutError) as error:
+            # It goes by its time to live.
+            self._complain(error)
+
+    async def aclose(self) -> None:
+        """Nothing runs any more."""
+        tasks = [*self._beginning.values(), *([self._writing] if self._writing else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # News --------------------------------------------------------------------------------------------------
+
+    def _note(self, journal: Journal) -> None:
+        self._news.add(journal)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_news())
+
+    async def _write_news(self) -> None:
+        try:
+            while self._news:
+                journals, self._news = self._news, set()
+                for journal in journals:
+                    try:
+                        await self._write(journal)
+                    except StateUnavailable as error:
+                        self._complain(error)
+                        journal.is_dirty = True
+                        self._news.add(journal)
+                    except TaskMQError as error:
+                        self._complain(error)
+                await asyncio.sleep(_PERIOD)
+        finally:
+            self._writing = None
+
+    async def _write(self, journal: Journal) -> None:
+        # Before the news is read: what comes from now on is written next time.
+        journal.is_dirty = False
+        state = self._state()
+        record = ProgressRecord(
+            job_id=journal.job_id,
+            attempt=journal.attempt,
+            done=journal.done,
+            total=journal.total,
+            note=journal.note,
+            started=journal.started,
+            updated=self._app.clock.now_ms(),
+        )
+        await state.progress.report(record, ttl=self._app.result_ttl)
+        if journal.details is not None:
+            await self.save(journal, HEARTBEAT, journal.details)
+        self._is_answering = True
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, RunSuperseded):
+            return
+        if self._is_answering:
+            _log.warning("progress and heartbeats of tasks are not kept: %s", error)
+        self._is_answering = False
+
+    # The state ---------------------------------------------------------------------------------------------
+
+    async def _begin(self, journal: Journal) -> BegunRun:
+        run = await self._state().checkpoints.begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
+        if run is None:
+            raise self._superseded(journal)
+        journal.run = run
+        return run
+
+    def _begun(self, journal: Journal, task: "asyncio.Task[BegunRun]") -> None:
+        del self._beginning[journal]
+        if not task.cancelled():
+            # Who asked may be gone: then nobody else looks at it.
+            task.exception()
+
+    def _state(self, what: str = "progress, steps and checkpoints") -> State:
+        state = self._app.session().state
+        if state is None:
+            raise _no_state(what)
+        return state
+
+    def _superseded(self, journal: Journal) -> RunSuperseded:
+        journal.mark_left_behind()
+        return RunSuperseded(
+            f"job {journal.job_id}: another run has begun since attempt {journal.attempt} did; this one can save "
+            "nothing more"
+        )
+
+    def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        if threading.get_ident() == self._thread:
+            call.close()
+            raise UnsupportedFeature(
+                "a blocking call on the worker's event loop would wait for itself: in coroutines use `await "
+                "context.astep(...)`, `acheckpoint` and `resume`, and `async with context.lock(...)`"
+            )
+        try:
+            return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        except (RuntimeError, concurrent.futures.CancelledError) as error:
+            call.close()
+            raise StateUnavailable(f"the worker has stopped: {error}", is_certain=False) from error
+
+
+def _no_state(what: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        f"{what} need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+    )

@@ -1,0 +1,66 @@
+"""From what a run raised to its outcome. Pure."""
+
+from collections.abc import Callable
+
+from taskmq.errors import (
+    Ignore,
+    InvalidOption,
+    MemoryExceeded,
+    Reject,
+    ResultTooLarge,
+    Retry,
+    Snooze,
+    TaskTimeout,
+    WorkerLost,
+)
+from taskmq.model.outcome import Cancelled, Dead, DeadReason, Outcome, Retried, Snoozed
+from taskmq.model.retry import RetryPolicy
+from taskmq.model.units import parse_duration
+
+__all__ = ["verdict"]
+
+
+def verdict(
+    error: BaseException, *, policy: RetryPolicy | None, attempt: int, fraction: Callable[[], float]
+) -> Outcome:
+    """How an attempt ends that raised `error`.
+
+    Args:
+        policy: the task's retry policy; None for no retries.
+        attempt: from 1.
+        fraction: draws a random number from 0 to 1, for the policy's jitter.
+    """
+    try:
+        match error:
+            case Snooze(delay=delay):
+                return Snoozed(parse_duration(delay, what="Snooze"))
+            case Retry(delay=delay):
+                if policy is None or attempt >= policy.max_attempts:
+                    return Dead("error", error)
+                wait = (
+                    policy.delay(attempt, fraction=fraction())
+                    if delay is None
+                    else parse_duration(delay, what="Retry")
+                )
+                return Retried(wait, error)
+            case Reject():
+                return Dead("rejected", error)
+            case Ignore(reason=reason):
+                return Cancelled(reason)
+            case ResultTooLarge():
+                return Dead("result", error)
+            case _:
+                pass
+    except InvalidOption as bad_delay:
+        return Dead("error", bad_delay)
+    if policy is not None and policy.retries(error, attempt=attempt):
+        return Retried(policy.delay(attempt, fraction=fraction()), error)
+    return Dead(_reason(error), error)
+
+
+def _reason(error: BaseException) -> DeadReason:
+    if isinstance(error, TaskTimeout):
+        return "timeout"
+    if isinstance(error, MemoryExceeded):
+        return "memory"
+    return "worker_lost" if isinstance(error, WorkerLost) else "error"

@@ -1,0 +1,251 @@
+"""Runs that may be poison: messages that come back because their worker ended, and processes that die under a task.
+
+A job has `most` starts. The first one is not recorded; each further one is counted when it begins and forgotten when
+it ends, whatever its outcome. What has used them all up without an end goes to the dead letters as `worker_lost`:
+
+    come back     starts counted    the run
+    1st time      1                 as any other
+    2nd time      2 = most - 1      alone in its process: nothing else starts until it has ended
+    3rd time      3 = most          none: dead
+
+A crash tells nothing about which of the tasks that ran in the process has caused it; the last start does, because
+it is alone. What only sat in the prefetch has not begun, so it is never counted. Being alone has a limit on both
+sides: after `_PATIENCE` seconds of waiting for others, or of running, the process takes up its other work again.
+
+A message that comes back because its connection was lost, while its first run goes on in this process, is not
+counted; where it goes on in another one, that one takes its count back as soon as it sees that its delivery is void.
+Processes of `executor="process"` are counted the same way, with nobody beside them to suspect. Tasks with early
+acknowledgement do not come back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from taskmq.contracts.broker import Delivery, Revocable
+from taskmq.errors import WorkerLost
+from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.crash_counter import Starts
+from taskmq.worker.run.thread_runs import ThreadRuns
+
+__all__ = ["Quarantine"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_PATIENCE: Final = 30.0
+_LOOK: Final = 0.1
+# For what the worker has acknowledged to reach the broker: an acknowledgement may be written a moment later.
+_ON_ITS_WAY: Final = 0.05
+# The same, beyond any doubt.
+_ARRIVED: Final = 5.0
+
+
+class Quarantine:
+    """Runs attempts that may be poison.
+
+    Args:
+        run: runs an attempt.
+        starts: where they are counted.
+        most: starts of a job; at least 2.
+        running: every delivery that has a slot, by its task.
+        threads: those that have a slot without a task.
+        resume: called when other deliveries may start again.
+
+    Attributes:
+        is_closed: one runs alone: no other delivery may start.
+        is_stopping: runs are being interrupted.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Attempt], Awaitable[Outcome]],
+        starts: Starts,
+        *,
+        most: int,
+        running: Mapping["asyncio.Task[None]", Delivery],
+        resume: Callable[[], None],
+        threads: ThreadRuns | None = None,
+    ) -> None:
+        self._run = run
+        self._starts = starts
+        self._most = most
+        self._running = running
+        self._threads = threads
+        self._resume = resume
+        self._door = asyncio.Lock()
+        self._at_door: set[asyncio.Task[Any]] = set()
+        self._counted: dict[str, Delivery] = {}
+        self._dead: dict[str, asyncio.Task[None]] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self.is_closed = False
+        self.is_stopping = False
+
+    async def run(self, attempt: Attempt) -> Outcome:
+        """What became of the attempt."""
+        if attempt.delivery.redelivered and not self._runs_here(attempt.delivery):
+            return await self._run_counted(attempt)
+        return await self._run_on(attempt, started=0)
+
+    def forget(self, attempt: Attempt) -> None:
+        """The dead letter is durable: soon the job may be started as if it were new.
+
+        Not at once: should this process end before the broker has heard of it, the message comes back, and is not to
+        be started any more.
+        """
+        job_id = attempt.job_id
+        if (before := self._dead.get(job_id)) is not None:
+            before.cancel()
+        self._dead[job_id] = asyncio.create_task(self._forget(job_id), name="taskmq worker forgets a dead job")
+
+    async def aclose(self) -> None:
+        """Take back the counts of runs that do not end: the worker stops, it does not crash."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for task in self._dead.values():
+            task.cancel()
+        await asyncio.gather(*map(self._end, tuple(self._counted)), *map(self._starts.end, self._dead))
+        await self._starts.aclose()
+
+    async def _run_counted(self, attempt: Attempt) -> Outcome:
+        stay = _Stay(self._door)
+        try:
+            # One after the other: while one runs alone, those behind it have not begun and are not charged.
+            await self._enter(stay)
+            if self.is_stopping:
+                return Interrupted()
+            count = await self._begin(attempt)
+            if count >= self._most:
+                self._counted.pop(attempt.job_id, None)
+                return self._poison(attempt, count)
+            if count == self._most - 1:
+                await self._be_alone(stay)
+            else:
+                stay.leave()
+            return await self._run_on(attempt, started=count)
+        finally:
+            self._open(stay)
+            await self._end(attempt.job_id)
+
+    async def _run_on(self, attempt: Attempt, *, started: int) -> Outcome:
+        """Run, and again as long as the task's own process dies and it has starts left."""
+        try:
+            while True:
+                outcome = await self._run(attempt)
+                if attempt.task.plan.executor != "process" or not _is_lost(outcome):
+                    return outcome
+                if self.is_stopping:
+                    return Interrupted()
+                # Where the state does not count, this worker does for as long as it has the message.
+                started = max(await self._begin(attempt), started + 1)
+                if started >= self._most:
+                    self._counted.pop(attempt.job_id, None)
+                    return self._poison(attempt, started)
+                _log.warning("job %s: its process ended, start %d of %d", attempt.job_id, started + 1, self._most)
+        finally:
+            await self._end(attempt.job_id)
+
+    def _poison(self, attempt: Attempt, count: int) -> Dead:
+        times = min(count, self._most)
+        words = (
+            f"task {attempt.envelope.task} was started {times} times and each time its process ended before it did"
+        )
+        return Dead("worker_lost", WorkerLost(words, starts=times))
+
+    def _runs_here(self, delivery: Delivery) -> bool:
+        """Whether the message's earlier delivery still runs here: its connection was lost, its worker was not."""
+        message_id = delivery.message_id
+        return message_id is not None and any(
+            other is not delivery and other.message_id == message_id
+            for other in (*self._running.values(), *(() if self._threads is None else self._threads.deliveries()))
+        )
+
+    # Counting ----------------------------------------------------------------------------------------------
+
+    async def _begin(self, attempt: Attempt) -> int:
+        # Before it is counted: where this is cancelled meanwhile, the count may be there.
+        self._counted[attempt.job_id] = attempt.delivery
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch(), name="taskmq worker looks for void deliveries")
+        return await self._starts.begin(attempt.job_id)
+
+    async def _forget(self, job_id: str) -> None:
+        await asyncio.sleep(_ARRIVED)
+        await self._starts.end(job_id)
+        del self._dead[job_id]
+
+    async def _end(self, job_id: str) -> None:
+        if self._counted.pop(job_id, None) is not None:
+            await self._starts.end(job_id)
+
+    async def _watch(self) -> None:
+        while self._counted:
+            await asyncio.sleep(_LOOK)
+            for job_id, delivery in tuple(self._counted.items()):
+                if isinstance(delivery, Revocable) and delivery.revoked:
+                    # Somebody else gets the message now, although nothing has crashed.
+                    await self._end(job_id)
+
+    # Alone -------------------------------------------------------------------------------------------------
+
+    async def _enter(self, stay: "_Stay") -> None:
+        me = _current_task()
+        self._at_door.add(me)
+        try:
+            await stay.enter()
+        finally:
+            self._at_door.discard(me)
+
+    async def _be_alone(self, stay: "_Stay") -> None:
+        """Return once nothing else runs here, or what does has proved harmless for long enough."""
+        self.is_closed = True
+        # Those who were to start in this turn reach the door.
+        await asyncio.sleep(0)
+        others: list[asyncio.Future[None]] = [*(self._running.keys() - self._at_door - {_current_task()})]
+        if self._threads is not None:
+            others += self._threads.ends()
+        if others:
+            _log.warning("one job runs alone, because its worker ended while it ran; %d are waited for", len(others))
+            await asyncio.wait(others, timeout=_PATIENCE)
+            # What they have done would be done again.
+            await asyncio.sleep(_ON_ITS_WAY)
+        stay.timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open, stay)
+
+    def _open(self, stay: "_Stay") -> None:
+        if stay.leave() and self.is_closed:
+            self.is_closed = False
+            self._resume()
+
+
+class _Stay:
+    """One job's stay at the door: it leaves once, at its end or before."""
+
+    def __init__(self, door: asyncio.Lock) -> None:
+        self._door = door
+        self._is_in = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    async def enter(self) -> None:
+        await self._door.acquire()
+        self._is_in = True
+
+    def leave(self) -> bool:
+        """Whether it was in."""
+        if not self._is_in:
+            return False
+        self._is_in = False
+        self._door.release()
+        if self.timer is not None:
+            self.timer.cancel()
+        return True
+
+
+def _is_lost(outcome: Outcome) -> bool:
+    return isinstance(outcome, Retried | Dead) and isinstance(outcome.error, WorkerLost)
+
+
+def _current_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -1,0 +1,172 @@
+"""From a delivery to its outcome. Never raises."""
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Mapping
+from contextvars import copy_context
+from datetime import timedelta
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Delivery, Revocable
+from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
+from taskmq.executors import CoroutineExecutor
+from taskmq.middleware.chain import Proceed, execute_chain
+from taskmq.model.envelope import JSON, Envelope, decode_envelope, new_job_id
+from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
+from taskmq.model.resources import Grant
+from taskmq.model.topology import logical_queue
+from taskmq.options.task_options import ExecutorKind
+from taskmq.run.context import Context, current_context
+from taskmq.run.execution import Execution, Executor
+from taskmq.run.journal import DETACHED, Desk
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.run.outcome_of_error import verdict
+
+__all__ = ["UNKNOWN_COUNT", "Processor"]
+
+UNKNOWN_COUNT: Final = "x-taskmq-unknown"
+"""Header: how often the message was put back because nobody knew its task."""
+
+# A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
+_EARLY: Final = 125
+
+
+class Processor:
+    """Reads deliveries and runs tasks.
+
+    Args:
+        executors: one for each kind that the app's tasks use.
+        desk: where the tasks' contexts write to.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        executors: Mapping[ExecutorKind, Executor],
+        config: WorkerConfig,
+        *,
+        desk: Desk = DETACHED,
+    ) -> None:
+        self._tasks = app.tasks
+        self._clock = app.clock
+        self._config = config
+        self._chains: dict[ExecutorKind, Proceed] = {
+            kind: execute_chain(app.middleware, executor.run) for kind, executor in executors.items()
+        }
+        self._coroutines = CoroutineExecutor()
+        self._desk = desk
+        self.is_interrupting = False
+
+    def read(self, delivery: Delivery) -> Attempt | Parked:
+        """The attempt that the delivery is, or why it is none."""
+        try:
+            envelope = decode_envelope(delivery.body, delivery.content_type)
+        except MalformedMessage as error:
+            return Parked(str(error))
+        return self.identify(delivery, envelope)
+
+    def identify(self, delivery: Delivery, envelope: Envelope) -> Attempt | Parked:
+        """The same, of a delivery that was decoded."""
+        task = self._tasks.get(envelope.task)
+        if task is None:
+            return self._unknown(delivery, envelope)
+        job_id = envelope.id or delivery.message_id or new_job_id(self._clock.now_ms(), os.urandom(10))
+        return Attempt(delivery, envelope, task, job_id)
+
+    async def run(self, attempt: Attempt) -> Outcome:
+        """What became of the attempt; one with early acknowledgement is acknowledged right before its run."""
+        envelope = attempt.envelope
+        if (envelope.eta is not None or envelope.expires is not None) and (
+            early := await self._not_now(envelope)
+        ) is not None:
+            return early
+        try:
+            execution = self._execution(attempt)
+        except InvalidArguments as error:
+            return Dead("invalid_arguments", error)
+        except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
+            return self.failed(attempt, error)
+        attempt.execution = execution
+        if attempt.task.plan.ack == "early":
+            attempt.delivery.ack()
+        current_context.set(execution.context)
+        before = copy_context()
+        outcome = await self._ended(attempt, execution, self._chains[attempt.task.plan.executor](execution))
+        attempt.is_clean = copy_context() == before
+        return outcome
+
+    def go_on(self, attempt: Attempt, execution: Execution, rest: Awaitable[object]) -> Awaitable[Outcome]:
+        """What became of an attempt whose coroutine has made its first step, in this task."""
+        return self._ended(attempt, execution, self._coroutines.finish(execution, rest))
+
+    def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+        """What an attempt comes to that has raised `error`."""
+        if isinstance(error, RunSuperseded) and isinstance(attempt.delivery, Revocable) and attempt.delivery.revoked:
+            # The run that took over has the message now; a copy of it would be one too many.
+            return Interrupted()
+        policy = attempt.task.plan.retry
+        return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
+
+    def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
+        """What an attempt comes to whose run has raised `error`, which may be that it was given up."""
+        if isinstance(error, asyncio.CancelledError):
+            execution.context.mark_cancelled()
+            if attempt.cancelled is not None:
+                return Cancelled(attempt.cancelled)
+            if self.is_interrupting:
+                return Interrupted()
+            # Not ours: the task cancelled itself, which is its failure.
+        return self.failed(attempt, error)
+
+    async def _ended(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
+        try:
+            return Succeeded(await run)
+        except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
+            return self.raised(attempt, execution, error)
+
+    def _execution(self, attempt: Attempt) -> Execution:
+        envelope, task, plan = attempt.envelope, attempt.task, attempt.task.plan
+        content_type = attempt.delivery.content_type or JSON
+        arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
+        started = self._clock.now_ms()
+        given = attempt.grant
+        # What the worker counts for itself is not the task's to see.
+        grant = None if given is None or plan.resources is None else Grant(plan.resources, given.devices)
+        context = Context(
+            envelope,
+            job_id=attempt.job_id,
+            max_attempts=plan.retry.max_attempts if plan.retry else 1,
+            queue=logical_queue(attempt.delivery.queue),
+            redelivered=attempt.delivery.redelivered,
+            _deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
+            _desk=self._desk,
+            started=started,
+            _grant=grant,
+            fence=attempt.fence,
+        )
+        args, kwargs = task.signature.with_context(arguments, context)
+        attempt.started = started
+        return Execution(
+            context, task.call, args, kwargs, envelope, content_type, plan.timeout, grant, plan.soft_timeout
+        )
+
+    async def _not_now(self, envelope: Envelope) -> Outcome | None:
+        if envelope.eta is not None and (left := envelope.eta - self._clock.now_ms()) > 0:
+            if left > _EARLY:
+                return Snoozed(timedelta(milliseconds=left))
+            await self._clock.sleep_until(envelope.eta)
+        if envelope.expires is not None and self._clock.now_ms() >= envelope.expires:
+            return Cancelled("expired before it started")
+        return None
+
+    def _unknown(self, delivery: Delivery, envelope: Envelope) -> Parked:
+        seen = delivery.headers.get(UNKNOWN_COUNT, 0)
+        # A foreign header: below 0 it would put the message back for ever.
+        count = max(seen, 0) if isinstance(seen, int) else 0
+        reason = f"task {envelope.task!r} is not registered"
+        if count >= self._config.unknown_attempts:
+            return Parked(f"{reason} at any worker that has seen the message in {count + 1} tries")
+        return Parked(reason, delay=timedelta(seconds=self._config.unknown_delay * 2**count))

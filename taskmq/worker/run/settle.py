@@ -1,0 +1,443 @@
+"""From an outcome to its effects: the one place that settles a delivery.
+
+    Outcome       first                                                    then
+    Succeeded     store the result if it is kept                           ack
+    Answered      the same
+    Retried       publish the next attempt's copy, wait for its confirm    ack
+    Snoozed       publish the copy, wait for its confirm                   ack
+    Dead          store the error if kept, publish to the dead-letter      ack
+                  queue, wait for its confirm
+    Cancelled     store it if results are kept                             ack
+    Interrupted   nothing                                                  requeue
+    Parked        publish to the parking queue, or back to its own with    ack
+                  a delay; wait for its confirm
+
+Before all that an attempt leaves what its gates have given it (`gates`). What has to come first is tried again while
+the broker or the state does not answer: a slot that waits is better than a task that runs twice. When a copy cannot
+be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry what the
+broker has written on the original.
+
+A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
+it is the first. Whatever else it came to has no effect: whoever has the message now decides what follows.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, assert_never
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
+from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
+from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
+from taskmq.model.codec import encode_value
+from taskmq.model.envelope import JSON, LAST_INSTANT, amend
+from taskmq.model.outcome import Answered, Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
+from taskmq.model.retry import coarse_delay
+from taskmq.model.states import JobState
+from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_queue
+from taskmq.model.units import to_ms
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.run.processor import UNKNOWN_COUNT
+
+__all__ = ["Settler"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_PUBLISH_TRIES: Final = 3
+_PAUSE: Final = 0.2
+_TURNS: Final = 4
+_LONGEST_PAUSE: Final = 5.0
+_OWN: Final = "x-taskmq-"
+_REPLAYED: Final = f"{_OWN}replayed"
+_ERROR_LIMIT: Final = 500
+_TRACEBACK_LIMIT: Final = 16_000
+# Outcomes after which there is no record of the job's end.
+_GOES_ON: Final = (Retried, Snoozed, Interrupted)
+
+
+class Settler:
+    """Settles deliveries of one worker.
+
+    Args:
+        worker: the worker's name, for results and dead letters.
+        result_limit: bytes of a result, encoded.
+    """
+
+    def __init__(self, app: TaskMQ, *, worker: str, result_limit: int = WorkerConfig().result_limit) -> None:
+        self._app = app
+        self._clock = app.clock
+        self._worker = worker
+        self._result_limit = result_limit
+        self._is_stopping = asyncio.Event()
+        session = app.session()
+        self._session = session
+        self._results: ResultStore | None = session.results
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether there is a state to keep results in."""
+        return self._results is not None
+
+    def stop_trying(self) -> None:
+        """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
+        self._is_stopping.set()
+
+    def settle_at_once(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Settle a success that leaves nothing to be stored or told; whether it was one."""
+        if (
+            type(outcome) is not Succeeded
+            or attempt.passes
+            or (self._results is not None and attempt.task.plan.result is not False)
+            or is_shard(attempt.delivery.queue)
+        ):
+            return False
+        attempt.delivery.ack()
+        return True
+
+    async def settle(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
+        delivery = attempt.delivery
+        if isinstance(outcome, Retried | Snoozed | Dead | Cancelled) and await _is_void(delivery):
+            # Whoever gets the message next decides what follows: a copy from here would be one too many.
+            _log.warning(
+                "job %s of task %s: %s too late, the message was given to another worker",
+                attempt.job_id,
+                attempt.envelope.task,
+                type(outcome).__name__.lower(),
+            )
+            await self.leave(attempt, Interrupted())
+            return False
+        if isinstance(outcome, _GOES_ON) and not await self.leave(attempt, outcome):
+            return False
+        match outcome:
+            case Succeeded(value):
+                if attempt.passes or (self._results is not None and attempt.task.plan.result is not False):
+                    return await self._succeeded(attempt, outcome, value)
+                delivery.ack()
+                return True
+            case Answered(content_type, value):
+                record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=value)
+                return await self._ended(attempt, outcome, record)
+            case Retried(delay, error):
+                wait = coarse_delay(to_ms(delay))
+                headers: dict[str, HeaderValue] = {
+                    f"{_OWN}attempt": attempt.envelope.attempt + 1,
+                    f"{_OWN}error": _summary(error),
+                }
+                copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
+                self.note_retry(attempt, wait, error)
+                return await self._run_later(attempt, copy)
+            case Snoozed(delay):
+                copy = self._copy(attempt, attempt=attempt.envelope.attempt, delay=to_ms(delay), headers={})
+                return await self._run_later(attempt, copy)
+            case Dead():
+                return await self._dead(attempt, outcome)
+            case Cancelled(reason):
+                record = self._record(
+                    attempt,
+                    JobState.CANCELLED,
+                    error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
+                )
+                return await self._ended(attempt, outcome, record)
+            case Interrupted():
+                delivery.requeue()
+                return False
+            case Parked():
+                return await self.park(delivery, outcome)
+            case _:
+                assert_never(outcome)
+
+    async def leave(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
+        """Leave what the attempt's gates have given it.
+
+        False: the outcome does not count, or nobody could be told of it; the delivery was given back.
+        """
+        pause = _PAUSE
+        while attempt.passes:
+            try:
+                counts = await attempt.passes[-1].leave(outcome, record)
+            except (StateUnavailable, SendError) as error:
+                _log.warning("job %s has not left what its gates have given it: %s", attempt.job_id, error)
+                if isinstance(outcome, Interrupted) or not await self._pause(pause):
+                    attempt.passes = None
+                    attempt.delivery.requeue()
+                    return False
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            attempt.passes.pop()
+            if not counts:
+                _log.warning(
+                    "job %s of task %s: %s does not count, another run has taken its place",
+                    attempt.job_id,
+                    attempt.envelope.task,
+                    type(outcome).__name__.lower(),
+                )
+                await self.leave(attempt, Interrupted())
+                attempt.delivery.requeue()
+                return False
+        return True
+
+    def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
+        """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
+        self._log_failure(attempt, f"retry in {wait / 1000:g} s", error)
+
+    async def _run_later(self, attempt: Attempt, copy: Outgoing) -> bool:
+        limit = self._session.broker.max_message_bytes
+        if len(copy.body) > limit:
+            # The message just fitted; with its attempt and time written down it does not any more.
+            error = TooLarge(len(copy.body), limit, f"the next attempt of {copy.job_id}")
+            return await self._dead(attempt, Dead("error", error))
+        return await self._publish_and_ack(attempt.delivery, copy)
+
+    async def park(self, delivery: Delivery, parked: Parked) -> bool:
+        """Put aside a message that is no attempt of a known task; whether that is done."""
+        if parked.delay is not None:
+            seen = delivery.headers.get(UNKNOWN_COUNT, 0)
+            count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
+            message = self._verbatim(delivery, delivery.queue, {UNKNOWN_COUNT: count}, parked.delay)
+            _log.info("message %s put back: %s", delivery.message_id, parked.reason)
+        else:
+            headers: dict[str, HeaderValue] = {
+                f"{_OWN}reason": parked.reason[:_ERROR_LIMIT],
+                f"{_OWN}origin": delivery.queue,
+                f"{_OWN}died": self._clock.now_ms(),
+                f"{_OWN}worker": self._worker,
+            }
+            message = self._verbatim(delivery, PARKING, headers, None)
+            _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
+        return await self._publish_and_ack(delivery, message)
+
+    async def _ended(self, attempt: Attempt, outcome: Outcome, record: ResultRecord) -> bool:
+        if not await self.leave(attempt, outcome, record) or not await self._stored(attempt, record):
+            return False
+        attempt.delivery.ack()
+        return True
+
+    async def _succeeded(self, attempt: Attempt, outcome: Outcome, value: object) -> bool:
+        if attempt.task.plan.result is False:
+            return await self._ended(attempt, outcome, self._record(attempt, JobState.SUCCEEDED))
+        content_type = attempt.delivery.content_type or JSON
+        try:
+            encoded = encode_value(value, content_type)
+        except EncodeError as error:
+            # The work is done; running it again would not make the value any more storable.
+            return await self._dead(attempt, Dead("result", error))
+        if len(encoded) > self._result_limit:
+            too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
+            return await self._dead(attempt, Dead("result", too_large))
+        record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
+        return await self._ended(attempt, outcome, record)
+
+    async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
+        reason, error = outcome.reason, outcome.error
+        details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
+        self._log_failure(attempt, f"dead ({reason})", error)
+        record = self._record(attempt, JobState.DEAD, error=details)
+        if not await self.leave(attempt, outcome, record) or not await self._stored(attempt, record):
+            return False
+        headers: dict[str, HeaderValue] = {
+            f"{_OWN}reason": reason,
+            f"{_OWN}error": _summary(error),
+            f"{_OWN}error-type": details.type_name[:_ERROR_LIMIT],
+            f"{_OWN}traceback": details.traceback,
+            f"{_OWN}attempt": attempt.envelope.attempt,
+            f"{_OWN}origin": attempt.delivery.queue,
+            f"{_OWN}died": self._clock.now_ms(),
+            f"{_OWN}worker": self._worker,
+        }
+        if attempt.started is not None:
+            headers[f"{_OWN}started"] = attempt.started
+        if isinstance(error, WorkerLost) and error.starts is not None:
+            headers[f"{_OWN}starts"] = error.starts
+        letter = self._copy(
+            attempt,
+            attempt=attempt.envelope.attempt,
+            delay=None,
+            headers=headers,
+            queue=dead_letter_queue(attempt.delivery.queue),
+        )
+        return await self._publish_and_ack(attempt.delivery, letter)
+
+    def _copy(
+        self,
+        original: Attempt,
+        *,
+        attempt: int,
+        delay: int | None,
+        headers: Mapping[str, HeaderValue],
+        queue: str | None = None,
+    ) -> Outgoing:
+        delivery = original.delivery
+        level = self._app.queue(logical_queue(delivery.queue)).native_priority(original.envelope.priority)
+        eta = None if delay is None else min(self._clock.now_ms() + delay, LAST_INSTANT)
+        body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
+        return Outgoing(
+            queue=queue or delivery.queue,
+            body=body,
+            content_type=delivery.content_type or JSON,
+            job_id=original.job_id,
+            task=original.envelope.task,
+            due=eta,
+            enqueued=original.envelope.enqueued,
+            root=original.envelope.root,
+            headers={**_foreign(delivery), **headers, **_level(level if queue is not None else None)},
+            # A dead letter keeps the order in which it came, and knows what it is to get when it is replayed.
+            priority=level if queue is None else None,
+        )
+
+    def _verbatim(
+        self, delivery: Delivery, queue: str, headers: Mapping[str, HeaderValue], delay: timedelta | None
+    ) -> Outgoing:
+        return Outgoing(
+            queue=queue,
+            body=delivery.body,
+            content_type=delivery.content_type or "",
+            job_id=delivery.message_id or "",
+            task=delivery.task or "",
+            due=None if delay is None else self._clock.now_ms() + to_ms(delay),
+            headers={**_foreign(delivery), **headers},
+        )
+
+    def _record(
+        self,
+        attempt: Attempt,
+        state: JobState,
+        *,
+        content_type: str = "",
+        value: bytes = b"",
+        error: ErrorRecord | None = None,
+    ) -> ResultRecord:
+        return ResultRecord(
+            job_id=attempt.job_id,
+            task=attempt.envelope.task,
+            state=state,
+            attempt=attempt.envelope.attempt,
+            content_type=content_type,
+            value=value,
+            error=error,
+            started=attempt.started,
+            finished=self._clock.now_ms(),
+            worker=self._worker,
+        )
+
+    async def _stored(self, attempt: Attempt, record: ResultRecord) -> bool:
+        """True once the record is durable or none is kept; False when the delivery was given back instead."""
+        if self._results is None or attempt.task.plan.result is False:
+            return True
+        pause = _PAUSE
+        while True:
+            try:
+                await self._results.put(record, ttl=attempt.task.plan.result_ttl or self._app.result_ttl)
+            except StateUnavailable as error:
+                _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
+                if not await self._pause(pause):
+                    attempt.delivery.requeue()
+                    return False
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                return True
+
+    async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> bool:
+        pause = _PAUSE
+        for attempt in range(1, _PUBLISH_TRIES + 1):
+            try:
+                # Publish before ack: a crash here repeats the attempt, the other order would lose it.
+                await self._session.declare_and_publish(self._app.queue(logical_queue(delivery.queue)), message)
+            except SendError as error:
+                _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
+                if attempt == _PUBLISH_TRIES or not await self._pause(pause):
+                    break
+                if isinstance(error, EncodeError):
+                    # The sender's headers and ours together may be more than the broker takes.
+                    message = replace(message, headers=_own(message.headers))
+                elif isinstance(error, TooLarge) and message.due is None:
+                    # A letter's own additions are what is too much: the body as it came fits.
+                    message = replace(message, body=delivery.body)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                delivery.ack()
+                return True
+        delivery.requeue()
+        return False
+
+    async def _pause(self, seconds: float) -> bool:
+        """Whether to go on trying."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_stopping.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def _log_failure(self, attempt: Attempt, what: str, error: BaseException) -> None:
+        _log.warning(
+            "job %s of task %s, attempt %d: %s: %s",
+            attempt.job_id,
+            attempt.envelope.task,
+            attempt.envelope.attempt,
+            what,
+            _type_name(error),
+            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+        )
+
+
+async def _is_void(delivery: Delivery) -> bool:
+    if not isinstance(delivery, Revocable):
+        return False
+    for _ in range(_TURNS):
+        if delivery.revoked:
+            return True
+        # After the loop has stood, the end of its connection is not read yet.
+        await asyncio.sleep(0)
+    return delivery.revoked
+
+
+def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
+    """The sender's own headers; ours are written afresh for each copy, but how often a job was replayed stays."""
+    return {
+        name: value
+        for name, value in delivery.headers.items()
+        if isinstance(value, str | int)
+        and not isinstance(value, bool)
+        and (name == _REPLAYED or not name.startswith(_OWN))
+    }
+
+
+def _level(priority: int | None) -> dict[str, HeaderValue]:
+    return {} if priority is None else {f"{_OWN}priority": priority}
+
+
+def _own(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:
+    return {name: value for name, value in headers.items() if name.startswith(_OWN)}
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _summary(error: BaseException) -> str:
+    return f"{_type_name(error)}: {_message(error)}"[:_ERROR_LIMIT]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return _storable(str(error)[:_TRACEBACK_LIMIT])
+    except Exception as failure:  # noqa: BLE001 - the task's own class, which may do anything
+        return f"(its message cannot be read: {_type_name(failure)})"
+
+
+def _traceback(error: BaseException) -> str:
+    """The end of the traceback: that is where the task's own frames are."""
+    return _storable("".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:])
+
+
+def _storable(text: str) -> str:
+    """Lone surrogates, as in names of files, have no form in UTF-8: they are written out."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,90 @@
+"""What a worker has done, in plain numbers, and who is told while it does it.
+
+The counters cost a few dictionary look-ups a run. Observers cost nothing where there are none.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.contracts.broker import Delivery
+from taskmq.model.envelope import Envelope
+from taskmq.model.outcome import Outcome, Parked
+from taskmq.model.telemetry.metrics import Count
+from taskmq.model.topology import logical_queue
+from taskmq.worker.attempt import Attempt
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Counts of one worker since it started.
+
+    Attributes:
+        counts: by task and physical queue.
+        running: when each attempt that goes on was started, by the monotonic clock.
+        current: the message whose run is in its first step; None between two.
+        ended: runs that have ended.
+        on_start: called with each attempt as it starts.
+        on_end: called with each attempt, its outcome and the seconds it took, before the outcome is settled.
+        on_park: called with each delivery that cannot be run here, and why.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], Count] = {}
+        self.running: dict[Attempt, float] = {}
+        self.current: Envelope | None = None
+        self.ended = 0
+        self.on_start: list[Callable[[Attempt], None]] = []
+        self.on_end: list[Callable[[Attempt, Outcome, float], None]] = []
+        self.on_park: list[Callable[[Delivery, Parked], None]] = []
+
+    def start(self, attempt: Attempt, *, now: float) -> None:
+        """A run begins."""
+        self.running[attempt] = now
+        for call in self.on_start:
+            call(attempt)
+
+    def end(self, attempt: Attempt, outcome: Outcome, *, now: float) -> None:
+        """It has an outcome."""
+        seconds = now - self.running.pop(attempt, now)
+        self.ended += 1
+        envelope = attempt.envelope
+        key = (envelope.task, attempt.delivery.queue)
+        count = self.counts.get(key) or self.count_of(*key)
+        name, outcomes = _NAMES[type(outcome)], count.outcomes
+        outcomes[name] = outcomes.get(name, 0) + 1
+        count.run.add(seconds)
+        if attempt.started is not None and envelope.attempt == 1:
+            due = envelope.eta or envelope.enqueued
+            if due is not None:
+                count.waited.add((attempt.started - due) / 1000 if attempt.started > due else 0.0)
+        for call in self.on_end:
+            call(attempt, outcome, seconds)
+
+    def count_of(self, task: str, queue: str) -> Count:
+        """The count of a task in a physical queue."""
+        key = (task, queue)
+        count = self.counts.get(key)
+        if count is None:
+            count = self.counts[key] = Count(task, logical_queue(queue))
+        return count
+
+    def park(self, delivery: Delivery, parked: Parked) -> None:
+        """A delivery is not run here."""
+        for call in self.on_park:
+            call(delivery, parked)
+
+    def names(self) -> list[str]:
+        """Task and job of every run that goes on, the longest first, for people."""
+        runs = [(attempt.envelope.task, attempt.job_id) for attempt in tuple(self.running)]
+        # Of one that holds the loop up in its first step, nothing else is known yet.
+        if (current := self.current) is not None:
+            runs.append((current.task, current.id))
+        return [f"{task} (job {job_id})" for task, job_id in runs]
+
+    def forget(self, attempt: Attempt) -> None:
+        """It was interrupted before it had an outcome."""
+        self.running.pop(attempt, None)
+
+
+_NAMES: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}

@@ -1,0 +1,197 @@
+"""Runs of plain functions that go on in threads, and nobody waits for: no task, no future and no timer for each.
+
+    AtOnce -> begin -> a thread -> told on the loop, together with others that have ended -> settled there
+
+Each has a slot from its beginning to its end, as if a member of the crew carried it out. An end is told once: that
+the function has returned or raised, that its time was over, or that it was given up. A thread that comes back after
+that is not listened to.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from typing import Final, Protocol
+
+from taskmq.contracts.broker import Delivery
+from taskmq.executors.coroutine import timed_out
+from taskmq.executors.thread import ThreadExecutor, ThreadRun
+from taskmq.model.telemetry.metrics import Count
+from taskmq.run.execution import Execution
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.stats import Tally
+
+__all__ = ["Slots", "ThreadRuns"]
+
+_NEVER_SOONER: Final = 0.001
+
+
+class Slots(Protocol):
+    """Whose slots they have."""
+
+    def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
+        """What the attempt's function came to: its slot is free, its delivery is to be settled. Never raises."""
+        ...
+
+    def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
+        """A delivery's slot is free, and the delivery is settled unless there was an error. Never raises."""
+        ...
+
+
+class ThreadRuns:
+    """What goes on in threads, of one worker.
+
+    Args:
+        executor: whose threads carry it out.
+        tally: counts every run, and is asked who wants to see each.
+        slots: told of each end; an attempt that was given up ends with a `CancelledError`.
+
+    Attributes:
+        going: those that have not ended.
+    """
+
+    def __init__(self, executor: ThreadExecutor, tally: Tally, slots: Slots) -> None:
+        self.going: dict[Attempt, _Run] = {}
+        self._executor = executor
+        self._tally = tally
+        self._slots = slots
+        self._limits: dict[float, _Limit] = {}
+        self._watched: dict[_Run, asyncio.Future[None]] = {}
+
+    def begin(
+        self, attempt: Attempt, execution: Execution, variables: Context, *, count: Count | None, now: float
+    ) -> None:
+        """Have a thread carry the attempt out, among these context variables; its time counts from now on.
+
+        Args:
+            count: where a success counts that leaves nothing to be stored; None where it leaves something.
+            now: by the monotonic clock.
+
+        Raises:
+            WorkerLost: the executor is closed.
+            RuntimeError: no thread can be started.
+        """
+        loop = asyncio.get_running_loop()
+        run = _Run(execution, variables)
+        run.runs, run.attempt, run.count = self, attempt, count
+        self._tally.running[attempt] = now
+        self._executor.submit(run, loop)
+        self.going[attempt] = run
+        seconds = execution.timeout
+        if seconds is not None:
+            limit = self._limits.get(seconds)
+            if limit is None:
+                limit = self._limits[seconds] = _Limit(seconds, self._time_out)
+            limit.add(run, loop)
+
+    def give_up(self, attempt: Attempt) -> None:
+        """Leave the attempt's thread to itself; nothing where it has ended."""
+        run = self.going.get(attempt)
+        if run is not None:
+            self._abandon(run, asyncio.CancelledError())
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Of those that go on."""
+        return (attempt.delivery for attempt in self.going)
+
+    def ends(self) -> "list[asyncio.Future[None]]":
+        """One for each that goes on, done when it has ended."""
+        loop = asyncio.get_running_loop()
+        return [self._watched.setdefault(run, loop.create_future()) for run in self.going.values()]
+
+    def close(self) -> None:
+        """Watch no time any more."""
+        for limit in self._limits.values():
+            limit.close()
+
+    def finish(self, run: "_Run", value: object, error: BaseException | None) -> None:
+        """It has ended."""
+        attempt, execution, count, tally = run.attempt, run.execution, run.count, self._tally
+        del self.going[attempt]
+        if execution.timeout is not None:
+            del self._limits[execution.timeout].due[run]
+        if self._watched and (watched := self._watched.pop(run, None)) is not None and not watched.done():
+            watched.set_result(None)
+        if (
+            count is None
+            or error is not None
+            or attempt.cancelled is not None
+            or execution.context.journal is not None
+            or tally.on_end
+        ):
+            self._slots.ended(attempt, value, error)
+            return
+        delivery, envelope, now = attempt.delivery, attempt.envelope, time.monotonic()
+        tally.ended += 1
+        due = envelope.enqueued if envelope.attempt == 1 else None
+        waited = None if due is None else (execution.context.started - due) / 1000
+        count.succeeded(now - tally.running.pop(attempt, now), waited)
+        failure: BaseException | None = None
+        try:
+            delivery.ack()
+        except BaseException as unexpected:  # noqa: BLE001 - told to whose delivery it is
+            failure = unexpected
+        self._slots.settled(delivery, failure, now=now)
+
+    def _time_out(self, run: "_Run") -> None:
+        self._abandon(run, timed_out(run.execution))
+
+    def _abandon(self, run: "_Run", error: BaseException) -> None:
+        # What is said of it is said as if by the run: lines of the log carry its job.
+        run.variables.copy().run(self._executor.give_up, run)
+        self.finish(run, None, error)
+
+
+class _Run(ThreadRun):
+    """One that nobody waits for."""
+
+    __slots__ = ("attempt", "count", "runs")
+
+    runs: ThreadRuns
+    attempt: Attempt
+    count: Count | None
+
+    def tell(self, value: object, error: BaseException | None) -> None:
+        if isinstance(error, StopIteration):
+            # Which could not leave a coroutine, and so never means that a run has returned.
+            error = RuntimeError(f"the function raised {error!r}").with_traceback(error.__traceback__)
+        self.runs.finish(self, value, error)
+
+
+class _Limit:
+    """Runs that may all take so long: the first that has begun is the first whose time is over.
+
+    So one timer does for all of them. It is set while there is one, and set again for the first when it rings.
+
+    Attributes:
+        due: when the time of each is over, by the loop's clock.
+    """
+
+    def __init__(self, seconds: float, over: "Callable[[_Run], None]") -> None:
+        self.due: dict[_Run, float] = {}
+        self._seconds = seconds
+        self._over = over
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, run: _Run, loop: asyncio.AbstractEventLoop) -> None:
+        self.due[run] = loop.time() + self._seconds
+        if self._timer is None:
+            # Without the variables of the run that happens to be the first.
+            self._timer = loop.call_later(self._seconds, self._ring, loop, context=Context())
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for run, due in tuple(self.due.items()):
+            if due > now:
+                # A loop whose clock is coarse may ring too soon.
+                self._timer = loop.call_later(max(due - now, _NEVER_SOONER), self._ring, loop, context=Context())
+                return
+            # What was told of another one may have ended this one.
+            if run in self.due:
+                self._over(run)

@@ -1,0 +1,101 @@
+"""Which jobs were cancelled, as this worker knows it.
+
+The state has the truth; the worker keeps a copy in memory, so that a delivery costs one look into a dictionary that
+is empty most of the time. It reads all of it when it starts, so a cancellation survives every restart; then what is
+new, every `_LOOK` seconds. What is said over the broker only makes it look at once: it proves nothing, and nothing is
+missed when it gets lost.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from taskmq.contracts.stores import RevocationStore
+from taskmq.errors import StateUnavailable
+from taskmq.model.clock import Clock
+
+__all__ = ["Revocations"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LOOK: Final = 2.0
+_BATCH: Final = 1000
+
+
+class Revocations:
+    """One worker's copy.
+
+    Args:
+        cancel: called with job id and reason of each new one.
+    """
+
+    def __init__(self, store: RevocationStore, clock: Clock, cancel: Callable[[str, str], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._cancel = cancel
+        self._known: dict[str, tuple[str, int]] = {}
+        self._place = 0
+        self._waking = asyncio.Event()
+        self._has_trouble = False
+
+    def reason(self, job_id: str) -> str | None:
+        """Why the job was cancelled; None when it was not, as far as is known here."""
+        if not self._known:
+            return None
+        found = self._known.get(job_id)
+        return None if found is None or found[1] <= self._clock.now_ms() else found[0]
+
+    def wake(self) -> None:
+        """Look now: there may be a new one."""
+        self._waking.set()
+
+    async def load(self) -> None:
+        """Read what is new in the state. A state that is not there is waited for elsewhere: this returns."""
+        try:
+            while found := await self._store.since(self._place, limit=_BATCH):
+                for one in found:
+                    self._learn(one.job_id, one.reason, one.until)
+                self._place = found[-1].place
+        except StateUnavailable as error:
+            if not self._has_trouble:
+                _log.warning("cancelled jobs may run, because the state does not say which they are: %s", error)
+            self._has_trouble = True
+        else:
+            self._has_trouble = False
+
+    @asynccontextmanager
+    async def following(self) -> AsyncGenerator[None, None]:
+        """Keep up with the state while the block runs."""
+        task = asyncio.create_task(self._follow(), name="taskmq worker follows cancellations")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _follow(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await self._waking.wait()
+            self._waking.clear()
+            try:
+                await self.load()
+            except Exception:  # noqa: BLE001 - a bug in an adapter must not end the looking
+                _log.critical("cancelled jobs could not be read", exc_info=True)
+            self._forget()
+
+    def _learn(self, job_id: str, reason: str, until: int) -> None:
+        known = self._known.get(job_id)
+        self._known[job_id] = (reason, max(until, known[1]) if known else until)
+        if known is None:
+            self._cancel(job_id, reason)
+
+    def _forget(self) -> None:
+        now = self._clock.now_ms()
+        for job_id in [job_id for job_id, (_, until) in self._known.items() if until <= now]:
+            del self._known[job_id]

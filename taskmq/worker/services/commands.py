@@ -1,0 +1,176 @@
+"""Doing what operators say: commands over the broker, see `taskmq.commands`.
+
+A command is obeyed on the worker's loop. Where user code holds up the loop, no answer comes: that, too, is one.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from taskmq.contracts.broker import Broadcasting, Listening
+from taskmq.errors import BrokerUnavailable, InvalidOption, MalformedMessage, TopologyMismatch
+from taskmq.model.commands import (
+    ALL_COMMANDS,
+    WATCH,
+    Answer,
+    Command,
+    Verdict,
+    command_topic,
+    decode_command,
+    encode_answer,
+    is_for,
+)
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.worker.host.stacks import stacks
+
+__all__ = ["Commanded", "Control"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_STACKS_LIMIT: Final = 200_000
+_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+
+_Reply = tuple[Verdict, str, str]
+
+
+class Commanded(Protocol):
+    """The worker, as commands see it."""
+
+    name: str
+
+    def status(self) -> WorkerStatus: ...
+
+    def dismiss(self) -> None: ...
+
+    def set_concurrency(self, concurrency: int) -> None:
+        """Raises:
+        InvalidOption: it cannot have so many slots.
+        """
+        ...
+
+    def revoked(self, job_id: str) -> None: ...
+
+
+class Control:
+    """Obeys commands and answers them.
+
+    Args:
+        broker: where commands come from.
+        worker: whom they are for.
+        watch: called with the seconds for which somebody wants the events of jobs; None: nobody can have them.
+        obeys: whether other commands than `watch` are heard.
+    """
+
+    def __init__(
+        self, broker: Broadcasting, worker: Commanded, *, watch: Callable[[float], None] | None, obeys: bool
+    ) -> None:
+        self._broker = broker
+        self._worker = worker
+        self._watch = watch
+        self._obeys = obeys
+        self._host = socket.gethostname()
+        self._listening: Listening | None = None
+
+    @property
+    def topics(self) -> list[str]:
+        """What has to be listened to."""
+        if self._obeys:
+            return [ALL_COMMANDS]
+        return [] if self._watch is None else [command_topic(WATCH)]
+
+    @asynccontextmanager
+    async def obeying(self) -> AsyncGenerator[None, None]:
+        """Obey while the block runs. That this user may not listen is told once, and tried again and again."""
+        starting = asyncio.create_task(self._listen(), name="taskmq control")
+        try:
+            yield
+        finally:
+            starting.cancel()
+            await asyncio.wait({starting})
+            if self._listening is not None:
+                await self._listening.stop()
+
+    async def _listen(self) -> None:
+        pause, complaint = _PAUSE, ""
+        while self.topics and self._listening is None:
+            try:
+                self._listening = await self._broker.listen(self.topics, self.receive)
+            except (BrokerUnavailable, TopologyMismatch) as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    _log.warning("no commands are heard for now, jobs go on: %s", complaint)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def receive(self, topic: str, body: bytes) -> None:
+        """Take a message; whatever it is, nothing is raised."""
+        try:
+            command = decode_command(body)
+        except MalformedMessage as error:
+            _log.warning("%s: %s", topic, error)
+            return
+        if not is_for(command, worker=self._worker.name, host=self._host):
+            return
+        if not self._obeys and command.name != WATCH:
+            return
+        try:
+            verdict, detail, text = self._obey(command)
+        except Exception as error:  # noqa: BLE001 - what reads the broker's messages must not end over one command
+            _log.error("command %r failed", command.name, exc_info=True)
+            verdict, detail, text = "refused", type(error).__name__, ""
+        if command.reply:
+            answer = Answer(
+                id=command.id,
+                verdict=verdict,
+                worker=self._worker.name,
+                status=self._worker.status(),
+                detail=detail,
+                text=text,
+            )
+            self._broker.announce(command.reply, encode_answer(answer))
+
+    def _obey(self, command: Command) -> _Reply:
+        match command.name:
+            case "ping":
+                return "done", "", ""
+            case "watch":
+                return self._turn_on(command.seconds)
+            case "drain":
+                _log.warning("draining: a command says so")
+                self._worker.dismiss()
+                return "done", "", ""
+            case "concurrency":
+                return self._resize(command.number)
+            case "stacks":
+                return "done", "", stacks(limit=_STACKS_LIMIT)
+            case "revoke":
+                return self._revoke(command.job_id)
+            case _:
+                return "unknown", f"this worker knows no command {command.name!r}", ""
+
+    def _turn_on(self, seconds: float | None) -> _Reply:
+        if self._watch is None:
+            return "refused", "this worker tells no events", ""
+        if seconds is None or not seconds > 0:
+            return "refused", "seconds: more than 0", ""
+        self._watch(seconds)
+        return "done", "", ""
+
+    def _resize(self, number: int | None) -> _Reply:
+        before = self._worker.status().slots
+        try:
+            self._worker.set_concurrency(number or 0)
+        except InvalidOption as error:
+            return "refused", str(error), ""
+        _log.warning("concurrency is %d from now on, it was %d: a command says so", number, before)
+        return "done", f"{before} -> {number}", ""
+
+    def _revoke(self, job_id: str | None) -> _Reply:
+        if not job_id:
+            return "refused", "job_id: which job?", ""
+        self._worker.revoked(job_id)
+        return "done", "", ""

@@ -1,0 +1,188 @@
+"""Moving messages whose time has come from the state to the broker: `TaskMQ(delay="state")`.
+
+Every worker process has a mover, and they share the work: what one has taken no other gets before its lease is over.
+A message is taken, published, confirmed and only then forgotten by the state, so a mover that is killed in between
+leaves it to another one. It may then come twice, under the same job id, and is never lost.
+
+A mover moves for all queues, also for those that its worker does not consume. What the broker has no queue for goes
+to `taskmq.unroutable`, as delayed messages at the broker do.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Outgoing
+from taskmq.contracts.stores import DelayStore, TakenMessage
+from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
+from taskmq.jobs.delayed import to_outgoing
+from taskmq.model.clock import Clock
+from taskmq.model.topology import UNROUTABLE
+
+__all__ = ["Mover", "moving"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_BATCH: Final = 200
+# Not everything is told: a lease that ends makes no noise, and a message may get lost.
+_LOOK: Final = 1.0
+# Between two batches, so that movers which wake for the same message do not ask on each other's heels.
+_BREATH: Final = 0.01
+_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+# A batch has this much more than a publish may take.
+_LEASE_MARGIN: Final = 5.0
+_STOPPING: Final = 5.0
+_QUEUE_HEADER: Final = "x-taskmq-queue"
+# What ails the broker, not the message.
+_OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
+
+
+@asynccontextmanager
+async def moving(app: TaskMQ) -> AsyncGenerator[None, None]:
+    """Move while the block runs, where the app's delayed jobs wait in the state."""
+    session = app.session()
+    if session.delays is None:
+        yield
+        return
+    mover = Mover(session, session.delays, app.clock)
+    task = asyncio.create_task(mover.run())
+    try:
+        yield
+    finally:
+        mover.stop()
+        await asyncio.wait({task}, timeout=_STOPPING)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+class Mover:
+    """One process's mover."""
+
+    def __init__(self, session: Session, delays: DelayStore, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._delays = delays
+        self._lease = session.send_timeout + _LEASE_MARGIN
+        self._stopping = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._pause = _PAUSE
+        self._has_trouble = False
+
+    def stop(self) -> None:
+        """Have `run` return once the batch that is under way has ended."""
+        self._stopping.set()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Move until `stop`. Losses of the broker or the state are waited out."""
+        stop_listening = self._delays.listen(self._wake.set)
+        try:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                try:
+                    if not await self._move():
+                        await self._sleep_until_due()
+                        continue
+                    self._well()
+                    await asyncio.sleep(_BREATH)
+                except (StateUnavailable, SendError) as error:
+                    await self._trouble(error)
+                except Exception:  # noqa: BLE001 - a bug in an adapter must not leave the jobs where they are for ever
+                    _log.critical("delayed jobs were not moved", exc_info=True)
+                    await self._trouble(None)
+        finally:
+            stop_listening()
+
+    async def _move(self) -> bool:
+        """Publish one batch of what is due; whether there was any."""
+        taken = await self._delays.take(now=self._clock.now_ms(), limit=_BATCH, lease=self._lease)
+        if not taken:
+            return False
+        end = asyncio.get_running_loop().time() + self._lease
+        errors = await self._publish([to_outgoing(one.message) for one in taken])
+        await self._settle(taken, errors, end)
+        return True
+
+    async def _publish(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
+        errors = await self._session.publish_now(messages)
+        lost = [place for place, error in enumerate(errors) if isinstance(error, Unroutable)]
+        if lost:
+            letters = [messages[place] for place in lost]
+            _log.error("%d delayed messages go to %s: %s", len(lost), UNROUTABLE, errors[lost[0]])
+            headers = [{**letter.headers, _QUEUE_HEADER: letter.queue} for letter in letters]
+            moved = [
+                replace(letter, queue=UNROUTABLE, headers=header)
+                for letter, header in zip(letters, headers, strict=True)
+            ]
+            for place, error in zip(lost, await self._session.publish_now(moved), strict=True):
+                errors[place] = error
+        return errors
+
+    async def _settle(self, taken: Sequence[TakenMessage], errors: Sequence[SendError | None], end: float) -> None:
+        """Forget what is at the broker; give back what is not, where that is not the message's own fault."""
+        verdicts = list(zip(taken, errors, strict=True))
+        await self._forget([one for one, error in verdicts if error is None], end)
+        outages = [error for error in errors if isinstance(error, _OUTAGES)]
+        for one, error in verdicts:
+            if error is not None and not isinstance(error, _OUTAGES):
+                # It is tried again when its lease is over, behind what else is due.
+                _log.error("delayed job %s is not moved to %s: %s", one.message.job_id, one.message.queue, error)
+        if outages:
+            await self._delays.give_back([one for one, error in verdicts if isinstance(error, _OUTAGES)])
+            raise outages[0]
+
+    async def _forget(self, done: Sequence[TakenMessage], end: float) -> None:
+        loop = asyncio.get_running_loop()
+        while done:
+            try:
+                await self._delays.done(done)
+            except StateUnavailable:
+                # As long as nobody else may take them there is time.
+                if self._stopping.is_set() or loop.time() + _PAUSE > end:
+                    _log.warning("%d delayed jobs may run twice: the state was not told that they moved", len(done))
+                    raise
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+
+    async def _sleep_until_due(self) -> None:
+        due = await self._delays.next_due()
+        self._well()
+        naps = [asyncio.create_task(self._wake.wait())]
+        if due is not None:
+            naps.append(asyncio.create_task(self._sleep_until(due)))
+        try:
+            await asyncio.wait(naps, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for nap in naps:
+                nap.cancel()
+            await asyncio.wait(naps)
+
+    async def _sleep_until(self, due: int) -> Literal[True]:
+        await self._clock.sleep_until(due)
+        return True
+
+    async def _trouble(self, error: Exception | None) -> None:
+        if error is not None and not self._has_trouble:
+            _log.warning("delayed jobs are not moved to the broker: %s", error)
+        self._has_trouble = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._pause * random.uniform(0.5, 1)):
+                await self._stopping.wait()
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+    def _well(self) -> None:
+        if self._has_trouble:
+            _log.warning("delayed jobs are moved to the broker again")
+        self._has_trouble = False
+        self._pause = _PAUSE

@@ -1,0 +1,252 @@
+"""Telling others what happens here: a worker's events, off the way of its jobs.
+
+A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
+until somebody listens, who says so by the command `watch` for a minute: until then a job costs nothing here. Nothing
+is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is dropped
+and counted, and the count is in every batch.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from taskmq.contracts.broker import Broadcasting, Delivery
+from taskmq.model.clock import Clock
+from taskmq.model.outcome import Dead, Outcome, Parked, Retried, Snoozed
+from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.topology import logical_queue
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import Events
+from taskmq.worker.run.stats import Tally
+
+__all__ = ["Announcer", "announcing"]
+
+BEAT_SECONDS: Final = 10.0
+_FLUSH_SECONDS: Final = 0.1
+_PER_MESSAGE: Final = 500
+_MOST: Final = 20_000
+_LONGEST_WATCH: Final = 600.0
+_STARTED: Final = "started"
+_ENDS: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}
+
+
+class Announcer:
+    """The events of one worker process.
+
+    Args:
+        broker: where they go.
+        tally: what it looks at, while somebody listens.
+        name: the worker's.
+        status: how the worker is.
+        clock: for the instants of events.
+
+    Attributes:
+        dropped: events that were not told.
+    """
+
+    def __init__(
+        self, broker: Broadcasting, tally: Tally, *, name: str, status: Callable[[], WorkerStatus], clock: Clock
+    ) -> None:
+        self.dropped = 0
+        self._broker = broker
+        self._tally = tally
+        self._name = name
+        self._status = status
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._number = 0
+        self._waiting: list[JobEvent] = []
+        self._queues: dict[str, str] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_watching = False
+        self._is_permanent = False
+        self._until: asyncio.TimerHandle | None = None
+
+    def watch(self, seconds: float | None = None) -> None:
+        """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
+        if not self._is_watching:
+            self._is_watching = True
+            self._tally.on_start.append(self._on_start)
+            self._tally.on_end.append(self._on_end)
+            self._tally.on_park.append(self._on_park)
+            if seconds is not None:
+                # Whoever begins to listen learns who is there.
+                self.tell("beat")
+        if self._until is not None:
+            self._until.cancel()
+            self._until = None
+        if seconds is None:
+            self._is_permanent = True
+        elif not self._is_permanent:
+            self._until = self._loop.call_later(min(seconds, _LONGEST_WATCH), self._stop_watching)
+
+    def tell(self, event: str) -> None:
+        """Tell an event of the worker."""
+        self.flush()
+        self._number += 1
+        told = WorkerEvent(event=event, number=self._number, at=self._clock.now_ms(), status=self._status())
+        self._send(worker_topic(event), [told])
+
+    def flush(self) -> None:
+        """Send what there is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        topics: dict[tuple[bool, str, str], list[JobEvent]] = {}
+        for event in waiting:
+            key = (event.event != _STARTED, event.event, event.queue)
+            topics.setdefault(key, []).append(event)
+        # Starts first, so that a job's start is not behind its end.
+        for (_, kind, queue), events in sorted(topics.items(), key=_starts_first):
+            topic = job_topic(kind, queue)
+            for at in range(0, len(events), _PER_MESSAGE):
+                self._send(topic, events[at : at + _PER_MESSAGE])
+
+    def close(self) -> None:
+        """Look no more, and send what there is. May be called twice."""
+        self._stop_watching()
+        self.flush()
+
+    def _stop_watching(self) -> None:
+        if self._until is not None:
+            self._until.cancel()
+            self._until = None
+        if self._is_watching:
+            self._is_watching = False
+            self._tally.on_start.remove(self._on_start)
+            self._tally.on_end.remove(self._on_end)
+            self._tally.on_park.remove(self._on_park)
+
+    def _send(self, topic: str, events: Sequence[Event]) -> None:
+        if not self._broker.announce(topic, encode_batch(self._name, events, dropped=self.dropped)):
+            self.dropped += len(events)
+
+    def _add(self, event: JobEvent) -> None:
+        self._waiting.append(event)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_FLUSH_SECONDS, self.flush)
+
+    def _next_number(self) -> int:
+        """The next event's number; 0 where there is no room for it."""
+        if len(self._waiting) >= _MOST:
+            self.dropped += 1
+            return 0
+        self._number += 1
+        return self._number
+
+    def _queue_of(self, delivery: Delivery) -> str:
+        physical = delivery.queue
+        name = self._queues.get(physical)
+        if name is None:
+            name = self._queues[physical] = logical_queue(physical)
+        return name
+
+    # What the tally calls: once per run, while somebody listens -------------------------------------------------
+
+    def _on_start(self, attempt: Attempt) -> None:
+        if not (number := self._next_number()):
+            return
+        envelope, now = attempt.envelope, self._clock.now_ms()
+        due = (envelope.eta or envelope.enqueued) if envelope.attempt == 1 else None
+        self._add(
+            JobEvent(
+                event=_STARTED,
+                number=number,
+                at=now,
+                job_id=attempt.job_id,
+                task=envelope.task,
+                queue=self._queue_of(attempt.delivery),
+                attempt=envelope.attempt,
+                waited=None if due is None else max(now - due, 0) / 1000,
+            )
+        )
+
+    def _on_end(self, attempt: Attempt, outcome: Outcome, seconds: float) -> None:
+        if not (number := self._next_number()):
+            return
+        envelope = attempt.envelope
+        delay = error = reason = None
+        if isinstance(outcome, Retried):
+            delay, error = outcome.delay.total_seconds(), type(outcome.error).__name__
+        elif isinstance(outcome, Dead):
+            error, reason = type(outcome.error).__name__, outcome.reason
+        elif isinstance(outcome, Snoozed):
+            delay = outcome.delay.total_seconds()
+        self._add(
+            JobEvent(
+                event=_ENDS[type(outcome)],
+                number=number,
+                at=self._clock.now_ms(),
+                job_id=attempt.job_id,
+                task=envelope.task,
+                queue=self._queue_of(attempt.delivery),
+                attempt=envelope.attempt,
+                seconds=round(seconds, 6),
+                delay=delay,
+                error=error,
+                reason=reason,
+            )
+        )
+
+    def _on_park(self, delivery: Delivery, parked: Parked) -> None:
+        # With a delay it is not parked yet: another worker may know what to do.
+        if parked.delay is None and (number := self._next_number()):
+            self._add(
+                JobEvent(
+                    event="parked",
+                    number=number,
+                    at=self._clock.now_ms(),
+                    job_id=delivery.message_id or "",
+                    task=delivery.task or "",
+                    queue=self._queue_of(delivery),
+                )
+            )
+
+
+@asynccontextmanager
+async def announcing(
+    announcer: Announcer, events: Events, *, draining: asyncio.Event, beat_seconds: float = BEAT_SECONDS
+) -> AsyncGenerator[None, None]:
+    """Tell that the worker is there, while the block runs; `off` tells nothing.
+
+    Args:
+        announcer: the worker's.
+        events: `on` tells the events of jobs all the time, `auto` while somebody listens.
+        draining: set once the worker drains.
+        beat_seconds: between two beats.
+    """
+    if events == "off":
+        yield
+        return
+    announcer.tell("online")
+    if events == "on":
+        announcer.watch()
+    beating = asyncio.create_task(_beat(announcer, draining, beat_seconds), name="taskmq beat")
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.wait({beating})
+        announcer.close()
+        announcer.tell("offline")
+
+
+async def _beat(announcer: Announcer, draining: asyncio.Event, seconds: float) -> None:
+    while not draining.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await draining.wait()
+        announcer.tell("draining" if draining.is_set() else "beat")
+    while True:
+        await asyncio.sleep(seconds)
+        announcer.tell("beat")
+
+
+def _starts_first(entry: tuple[tuple[bool, str, str], list[JobEvent]]) -> bool:
+    return entry[0][0]

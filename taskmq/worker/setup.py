@@ -1,0 +1,137 @@
+"""What a worker needs before it can start, and whether it has it."""
+
+import os
+from collections.abc import Sequence
+
+from taskmq.app import TaskMQ
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
+from taskmq.model.resources import GPU, PROCESS, amounts_text
+from taskmq.model.topology import WorkQueue
+from taskmq.options.limits import check_shared
+from taskmq.options.task_options import ExecutorKind
+from taskmq.run.execution import Executor
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.host.resources import capacity, devices
+from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
+from taskmq.worker.intake.resources import Slots
+
+__all__ = ["check_config", "executors_for", "longest_run", "queues_of", "slots_for"]
+
+
+def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
+    """What is to be consumed.
+
+    Raises:
+        InvalidOption: nothing is.
+    """
+    if config.queues:
+        return [app.queue(name) for name in dict.fromkeys(config.queues)]
+    if not app.queues:
+        raise InvalidOption("the app has no tasks, so there is no queue to consume: define one, or name queues")
+    return app.queues
+
+
+def check_config(app: TaskMQ, config: WorkerConfig) -> None:
+    """Return if a worker of the app can run like this.
+
+    Raises:
+        InvalidOption: a setting that cannot be.
+        UnsupportedFeature: a task needs what the app has not configured.
+    """
+    if config.concurrency < 1 or config.effective_prefetch < 1:
+        raise InvalidOption("concurrency and prefetch: at least 1")
+    if min(config.weights) < 1 or config.max_starve <= 0:
+        raise InvalidOption("weights: at least 1 each; max_starve: more than 0 seconds")
+    if config.lease <= 0:
+        raise InvalidOption("lease: more than 0 seconds")
+    if config.max_starts < 0 or config.max_starts == 1:
+        # The first start is not recorded: of one start nobody knows whether it ever was.
+        raise InvalidOption("max_starts: at least 2, or 0 for no limit")
+    check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
+    if app.state_url is None:
+        if app.delay == "state":
+            raise UnsupportedFeature("delay='state' needs a state, and the app has none")
+        wanting = sorted(task.name for task in app.tasks.values() if task.plan.result)
+        if wanting:
+            raise UnsupportedFeature(f"result=True needs a state, and the app has none: {', '.join(wanting)}")
+        if keyed := sorted(task.name for task in app.tasks.values() if task.plan.idempotency.maker is not None):
+            raise UnsupportedFeature(f"idempotency_key needs a state, and the app has none: {', '.join(keyed)}")
+        if limited := sorted(task.name for task in app.tasks.values() if task.limits):
+            raise UnsupportedFeature(
+                f"rate_limit and concurrency need a state, and the app has none: {', '.join(limited)}"
+            )
+        if unique := sorted(task.name for task in app.tasks.values() if task.plan.unique is not None):
+            raise UnsupportedFeature(f"unique needs a state, and the app has none: {', '.join(unique)}")
+
+
+def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> Slots:
+    """What the worker has for tasks that need more than a slot.
+
+    Raises:
+        InvalidOption: a task of the queues needs more than that, so it could never run here.
+    """
+    names = {queue.name for queue in queues}
+    if unknown := sorted((config.queue_slots.keys() | config.queue_shares.keys()) - names):
+        raise InvalidOption(f"slots or shares are set for queues that are not consumed: {', '.join(unknown)}")
+    if min((1, *config.queue_slots.values(), *config.queue_shares.values())) < 1:
+        raise InvalidOption("slots and shares of queues: at least 1")
+    found = capacity(config.resources, processes=config.processes)
+    plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
+    own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}
+    own[PROCESS] = float(config.process_slots)
+    slots = Slots(found | own, devices=devices(os.environ), patience=config.max_starve)
+    for plan in plans:
+        if lacking := slots.lacks(plan.needs or {}):
+            raise InvalidOption(
+                f"task {plan.name} needs {amounts_text(plan.needs or {})} and can never run here: this worker has "
+                f"{amounts_text(lacking)}; see --resources, or give the task a queue of its own"
+            )
+    if config.processes > 1 and any(GPU in (plan.needs or {}) for plan in plans):
+        raise InvalidOption(
+            "several worker processes would hand out the same GPUs: run one process each, with CUDA_VISIBLE_DEVICES"
+        )
+    return slots
+
+
+def longest_run(app: TaskMQ, queue: WorkQueue) -> float | None:
+    """How many seconds a delivery may stay unsettled; None where a task of the queue has no time limit."""
+    longest = 0.0
+    for task in app.tasks.values():
+        if task.queue == queue.name:
+            if task.plan.timeout is None:
+                return None
+            longest = max(longest, task.plan.timeout)
+    if not longest:
+        return None
+    return longest if queue.ordered is None else longest + LONGEST_HOLD
+
+
+def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorKind, Executor]:
+    """One of each kind that the app's tasks use.
+
+    Args:
+        target: `module:attribute` of the app; "" where nobody knows.
+
+    Raises:
+        UnsupportedFeature: a task runs in a process of its own, and nobody knows how that finds the app.
+    """
+    kinds = {task.plan.executor for task in app.tasks.values()}
+    executors: dict[ExecutorKind, Executor] = {}
+    if "async" in kinds:
+        executors["async"] = CoroutineExecutor()
+    if "thread" in kinds:
+        executors["thread"] = ThreadExecutor()
+    if "process" in kinds:
+        if not target:
+            raise UnsupportedFeature("executor='process' needs a worker that knows where its app is: taskmq worker")
+        processes = executors["process"] = ProcessExecutor(
+            target,
+            size=config.process_slots,
+            url=app.url,
+            state=app.state_url,
+            max_tasks=config.max_tasks_per_child,
+            max_memory=config.max_memory_per_child,
+        )
+        processes.warm()
+    return executors

@@ -1,0 +1,377 @@
+"""The handle of a workflow that was sent."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+
+import msgspec
+
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
+from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
+from taskmq.model.units import Duration, parse_duration
+from taskmq.workflow.calls import FlowHead, Source, decode_head
+from taskmq.workflow.dag import Dag, Node
+from taskmq.workflow.failures import decode_failure
+from taskmq.workflow.graph import Graph, Shape, compile_workflow
+from taskmq.workflow.parts import Chain, Group, OpenStep, Step, Workflow
+from taskmq.workflow.values import decode_tree, load_trees
+
+__all__ = ["Flow", "FlowBackend", "FlowState", "StepOutcome", "asend_flow", "check_flow_id", "end_id", "send_flow"]
+
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+_SHORTEST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.5
+_MANY: Final = 1000
+# Seconds after which those who wait for an end make sure that there is something to wait for.
+_LOOK_AGAIN: Final = 15.0
+_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
+
+
+class FlowBackend(Protocol):
+    """What a handle needs from its app."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def flow_store(self) -> FlowStore: ...
+
+    async def start_flow(self, graph: Graph, *, flow_id: str | None, keep: float) -> str: ...
+
+    async def go_on_with_flow(self, flow_id: str) -> None: ...
+
+    async def cancel_flow(self, flow_id: str, *, reason: str) -> bool: ...
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
+
+
+class _Desked(Protocol):
+    """What a step's app is known as here."""
+
+    def flow_desk(self) -> FlowBackend: ...
+
+
+class FlowState(msgspec.Struct, frozen=True):
+    """How far a workflow is.
+
+    Attributes:
+        state: `failed` where a step has failed that was not allowed to.
+        steps: the state of every step by its name; those of `each(...)` have a number in brackets behind it.
+        cancelled: why it was cancelled.
+    """
+
+    state: Literal["running", "succeeded", "failed", "cancelled"]
+    steps: dict[str, NodeState]
+    cancelled: str | None = None
+
+    def count(self, state: NodeState | str) -> int:
+        """How many steps are in this state."""
+        return sum(each == state for each in self.steps.values())
+
+
+class StepOutcome(msgspec.Struct, frozen=True):
+    """How one step of a workflow has ended.
+
+    Attributes:
+        value: what it returned, as plain data where its task is not known here.
+        error: of a step that has failed.
+    """
+
+    name: str
+    state: NodeState
+    value: Any = None
+    error: ErrorRecord | None = None
+
+
+class Flow(Generic[R_co]):
+    """A workflow that was sent.
+
+    Attributes:
+        id: its id; the jobs of its steps have ids that begin with it.
+    """
+
+    __slots__ = ("_backend", "_names", "_shape", "id")
+
+    def __init__(
+        self,
+        flow_id: str,
+        *,
+        backend: FlowBackend,
+        shape: Shape | None = None,
+        names: dict[str, Source] | None = None,
+    ) -> None:
+        self.id: str = flow_id
+        self._backend = backend
+        self._shape = shape
+        self._names = names or {}
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        """What it came to, waiting for it as long as need be, or for `timeout`.
+
+        A step that was skipped, or allowed to fail and did, has None as its value.
+
+        Raises:
+            FlowFailed: a step has failed that was not allowed to. All others have ended, too.
+            JobCancelled: it was cancelled.
+            ResultTimeout: it has not ended in time; it goes on.
+            FlowNotFound: the state does not know it (any more).
+            StateUnavailable: the state could not be reached.
+        """
+        return self._backend.run_sync(self.aresult(timeout), instead="aresult")
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
+        """`result` for coroutines."""
+        head = await self._finished(timeout)
+        if head.output is not None:
+            (tree,) = await load_trees(self._store, self.id, [head.output])
+            return cast("R_co", decode_tree(tree, self._shape, head.content_type))
+        trees = await load_trees(self._store, self.id, [*head.leaves.values()])
+        shapes = self._shape if isinstance(self._shape, dict) else {}
+        found = {
+            name: decode_tree(tree, shapes.get(name), head.content_type)
+            for name, tree in zip(head.leaves, trees, strict=True)
+        }
+        return cast("R_co", found)
+
+    def result_of(self, node: Node[T], timeout: Duration | None = None) -> T:
+        """What one step of a `dag` came to, once the whole has ended; None where it has no value.
+
+        Raises as `result` does.
+        """
+        return self._backend.run_sync(self.aresult_of(node, timeout), instead="aresult_of")
+
+    async def aresult_of(self, node: Node[T], timeout: Duration | None = None) -> T:
+        """`result_of` for coroutines."""
+        source = self._names.get(node.name)
+        if source is None:
+            raise InvalidOption(f"{node!r} is not of workflow {self.id}, or this handle was made from its id")
+        head = await self._finished(timeout)
+        (tree,) = await load_trees(self._store, self.id, [source])
+        return cast("T", decode_tree(tree, None, head.content_type))
+
+    def state(self) -> FlowState:
+        """How far it is, step by step.
+
+        Raises:
+            FlowNotFound: the state does not know it (any more).
+            StateUnavailable: the state could not be reached.
+        """
+        return self._backend.run_sync(self.astate(), instead="astate")
+
+    async def astate(self) -> FlowState:
+        """`state` for coroutines."""
+        record = await self._look()
+        head = decode_head(record.head)
+        states = await self._store.states(self.id)
+        named = {_name(key, head): state for key, state in states.items() if _is_shown(key, head)}
+        is_bad = any(
+            state is NodeState.FAILED and key.partition(".")[0] not in head.may_fail for key, state in states.items()
+        )
+        if record.unfinished:
+            return FlowState("running", named, record.cancelled)
+        if record.cancelled is not None:
+            return FlowState("cancelled", named, record.cancelled)
+        return FlowState("failed" if is_bad else "succeeded", named)
+
+    async def astream(self) -> AsyncGenerator[StepOutcome, None]:
+        """Each step as soon as it has ended, until all have: `async for step in flow.astream()`.
+
+        A step that ended before a `redrive` comes again when it has ended anew.
+
+        Raises:
+            FlowNotFound: the state does not know it (any more).
+            StateUnavailable: the state could not be reached.
+        """
+        place, pause = 0, _SHORTEST_PAUSE
+        while True:
+            # Before the ends: once nothing is left, all of them are there.
+            record = await self._look()
+            head = decode_head(record.head)
+            keys = await self._store.ended(self.id, place=place, limit=_MANY)
+            place += len(keys)
+            for outcome in await self._outcomes([key for key in keys if _is_shown(key, head)], head):
+                yield outcome
+            if keys:
+                pause = _SHORTEST_PAUSE
+                continue
+            if not record.unfinished:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    def cancel(self, reason: str = "cancelled by its sender") -> bool:
+        """End it: what has not started never will, what runs is stopped as by `Job.cancel`.
+
+        Returns:
+            False where it has ended already.
+
+        Raises:
+            FlowNotFound: the state does not know it (any more).
+            StateUnavailable: the state could not be reached; it may be cancelled in part: call it again.
+        """
+        return self._backend.run_sync(self.acancel(reason), instead="acancel")
+
+    async def acancel(self, reason: str = "cancelled by its sender") -> bool:
+        """`cancel` for coroutines."""
+        record = await self._look()
+        return bool(record.unfinished) and await self._backend.cancel_flow(self.id, reason=reason)
+
+    def redrive(self) -> int:
+        """Run again what has not succeeded, and what waits for that; how many steps.
+
+        What has succeeded is not run again, and its value is used. 0, and nothing happens, where it has not ended, or
+        everything has succeeded. Called again after an error it goes on.
+
+        Raises:
+            FlowNotFound: the state does not know it (any more).
+            SendError, StateUnavailable: as `send` does.
+        """
+        return self._backend.run_sync(self.aredrive(), instead="aredrive")
+
+    async def aredrive(self) -> int:
+        """`redrive` for coroutines."""
+        await self._look()
+        driven = await self._store.redrive(self.id)
+        await self._backend.go_on_with_flow(self.id)
+        return driven
+
+    @property
+    def _store(self) -> FlowStore:
+        return self._backend.flow_store()
+
+    async def _look(self) -> FlowRecord:
+        record = await self._store.look(self.id)
+        if record is None:
+            raise FlowNotFound(f"workflow {self.id} is not known: never sent here, or forgotten since")
+        return record
+
+    async def _finished(self, timeout: Duration | None) -> FlowHead:
+        limit = None if timeout is None else parse_duration(timeout, what="timeout")
+        record = await self._look()
+        if record.unfinished:
+            seconds = None if limit is None else limit.total_seconds()
+            if not await self._until_ended(record.run, seconds):
+                raise ResultTimeout(f"workflow {self.id} has not ended within {limit}; it goes on")
+        # By itself, not by what was awaited: that is kept for a shorter time.
+        head, state = decode_head(record.head), await self.astate()
+        if state.state == "cancelled":
+            raise JobCancelled(f"workflow {self.id} was cancelled: {state.cancelled}")
+        if state.state == "failed":
+            raise FlowFailed(self.id, await self._failures(head))
+        # It may have been driven anew in the very moment.
+        return head if state.state == "succeeded" else await self._finished(timeout)
+
+    async def _until_ended(self, run: int, seconds: float | None) -> bool:
+        """Wait for the end of one run of it; False where that did not come in time.
+
+        Raises:
+            FlowNotFound: the state has lost it, or forgotten it, so no end will come.
+        """
+        waits = asyncio.ensure_future(self._backend.wait_for_result(end_id(self.id, run), seconds))
+        try:
+            while True:
+                await asyncio.wait((waits,), timeout=_LOOK_AGAIN)
+                if waits.done():
+                    return waits.result() is not None
+                # While it cannot be asked, who waits goes on waiting.
+                with contextlib.suppress(StateUnavailable):
+                    if not (await self._look()).unfinished:
+                        return True
+        finally:
+            if waits.cancel():
+                await asyncio.wait((waits,))
+
+    async def _failures(self, head: FlowHead) -> dict[str, str]:
+        states = await self._store.states(self.id)
+        keys = [
+            key
+            for key, state in states.items()
+            if state is NodeState.FAILED and key.partition(".")[0] not in head.may_fail
+        ]
+        # A map has failed because one of its calls has: that one says more.
+        maps = {key.partition(".")[0] for key in keys if "." in key}
+        shown = [key for key in keys if key not in maps][:_MANY]
+        found = await self._store.outcomes(self.id, shown)
+        errors = [None if one is None else decode_failure(one.value) for one in found]
+        return {
+            _name(key, head): "" if error is None else f"{error.type_name}: {error.message}"
+            for key, error in zip(shown, errors, strict=True)
+        }
+
+    async def _outcomes(self, keys: list[str], head: FlowHead) -> list[StepOutcome]:
+        found = await self._store.outcomes(self.id, keys) if keys else []
+        outcomes: list[StepOutcome] = []
+        for key, one in zip(keys, found, strict=True):
+            if one is None:
+                # Driven anew since: it comes again.
+                continue
+            name = _name(key, head)
+            if one.state is NodeState.SUCCEEDED:
+                outcomes.append(StepOutcome(name, one.state, decode_tree(one.value, None, head.content_type)))
+            elif one.state is NodeState.FAILED:
+                outcomes.append(StepOutcome(name, one.state, error=decode_failure(one.value)))
+            else:
+                outcomes.append(StepOutcome(name, one.state))
+        return outcomes
+
+
+def send_flow(workflow: Workflow[Any], *, flow_id: str | None, keep: Duration) -> Flow[Any]:
+    """See `Workflow.send`."""
+    backend = _backend_of(workflow)
+    return backend.run_sync(asend_flow(workflow, flow_id=flow_id, keep=keep), instead="asend")
+
+
+async def asend_flow(workflow: Workflow[Any], *, flow_id: str | None, keep: Duration) -> Flow[Any]:
+    """See `Workflow.asend`."""
+    backend = _backend_of(workflow)
+    seconds = parse_duration(keep, what="keep").total_seconds()
+    graph = compile_workflow(workflow, backend.content_type)
+    if flow_id is not None:
+        check_flow_id(flow_id)
+    sent = await backend.start_flow(graph, flow_id=flow_id, keep=seconds)
+    return Flow(sent, backend=backend, shape=graph.shape, names=graph.names)
+
+
+def end_id(flow_id: str, run: int) -> str:
+    """Under which the end of a flow stands among the results."""
+    return f"{flow_id}.end~{run}"
+
+
+def check_flow_id(flow_id: str) -> str:
+    """`flow_id` itself.
+
+    Raises:
+        InvalidOption: no flow can have it.
+    """
+    if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
+        raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")
+    return flow_id
+
+
+def _backend_of(part: object) -> FlowBackend:
+    match part:
+        case Step() | OpenStep():
+            return cast("_Desked", part.call.task.sender).flow_desk()
+        case Chain():
+            return _backend_of(part.links[0])
+        case Group() if part.members:
+            return _backend_of(part.members[0])
+        case Dag() if part.entries:
+            return _backend_of(part.entries[0].part)
+        case _:
+            raise InvalidOption("a workflow without a step cannot be sent: it belongs to no app")
+
+
+def _is_shown(key: str, head: FlowHead) -> bool:
+    return key.partition(".")[0] in head.names
+
+
+def _name(key: str, head: FlowHead) -> str:
+    first, _, number = key.partition(".")
+    name = head.names.get(first, first)
+    return f"{name}[{number}]" if number else name

@@ -1,0 +1,277 @@
+"""What follows from the end of a node: the state machine of workflows, over whatever keeps their nodes. Pure.
+
+    end(node) -> to visit: those after it -> each one is ready, ends without a start, or waits on
+                                              ready: published by whoever takes it
+                                              ended: those after it are to be visited as well
+
+What is to be visited and what is to be published are lists of the board, so whoever comes next goes on where somebody
+has stopped. Every step may be done twice. Nothing is counted: who has arrived is a set, so a node that ends twice
+arrives once.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from taskmq.contracts.stores.flows import ENDED_STATES, FINISH, NodeKind, NodeState, Rule
+from taskmq.workflow.rules import Tally, decide
+
+__all__ = [
+    "Board",
+    "Claim",
+    "Entry",
+    "advance",
+    "cancel_node",
+    "end_node",
+    "expand",
+    "expanded",
+    "open_node",
+    "revive",
+]
+
+
+class Entry(Protocol):
+    """What the machine looks at of a node.
+
+    Attributes:
+        total: of a map that was expanded, how many children it has; None of all others.
+        lane: of a child, the key of its map where that has a limit; otherwise "".
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def kind(self) -> NodeKind: ...
+
+    @property
+    def rule(self) -> Rule: ...
+
+    @property
+    def state(self) -> NodeState: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+    @property
+    def lane(self) -> str: ...
+
+    @property
+    def limit(self) -> int: ...
+
+
+class Claim(NamedTuple):
+    """Who runs a node, or has run it last; `until` in ms, 0 where nobody does."""
+
+    token: int
+    owner: str
+    until: int
+
+
+class Board(Protocol):
+    """One flow."""
+
+    def run(self) -> int: ...
+
+    def set_run(self, run: int) -> None: ...
+
+    def next_token(self) -> int: ...
+
+    def cancelled(self) -> str | None: ...
+
+    def set_cancelled(self, reason: str | None) -> None: ...
+
+    def call(self, key: str) -> bytes: ...
+
+    def value(self, key: str) -> bytes: ...
+
+    def claim(self, key: str) -> Claim | None: ...
+
+    def set_claim(self, key: str, claim: Claim) -> None: ...
+
+    def unfinished(self) -> list[str]: ...
+
+    def unsuccessful(self) -> list[str]: ...
+
+    def offered(self, *, now: int, limit: int) -> list[str]:
+        """Up to `limit` of what is to be published and is nobody's now."""
+        ...
+
+    def give(self, key: str, taker: str, until: int) -> None:
+        """What is to be published is `taker`'s until then."""
+        ...
+
+    def take_back(self, taker: str) -> None:
+        """What is to be published and is `taker`'s is nobody's."""
+        ...
+
+    def find(self, key: str) -> Entry | None: ...
+
+    def set_state(self, key: str, state: NodeState) -> None: ...
+
+    def set_value(self, key: str, value: bytes) -> None: ...
+
+    def set_total(self, key: str, total: int) -> None: ...
+
+    def add_child(self, entry: Entry, number: int, call: bytes) -> str | None:
+        """Add a child of a map, which waits; None where it is there already."""
+        ...
+
+    def after(self, key: str, start: int, limit: int) -> list[str]:
+        """Up to `limit` of the nodes after one, from number `start` on."""
+        ...
+
+    def arrive(self, key: str, before: str) -> None:
+        """`before`, which is before `key`, has ended."""
+        ...
+
+    def leave(self, key: str, before: str) -> None:
+        """`before` has not ended any more."""
+        ...
+
+    def is_complete(self, entry: Entry) -> bool:
+        """Whether all before the node have arrived; of a map that was expanded, all its children."""
+        ...
+
+    def tally(self, entry: Entry) -> Tally:
+        """How those that have arrived have ended."""
+        ...
+
+    def to_visit(self) -> tuple[str, int] | None:
+        """One of the nodes that have ended and whose followers are to be visited, from this number on."""
+        ...
+
+    def visit_from(self, key: str, start: int | None) -> None:
+        """Where to go on; None: all were visited."""
+        ...
+
+    def offer(self, key: str) -> None:
+        """Have somebody publish the node."""
+        ...
+
+    def withdraw(self, key: str) -> None:
+        """Nobody is to publish the node."""
+        ...
+
+    def enter_lane(self, lane: str, key: str, limit: int) -> bool:
+        """Whether there was room in the lane; otherwise the node waits for its turn."""
+        ...
+
+    def leave_lane(self, lane: str, key: str, limit: int) -> str | None:
+        """The node is in the lane no more, nor waits for it; the next one that has entered instead."""
+        ...
+
+    def note_end(self, key: str) -> bool:
+        """The node has ended; whether all have."""
+        ...
+
+    def note_revival(self, key: str) -> None:
+        """The node has not ended any more."""
+        ...
+
+
+def open_node(board: Board, key: str) -> None:
+    """A node that has just been made, or waits anew: it may be ready already."""
+    entry = board.find(key)
+    if entry is not None:
+        _evaluate(board, entry)
+
+
+def end_node(board: Board, entry: Entry, state: NodeState) -> None:
+    """The node has ended."""
+    board.set_state(entry.key, state)
+    board.withdraw(entry.key)
+    board.visit_from(entry.key, 0)
+    _close(board, entry)
+
+
+def advance(board: Board, budget: int) -> bool:
+    """Visit up to `budget` followers of nodes that have ended; whether some are left."""
+    while (found := board.to_visit()) is not None:
+        if budget <= 0:
+            return True
+        key, start = found
+        ended = board.find(key)
+        is_hit = ended is not None and ended.state is NodeState.SUCCEEDED
+        followers = board.after(key, start, budget)
+        for follower in followers:
+            # Told also where it has ended: it may be driven anew.
+            board.arrive(follower, key)
+            entry = board.find(follower)
+            if entry is not None and entry.state not in ENDED_STATES:
+                _evaluate(board, entry, is_hit=is_hit)
+        board.visit_from(key, start + len(followers) if len(followers) == budget else None)
+        budget -= max(len(followers), 1)
+    return False
+
+
+def expand(board: Board, entry: Entry, calls: Sequence[bytes], *, first: int, total: int) -> None:
+    """Add children to a map; with the last of them it waits for all. Nothing where it is expanded already."""
+    if entry.state is not NodeState.READY or entry.total is not None:
+        return
+    for number, call in enumerate(calls, first):
+        key = board.add_child(entry, number, call)
+        if key is not None:
+            open_node(board, key)
+    if first + len(calls) >= total:
+        board.set_total(entry.key, total)
+        board.set_value(entry.key, str(total).encode())
+        expanded(board, entry.key)
+
+
+def expanded(board: Board, key: str) -> None:
+    """Look whether the children of a map have all ended."""
+    entry = board.find(key)
+    if entry is not None and entry.state is NodeState.READY and entry.total is not None:
+        _evaluate(board, entry)
+
+
+def cancel_node(board: Board, entry: Entry) -> None:
+    """End a node of a flow that was cancelled. Nobody after it has to know: they are cancelled as well."""
+    board.set_state(entry.key, NodeState.CANCELLED)
+    board.withdraw(entry.key)
+    _close(board, entry)
+
+
+def revive(board: Board, entry: Entry) -> None:
+    """Have a node that has ended without success wait anew; those after it have not seen its end."""
+    # A map keeps its children: the number must not change, and those that have succeeded are done.
+    is_expanded = entry.total is not None
+    board.set_state(entry.key, NodeState.READY if is_expanded else NodeState.WAITING)
+    board.note_revival(entry.key)
+    board.visit_from(entry.key, None)
+    start = 0
+    while followers := board.after(entry.key, start, 1000):
+        for follower in followers:
+            board.leave(follower, entry.key)
+        start += len(followers)
+
+
+def _evaluate(board: Board, entry: Entry, *, is_hit: bool = True) -> None:
+    """Decide about a node that has not ended; `is_hit`: one before it may have succeeded since the last time."""
+    is_complete = board.is_complete(entry)
+    if entry.total is not None:
+        if is_complete and entry.state is NodeState.READY:
+            tally = board.tally(entry)
+            is_good = tally.succeeded == entry.total
+            end_node(board, entry, NodeState.SUCCEEDED if is_good else NodeState.FAILED)
+        return
+    if entry.state is not NodeState.WAITING or (not is_complete and not (is_hit and entry.rule == "any")):
+        return
+    match decide(entry.rule, board.tally(entry), is_complete=is_complete):
+        case NodeState.READY if entry.kind == "join":
+            end_node(board, entry, NodeState.SUCCEEDED)
+        case NodeState.READY:
+            board.set_state(entry.key, NodeState.READY)
+            if not entry.lane or board.enter_lane(entry.lane, entry.key, entry.limit):
+                board.offer(entry.key)
+        case NodeState.WAITING:
+            pass
+        case state:
+            end_node(board, entry, state)
+
+
+def _close(board: Board, entry: Entry) -> None:
+    if entry.lane and (following := board.leave_lane(entry.lane, entry.key, entry.limit)) is not None:
+        board.offer(following)
+    if board.note_end(entry.key):
+        board.offer(FINISH)

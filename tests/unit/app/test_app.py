@@ -1,0 +1,376 @@
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from taskmq import (
+    Context,
+    DuplicateTask,
+    InvalidOption,
+    InvalidSetting,
+    Job,
+    JobState,
+    TaskMQ,
+    UnsupportedFeature,
+    task,
+)
+from taskmq.app import ScheduleEntry
+from taskmq.contracts.stores import ResultRecord
+from taskmq.model.codec import encode_value
+from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.topology import WorkQueue
+from taskmq.schedules.triggers import Every
+from taskmq.testing import FakeClock
+from tests.unit.app_kit import message, new_url
+
+
+@pytest.fixture
+def app() -> Iterator[TaskMQ]:
+    with TaskMQ(new_url(), clock=FakeClock()) as app:
+        yield app
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("TASKMQ_URL", "TASKMQ_STATE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def sell() -> int:
+    return 1
+
+
+def buy(item: str = "") -> None: ...
+
+
+# The registry --------------------------------------------------------------------------------------------
+
+
+def test_an_app_knows_its_tasks_by_name(app: TaskMQ) -> None:
+    one, two = app.task(sell), app.task(name="other")(sell)
+
+    assert app.tasks == {f"{__name__}.sell": one, "other": two}
+
+
+def test_a_name_that_is_taken_is_refused_and_both_functions_are_named(app: TaskMQ) -> None:
+    app.task(name="t")(sell)
+
+    both = f"by sell in {__name__} and by buy in {__name__}"
+
+    with pytest.raises(DuplicateTask, match=rf"^task 't' is defined twice: {both}; give one of them a name=$"):
+        app.task(name="t")(buy)
+    assert app.tasks["t"].function is sell
+
+
+def test_two_apps_may_have_tasks_of_one_name(app: TaskMQ) -> None:
+    other = TaskMQ(new_url())
+
+    assert app.task(sell).name == other.task(sell).name
+
+
+def _module(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> ModuleType:
+    module = ModuleType(name)
+    vars(module).update(members)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+def test_including_a_module_binds_its_tasks_and_leaves_the_rest_alone(
+    app: TaskMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unbound, other = task(sell), TaskMQ(new_url())
+    foreign = other.task(buy)
+    module = _module(monkeypatch, "shop_tasks", sell=unbound, alias=unbound, foreign=foreign, number=3)
+
+    app.include(module)
+
+    assert app.tasks == {unbound.name: unbound}
+    assert unbound.sender is app
+    assert foreign.sender is other
+
+
+def test_a_module_may_be_included_by_name_and_more_than_once(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    unbound = task(sell)
+    module = _module(monkeypatch, "shop_tasks", sell=unbound)
+
+    app.include("shop_tasks", module)
+    app.include("shop_tasks")
+
+    assert list(app.tasks) == [unbound.name]
+
+
+def test_modules_that_the_app_is_given_are_imported_when_its_tasks_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("late_one", "late_two"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / f"{name}.py").write_text("from taskmq import task\n@task\ndef sell() -> None: ...\n")
+    app = TaskMQ(new_url(), include=["late_one", "late_two"])
+    before = {"late_one", "late_two"} & sys.modules.keys()
+
+    assert sorted(app.tasks) == ["late_one.sell", "late_two.sell"]
+    assert before == set()
+    assert app.tasks["late_one.sell"].sender is app
+
+
+def test_an_included_task_is_sent_like_any_other(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    unbound = task(queue="sales")(sell)
+    app.include(_module(monkeypatch, "shop_tasks", sell=unbound))
+
+    job = unbound.send()
+
+    assert message(app, "sales").envelope.id == job.id
+
+
+def test_a_name_that_is_taken_is_refused_for_an_included_task_too(
+    app: TaskMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.task(name="t")(sell)
+
+    with pytest.raises(DuplicateTask, match=r"'t' is defined twice"):
+        app.include(_module(monkeypatch, "shop_tasks", buy=task(name="t")(buy)))
+
+
+def test_the_default_queue_is_for_tasks_that_name_none() -> None:
+    app = TaskMQ(new_url(), default_queue="shop")
+
+    assert app.task(name="a")(sell).queue == "shop"
+    assert app.task(name="b", queue="sales")(sell).queue == "sales"
+    assert app.task(name="c", queue="default")(sell).queue == "default"
+
+
+def test_an_app_s_queues_are_those_of_its_tasks(app: TaskMQ) -> None:
+    app.task(name="a", queue="z")(sell)
+    app.task(name="b")(sell)
+    app.task(name="c")(sell)
+
+    assert app.queues == [WorkQueue("default"), WorkQueue("z")]
+
+
+# Schedules -----------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_stands_above_the_task_and_leaves_it_as_it_is(app: TaskMQ) -> None:
+    @app.every("30s")
+    @app.task(queue="sales")
+    def tick() -> int:
+        return 1
+
+    assert app.schedules == {tick.name: ScheduleEntry(tick.name, tick, Every(30_000))}
+    assert app.tasks == {tick.name: tick}
+    assert tick() == 1
+
+
+def test_one_task_may_have_several_schedules_under_names(app: TaskMQ) -> None:
+    ticking = app.every(timedelta(hours=1), name="hourly")(app.every(5, name="often")(app.task(sell)))
+
+    assert {name: entry.trigger for name, entry in app.schedules.items()} == {
+        "often": Every(5000),
+        "hourly": Every(3_600_000),
+    }
+    assert {entry.task for entry in app.schedules.values()} == {ticking}
+
+
+def test_a_schedule_s_name_is_its_own(app: TaskMQ) -> None:
+    app.every(5)(app.task(sell))
+
+    with pytest.raises(InvalidOption, match=r"schedule '.*\.sell' is defined twice; give one of them a name="):
+        app.every(6)(app.tasks[f"{__name__}.sell"])
+
+
+def test_a_schedule_s_task_runs_without_arguments(app: TaskMQ) -> None:
+    def needy(item: str) -> None: ...
+    def content(ctx: Context, item: str = "") -> None: ...
+
+    app.every(5)(app.task(content))
+    with pytest.raises(InvalidOption, match=r"the task must run without arguments: .*'item' is missing"):
+        app.every(5)(app.task(needy))
+    assert len(app.schedules) == 1
+
+
+@pytest.mark.parametrize("period", ["99ms", 0, -1, "soon"])
+def test_a_period_that_cannot_be_is_refused_at_definition(app: TaskMQ, period: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"every="):
+        app.every(period)
+
+
+# What an app is given ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"content_type": "yaml"}, "content_type='yaml': 'json' or 'msgpack'"),
+        ({"default_queue": "amq.x"}, "queue name 'amq.x'"),
+        ({"send_timeout": -1}, "send_timeout=-1"),
+        ({"result_ttl": "long"}, "result_ttl='long'"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_when_the_app_is_made(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidOption, match=named):
+        TaskMQ(**options)
+
+
+def test_the_content_type_is_a_word_in_the_code_and_a_media_type_on_the_wire() -> None:
+    assert TaskMQ().content_type == JSON
+    assert TaskMQ(content_type="msgpack").content_type == MSGPACK
+
+
+def test_what_is_not_configured_is_embedded_here(tmp_path: Path) -> None:
+    app = TaskMQ()
+
+    assert (app.url, app.state_url) == ("local://.taskmq", "local://.taskmq")
+    assert app.settings.origin == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "state", "expected"),
+    [
+        ("memory://x", None, "memory://x"),
+        ("local://x", None, "local://x"),
+        ("amqp://host/", None, None),
+        ("amqp://host/", "redis://r/", "redis://r/"),
+        ("memory://x", "memory://y", "memory://y"),
+    ],
+)
+def test_an_embedded_broker_brings_its_own_state(url: str, state: str | None, expected: str | None) -> None:
+    assert TaskMQ(url, state=state).state_url == expected
+
+
+def test_configure_comes_before_code_before_environment_before_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taskmq.toml").write_text('url = "memory://file"\nstate = "memory://file"\ngrace = "3s"\n')
+    by_file = TaskMQ()
+    from_file = (by_file.url, by_file.settings.state, by_file.settings.grace)
+    monkeypatch.setenv("TASKMQ_URL", "memory://environment")
+    by_environment = TaskMQ().url
+    by_code = TaskMQ("memory://code")
+    from_code = by_code.url
+    by_code.configure(url="memory://flag")
+
+    assert from_file == ("memory://file", "memory://file", "3s")
+    assert by_environment == "memory://environment"
+    assert from_code == "memory://code"
+    assert by_code.url == "memory://flag"
+    assert by_code.settings.state == "memory://file"
+    assert by_code.settings.origin == {
+        "url": "code",
+        "state": str(tmp_path / "taskmq.toml"),
+        "grace": str(tmp_path / "taskmq.toml"),
+    }
+
+
+def test_configure_changes_what_it_is_given_and_nothing_else() -> None:
+    app = TaskMQ("memory://a", state="memory://b")
+
+    app.configure(name="shop")
+    unchanged = (app.url, app.state_url)
+    app.configure(state="memory://c")
+
+    assert unchanged == ("memory://a", "memory://b")
+    assert (app.url, app.state_url) == ("memory://a", "memory://c")
+
+
+def test_configure_comes_too_late_once_the_app_is_in_use(app: TaskMQ) -> None:
+    app.task(sell).send()
+
+    with pytest.raises(InvalidOption, match=r"configure\(\) after the app has been used"):
+        app.configure(url="memory://other")
+
+
+def test_an_unknown_setting_is_told_when_the_app_is_first_used_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TASKMQ_ULR", "amqp://user:hunter2@host/")
+    app = TaskMQ()
+    defined = app.task(sell)
+
+    with pytest.raises(InvalidSetting, match=r"\$TASKMQ_ULR: unknown setting 'ulr'; did you mean 'url'\?") as caught:
+        defined.send()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_url_that_nobody_serves_is_told_at_the_first_sending() -> None:
+    defined = TaskMQ("kafka://user:hunter2@host/").task(sell)
+
+    with pytest.raises(InvalidSetting, match=r"no installed broker serves kafka://") as caught:
+        defined.send()
+    assert "hunter2" not in str(caught.value)
+
+
+# Results -------------------------------------------------------------------------------------------------
+
+
+def _store(app: TaskMQ, job: Job[Any], value: object) -> None:
+    async def put() -> None:
+        async with app:
+            record = ResultRecord(
+                job_id=job.id,
+                task=job.task,
+                state=JobState.SUCCEEDED,
+                attempt=1,
+                content_type=JSON,
+                value=encode_value(value, JSON),
+                finished=1,
+            )
+            await app.results().put(record, ttl=60)
+
+    asyncio.run(put())
+
+
+def test_a_job_s_result_comes_from_the_app_s_state(app: TaskMQ) -> None:
+    job = app.task(sell).send()
+    before = job.state()
+    _store(app, job, 7)
+
+    assert before is JobState.QUEUED
+    assert job.state() is JobState.SUCCEEDED
+    assert job.result(timeout=5) == 7
+
+
+def test_a_job_is_found_again_by_its_id(app: TaskMQ) -> None:
+    job = app.task(sell).send()
+    _store(app, job, {"a": [1]})
+
+    again = app.job(job.id)
+
+    assert again.result(timeout=5) == {"a": [1]}
+    assert (again.id, again.task) == (job.id, "")
+
+
+_USES: list[Callable[[Job[Any]], object]] = [
+    lambda job: job.result(),
+    lambda job: job.state(),
+    lambda job: asyncio.run(_in_loop(job.aresult)),
+    lambda job: asyncio.run(_in_loop(job.astate)),
+]
+
+
+async def _in_loop(call: Callable[[], Any]) -> Any:
+    return await call()
+
+
+@pytest.mark.parametrize("use", _USES)
+def test_results_without_a_state_are_refused_and_say_how_to_have_one(use: Callable[[Job[Any]], object]) -> None:
+    with (
+        TaskMQ("amqp://localhost:1/") as app,
+        pytest.raises(UnsupportedFeature, match=r"state='redis://.*TASKMQ_STATE"),
+    ):
+        use(app.job("7"))
+
+
+def test_a_module_whose_import_fails_is_tried_again_at_the_next_look() -> None:
+    app = TaskMQ(new_url(), include=["there_is_no_such_module"])
+
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):
+            _ = app.tasks

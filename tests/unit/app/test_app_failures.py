@@ -1,0 +1,260 @@
+"""Sends that fail: what the caller gets, and what middleware sees."""
+
+import asyncio
+from collections.abc import Callable, Generator, Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from taskmq import (
+    BrokerBlocked,
+    BrokerUnavailable,
+    InvalidArguments,
+    PartlySent,
+    PublishRejected,
+    PublishUnknown,
+    SendError,
+    TaskMQ,
+    TooLarge,
+    TopologyMismatch,
+    Unroutable,
+)
+from taskmq.client import plugins
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.testing import FlakyBroker
+from taskmq_local import forget_memory, open_memory_broker
+from tests.unit.app_kit import Witness, messages
+
+_faults: list[Callable[[FlakyBroker], object]] = []
+_opened: list[FlakyBroker] = []
+
+
+def open_flaky(url: str, options: BrokerOptions) -> FlakyBroker:
+    """The adapter of `flaky://`: a memory broker with the faults that the test has ordered."""
+    broker = FlakyBroker(open_memory_broker(f"memory://{url}", options))
+    for fault in _faults:
+        fault(broker)
+    _opened.append(broker)
+    return broker
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Which packages are installed is the environment's business: it is replaced, not our own code."""
+    known = EntryPoints([EntryPoint("flaky", f"{__name__}:open_flaky", "taskmq.brokers")])
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: known if group == "taskmq.brokers" else [])
+    yield
+    _faults.clear()
+    _opened.clear()
+    forget_memory("flaky://")
+
+
+@pytest.fixture
+def witness() -> Witness:
+    return Witness()
+
+
+@pytest.fixture
+def app(witness: Witness) -> Iterator[TaskMQ]:
+    with TaskMQ("flaky://", middleware=[witness], send_timeout=20) as app:
+        yield app
+
+
+def sell(item: str | int | None = None) -> None: ...
+
+
+_ERRORS: list[SendError] = [
+    Unroutable("default"),
+    BrokerUnavailable("gone"),
+    BrokerBlocked("alarm"),
+    PublishRejected("full"),
+    PublishUnknown("no confirm"),
+    TooLarge(2, 1, "it"),
+]
+
+
+@pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
+def test_a_send_ends_with_the_broker_s_error_and_middleware_sees_it(
+    app: TaskMQ, witness: Witness, error: SendError
+) -> None:
+    defined = app.task(sell)
+    _faults.append(lambda broker: broker.fail_publishes(1, error))
+
+    with pytest.raises(type(error)) as caught:
+        defined.send()
+    defined.send()
+
+    assert caught.value is error
+    assert witness.seen == [error, None]
+
+
+@pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
+def test_an_asend_ends_with_the_broker_s_error_and_middleware_sees_it(
+    app: TaskMQ, witness: Witness, error: SendError
+) -> None:
+    defined = app.task(sell)
+    _faults.append(lambda broker: broker.fail_publishes(1, error))
+
+    async def main() -> None:
+        async with app:
+            with pytest.raises(type(error)):
+                await defined.asend()
+            await defined.asend()
+
+    asyncio.run(main())
+
+    assert witness.seen == [error, None]
+
+
+def test_a_queue_that_could_not_be_declared_is_declared_by_the_next_send(app: TaskMQ) -> None:
+    defined = app.task(sell)
+    _faults.append(lambda broker: broker.fail_calls("declare", 2, BrokerUnavailable("gone")))
+
+    for _ in range(2):
+        with pytest.raises(BrokerUnavailable):
+            defined.send()
+    defined.send()
+
+    assert len(messages(app)) == 1
+
+
+def test_send_many_tells_which_calls_were_not_sent(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+    rejected, unknown = PublishRejected("full"), PublishUnknown("no confirm")
+    _faults.extend(
+        [lambda broker: broker.fail_publishes(1, rejected), lambda broker: broker.lose_confirms(1, unknown)]
+    )
+
+    with pytest.raises(PartlySent, match=r"^2 of 5 calls were not sent; number 0: full$") as caught:
+        defined.send_many([(i,) for i in range(5)])
+
+    assert caught.value.failures == {0: rejected, 1: unknown}
+    assert caught.value.sent == 3
+    assert witness.seen == [rejected, unknown, None, None, None]
+
+
+def test_positions_count_over_all_chunks_and_nothing_is_sent_after_a_failure(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+    taken: list[int] = []
+
+    def calls() -> Generator[tuple[int], None, None]:
+        for i in range(5000):
+            taken.append(i)
+            if i == 2500:
+                _until_arrived(app)
+                _opened[0].fail_publishes(1, PublishRejected("full"))
+            if i == 3000:
+                _until_arrived(app)
+            yield (i,)
+
+    with pytest.raises(PartlySent, match=r"^1 of 3000 calls were not sent; number 2500: full$") as caught:
+        defined.send_many(calls())
+
+    failed = caught.value
+    assert list(failed.failures) == [2500]
+    assert (failed.sent, failed.tried, len(failed.job_ids)) == (2999, 3000, 2999)
+    # One more chunk was made meanwhile; it was not sent, and the middleware knows.
+    assert len(taken) == 3500
+    assert [each.message_id for each in messages(app)] == failed.job_ids
+    assert [type(error) for error in witness.seen] == [
+        *[type(None)] * 2500,
+        PublishRejected,
+        *[type(None)] * 499,
+        *[PartlySent] * 500,
+    ]
+
+
+def _until_arrived(app: TaskMQ) -> None:
+    """Return once no chunk is on its way."""
+
+    async def wait() -> None:
+        chunks = [task for task in asyncio.all_tasks() if "_publish_chunk" in repr(task.get_coro())]
+        await asyncio.gather(*chunks)
+
+    app._portal().call(wait)
+
+
+def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+    _faults.append(lambda broker: broker.fail_publishes(1, PublishRejected("full")))
+
+    async def main() -> None:
+        async with app:
+            with pytest.raises(PartlySent) as caught:
+                await defined.asend_many([(1,), (2,)])
+            assert list(caught.value.failures) == [0]
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_cannot_be_reached_fails_every_call_of_the_chunk(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+    gone = BrokerUnavailable("gone")
+    _faults.append(lambda broker: broker.fail_calls("declare", 1, gone))
+
+    with pytest.raises(PartlySent) as caught:
+        defined.send_many([(1,), (2,)])
+
+    assert caught.value.failures == {0: gone, 1: gone}
+    assert caught.value.sent == 0
+    assert witness.seen == [gone, gone]
+
+
+def test_middleware_sees_the_end_of_each_call_also_when_none_could_be_tried(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+    mismatch = TopologyMismatch("another queue")
+    _faults.append(lambda broker: broker.fail_calls("declare", 2, mismatch))
+
+    async def main() -> None:
+        async with app:
+            await defined.asend_many([(1,), (2,)])
+
+    with pytest.raises(TopologyMismatch):
+        defined.send_many([(1,), (2,)])
+    with pytest.raises(TopologyMismatch):
+        asyncio.run(main())
+
+    assert witness.seen == [mismatch] * 4
+    assert witness.open == 0
+
+
+def test_middleware_sees_the_end_of_calls_that_were_taken_before_a_bad_one(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+
+    with pytest.raises(InvalidArguments):
+        defined.send_many([(1,), (2,), (3, 4)])
+
+    assert [type(error) for error in witness.seen] == [InvalidArguments] * 2
+    assert witness.open == 0
+
+
+def test_middleware_sees_that_a_sender_was_cancelled(app: TaskMQ, witness: Witness) -> None:
+    defined = app.task(sell)
+    _faults.append(FlakyBroker.hang_publishes)
+
+    async def main() -> None:
+        async with app, asyncio.timeout(30):
+            one = asyncio.create_task(defined.asend(1))
+            many = asyncio.create_task(defined.asend_many([(2,), (3,)]))
+            while not _opened or _opened[-1].hanging < 3:
+                await asyncio.sleep(0)
+            for each in (one, many):
+                each.cancel()
+            await asyncio.wait([one, many])
+            assert one.cancelled()
+            assert many.cancelled()
+
+    asyncio.run(main())
+
+    assert [type(error) for error in witness.seen] == [asyncio.CancelledError] * 3
+    assert witness.open == 0
+
+
+def test_what_is_too_large_for_the_broker_is_not_sent_and_the_rest_is(app: TaskMQ) -> None:
+    defined = app.task(sell)
+
+    with pytest.raises(PartlySent) as caught:
+        defined.send_many([("a",), ("x" * (17 << 20),), ("b",)])
+
+    assert type(caught.value.failures[1]) is TooLarge
+    assert [bytes(each.envelope.args) for each in messages(app)] == [b'["a"]', b'["b"]']

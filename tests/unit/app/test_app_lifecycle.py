@@ -1,0 +1,272 @@
+"""When an app connects and lets go: loops, threads, forks, the end of the process."""
+
+import asyncio
+import contextlib
+import gc
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq import BrokerUnavailable, Job, TaskMQ, UnsupportedFeature
+from taskmq.client.portal import current_portal
+from taskmq.testing import FakeClock
+from tests.unit.app_kit import messages, new_url
+
+
+@pytest.fixture
+def app() -> Iterator[TaskMQ]:
+    with TaskMQ(new_url(), clock=FakeClock()) as app:
+        yield app
+
+
+def sell(item: str = "") -> None: ...
+
+
+# Loops ---------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_has_one_session_and_another_loop_another(app: TaskMQ) -> None:
+    async def main() -> list[Any]:
+        async with app:
+            return [app.session(), app.session()]
+
+    one, same = asyncio.run(main())
+    other, _ = asyncio.run(main())
+
+    assert one is same
+    assert other is not one
+
+
+def test_a_loop_that_was_closed_without_the_app_leaves_nothing_to_the_next_one(app: TaskMQ) -> None:
+    defined = app.task(sell)
+
+    async def main() -> Any:
+        await defined.asend()
+        return app.session()
+
+    sessions = [asyncio.run(main()) for _ in range(5)]
+
+    assert len(set(map(id, sessions))) == 5
+    assert len(messages(app)) == 5
+
+
+def test_after_aclose_the_loop_may_use_the_app_again(app: TaskMQ) -> None:
+    defined = app.task(sell)
+
+    async def main() -> None:
+        await defined.asend()
+        first = app.session()
+        await app.aclose()
+        await app.aclose()
+        await defined.asend()
+        assert app.session() is not first
+        with pytest.raises(BrokerUnavailable):
+            await first.broker.connect(timeout=1)
+        await app.aclose()
+
+    asyncio.run(main())
+
+    assert len(messages(app)) == 2
+
+
+def test_after_close_a_sender_without_a_loop_may_use_the_app_again() -> None:
+    app = TaskMQ(new_url())
+    defined = app.task(sell)
+
+    app.close()
+    defined.send()
+    app.close()
+    app.close()
+    defined.send()
+    with app:
+        defined.send()
+
+    assert len(messages(app)) == 3
+    app.close()
+
+
+def test_close_leaves_the_loops_that_run_alone(app: TaskMQ) -> None:
+    defined = app.task(sell)
+
+    async def main() -> None:
+        async with app:
+            await defined.asend()
+            session = app.session()
+            await asyncio.to_thread(app.close)
+            assert app.session() is session
+            await defined.asend()
+
+    asyncio.run(main())
+
+    assert len(messages(app)) == 2
+
+
+# Calls that block ----------------------------------------------------------------------------------------
+
+
+def test_sending_without_await_inside_a_loop_works_warns_once_and_names_the_twin(app: TaskMQ) -> None:
+    defined = app.task(sell)
+
+    async def main() -> None:
+        with pytest.warns(RuntimeWarning, match=r"inside a running event loop.*use `asend`$") as caught:
+            defined.send()
+        assert caught[0].filename == __file__
+        defined.send()
+        defined.send_many([()])
+
+    asyncio.run(main())
+
+    assert len(messages(app)) == 3
+
+
+_BLOCKING: list[tuple[str, Callable[[Any], object]]] = [
+    ("asend_many", lambda defined: defined.send_many([()])),
+    ("aresult", lambda defined: Job.result(defined.sender.job("7"), timeout=0)),
+    ("astate", lambda defined: Job.state(defined.sender.job("7"))),
+]
+
+
+@pytest.mark.parametrize(("twin", "call"), _BLOCKING)
+def test_every_call_that_blocks_a_loop_names_its_twin(app: TaskMQ, twin: str, call: Callable[[Any], object]) -> None:
+    defined = app.task(sell)
+
+    async def main() -> None:
+        with pytest.warns(RuntimeWarning, match=rf"use `{twin}`$"), contextlib.suppress(TimeoutError):
+            call(defined)
+
+    asyncio.run(main())
+
+
+def test_as_an_error_that_warning_leaves_no_coroutine_behind(app: TaskMQ) -> None:
+    async def main() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(RuntimeWarning, match=r"use `astate`"):
+                app.job("7").state()
+
+    asyncio.run(main())
+    # Pytest makes an error of a coroutine that is collected without having been awaited.
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:a blocking call of taskmq inside a running event loop")
+@pytest.mark.parametrize("call", [lambda defined: defined.send(), *(call for _, call in _BLOCKING)])
+def test_waiting_for_the_portal_in_its_own_thread_is_refused(app: TaskMQ, call: Callable[[Any], object]) -> None:
+    defined = app.task(sell)
+
+    async def inside() -> None:
+        with pytest.raises(UnsupportedFeature, match=r"would never end: use its async twin"):
+            call(defined)
+
+    current_portal().call(inside)
+    gc.collect()
+
+
+def test_many_threads_send_through_one_session(app: TaskMQ) -> None:
+    defined = app.task(sell)
+    start = threading.Barrier(8)
+
+    def send(number: int) -> list[str]:
+        start.wait(timeout=30)
+        return [defined.send(f"{number}-{i}").id for i in range(50)]
+
+    with ThreadPoolExecutor(8) as threads:
+        ids = [job_id for each in threads.map(send, range(8)) for job_id in each]
+
+    found = messages(app)
+    assert {each.envelope.id for each in found} == set(ids)
+    assert len(found) == 400
+
+
+# Processes -----------------------------------------------------------------------------------------------
+
+
+def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        # From 3.12 on Python warns of any fork of a process with threads.
+        [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def _sent(path: Path) -> list[bytes]:
+    return [bytes(each.envelope.args) for each in messages(TaskMQ(f"local://{path}"))]
+
+
+_HEAD = """
+import os, sys
+from taskmq import TaskMQ
+app = TaskMQ("local://" + sys.argv[1])
+@app.task(name="t")
+def t(who: str) -> None: ...
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.parametrize("end", ["os._exit(0)", "app.close(); os._exit(0)", "sys.exit(0)"])
+def test_a_forked_child_sends_on_its_own_and_the_parent_goes_on(tmp_path: Path, end: str) -> None:
+    program = f"""{_HEAD}
+t.send("parent")
+pid = os.fork()
+if pid == 0:
+    t.send("child")
+    t.send("child again")
+    {end}
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+t.send("parent again")
+sys.exit(status)
+"""
+
+    done = _run(program, str(tmp_path / "queue"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["child again"]', b'["parent again"]']
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_child_that_was_forked_inside_of_a_coroutine_sends_on_its_own(tmp_path: Path) -> None:
+    program = f"""{_HEAD}
+import asyncio
+async def main():
+    async with app:
+        await t.asend("parent")
+        pid = os.fork()
+        if pid == 0:
+            t.send("child")
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        await t.asend("parent again")
+asyncio.run(main())
+"""
+
+    done = _run(program, str(tmp_path / "queue"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["parent again"]']
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "app.close()", "list(t.sender.stream_sync([])); del t, app"])
+def test_what_was_sent_is_there_after_a_normal_end_of_the_process(tmp_path: Path, end: str) -> None:
+    done = _run(f'{_HEAD}\nt.send("a")\nt.send_many([("b",), ("c",)])\n{end}\n', str(tmp_path / "queue"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _sent(tmp_path / "queue") == [b'["a"]', b'["b"]', b'["c"]']
+
+
+def test_what_an_exit_handler_sends_is_there_too(tmp_path: Path) -> None:
+    done = _run(
+        f'{_HEAD}\nimport atexit\natexit.register(t.send, "last")\nt.send("first")\n', str(tmp_path / "queue")
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _sent(tmp_path / "queue") == [b'["first"]', b'["last"]']

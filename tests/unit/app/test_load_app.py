@@ -1,0 +1,150 @@
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from taskmq.errors import AppNotFound
+from taskmq.load_app import load_app
+
+_ONE = "from taskmq import TaskMQ\napp = TaskMQ('memory://x')\n"
+Write = Callable[[str, str], None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Write a module into the working directory, fresh and not on the path; its name begins with `loaded`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def write(path: str, content: str) -> None:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+
+    yield write
+    for name in [name for name in sys.modules if name.startswith("loaded")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "full"),
+    [
+        ("loaded_one.py", "loaded_one:app", "loaded_one:app"),
+        ("loaded_one.py", "loaded_one", "loaded_one:app"),
+        ("loaded_one.py", "loaded_one.py", "loaded_one:app"),
+        ("loaded_one.py", "./loaded_one.py", "loaded_one:app"),
+        ("loaded_one.py", "./loaded_one.py:app", "loaded_one:app"),
+        ("loaded_pkg/inner.py", "loaded_pkg.inner", "loaded_pkg.inner:app"),
+        ("loaded_pkg/inner.py", "loaded_pkg/inner.py", "loaded_pkg.inner:app"),
+        ("loaded_pkg/__init__.py", "loaded_pkg", "loaded_pkg:app"),
+        ("loaded-with-dashes.py", "loaded-with-dashes.py", "loaded-with-dashes:app"),
+    ],
+)
+def test_an_app_is_found_in_the_working_directory(write: Write, path: str, target: str, full: str) -> None:
+    write(path, _ONE)
+
+    app, name = load_app(target)
+
+    assert (app.url, name) == ("memory://x", full)
+    assert load_app(name)[0] is app
+
+
+def test_a_module_with_several_apps_has_to_be_asked_for_one(write: Write) -> None:
+    write("loaded_two.py", "from taskmq import TaskMQ\na = TaskMQ('memory://a')\nb = TaskMQ('memory://b')\n")
+
+    with pytest.raises(
+        AppNotFound, match=r"^'loaded_two': the module must hold exactly one app.*; apps in it: a, b$"
+    ):
+        load_app("loaded_two")
+    assert load_app("loaded_two:b")[0].url == "memory://b"
+
+
+def test_one_app_under_two_names_is_one_app(write: Write) -> None:
+    write("loaded_alias.py", f"{_ONE}celery = app\n")
+
+    assert load_app("loaded_alias")[1] == "loaded_alias:app"
+
+
+def test_an_app_may_be_an_attribute_of_something(write: Write) -> None:
+    write("loaded_nested.py", "from taskmq import TaskMQ\nclass Shop:\n    app = TaskMQ('memory://x')\n")
+
+    assert load_app("loaded_nested:Shop.app")[1] == "loaded_nested:Shop.app"
+    with pytest.raises(AppNotFound, match=r"exactly one app.*apps in it: none$"):
+        load_app("loaded_nested")
+
+
+@pytest.mark.parametrize("attribute", ["", "other", "TaskMQ", "app.url", "app.nothing.more", "nothing.app"])
+def test_an_attribute_that_is_no_app_is_told_with_those_that_are(write: Write, attribute: str) -> None:
+    write("loaded_one.py", f"{_ONE}other = 3\n")
+
+    with pytest.raises(AppNotFound, match=rf"loaded_one has no app called '{attribute}'; apps in it: app$"):
+        load_app(f"loaded_one:{attribute}")
+
+
+@pytest.mark.parametrize(
+    ("target", "missing"),
+    [
+        ("loaded_nowhere", "loaded_nowhere"),
+        ("loaded_nowhere:app", "loaded_nowhere"),
+        ("loaded_nowhere.inner:app", "loaded_nowhere"),
+        ("loaded_one.inner:app", "loaded_one.inner"),
+        ("loaded_nowhere.py", "loaded_nowhere"),
+        ("some words", "some words"),
+    ],
+)
+def test_a_module_that_is_not_there_is_named(write: Write, target: str, missing: str) -> None:
+    write("loaded_one.py", _ONE)
+
+    with pytest.raises(
+        AppNotFound, match=rf"^'{target}': there is no module '{missing}' here; use MODULE:ATTRIBUTE$"
+    ):
+        load_app(target)
+
+
+@pytest.mark.parametrize("target", ["", ":", ":app", ".", "..", ".app:app", "a..b:app", "../app.py", "/app.py"])
+def test_what_is_no_module_name_is_refused(write: Write, target: str) -> None:
+    with pytest.raises(AppNotFound, match=r"is no module name; use MODULE:ATTRIBUTE$"):
+        load_app(target)
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ("import loaded_missing_dependency", ModuleNotFoundError),
+        ("import loaded_broken.missing", ModuleNotFoundError),
+        ("raise ModuleNotFoundError('by hand')", ModuleNotFoundError),
+        ("from taskmq import Nothing", ImportError),
+        ("raise ValueError('broken')", ValueError),
+        ("raise TypeError('broken')", TypeError),
+        ("import taskmq; raise taskmq.InvalidOption('broken')", Exception),
+        ("1 +", SyntaxError),
+    ],
+)
+def test_an_error_of_the_module_itself_comes_through_as_it_is(
+    write: Write, content: str, error: type[Exception]
+) -> None:
+    write("loaded_broken.py", content)
+
+    with pytest.raises(error) as caught:
+        load_app("loaded_broken:app")
+    assert not isinstance(caught.value, AppNotFound)
+
+
+def test_the_working_directory_comes_first_and_once(write: Write, tmp_path: Path) -> None:
+    write("loaded_one.py", _ONE)
+
+    load_app("loaded_one")
+    load_app("loaded_one")
+
+    assert sys.path[0] == str(tmp_path)
+    assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_the_whole_path_of_a_file_below_the_working_directory_is_a_target_too(write: Write, tmp_path: Path) -> None:
+    write("loaded_pkg/inner.py", _ONE)
+
+    _, full = load_app(str(tmp_path / "loaded_pkg" / "inner.py"))
+
+    assert full == "loaded_pkg.inner:app"

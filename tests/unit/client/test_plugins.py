@@ -1,0 +1,129 @@
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from taskmq.client import plugins
+from taskmq.client.plugins import open_broker, open_metrics, open_state
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.errors import InvalidSetting, UnsupportedFeature
+from taskmq.model.telemetry.metrics import Exporter, Page, Snapshot, Source
+
+_OPENERS: list[Callable[[str, BrokerOptions], object]] = [open_broker, open_state]
+_KNOWN = {
+    "taskmq.brokers": EntryPoints(
+        [
+            EntryPoint("here", f"{__name__}:_Opened", "taskmq.brokers"),
+            EntryPoint("there", f"{__name__}:_Opened", "taskmq.brokers"),
+        ]
+    ),
+    "taskmq.states": EntryPoints([EntryPoint("kept", f"{__name__}:_Opened", "taskmq.states")]),
+}
+
+
+class _Opened:
+    """What an adapter's opener returns, as far as this matters here."""
+
+    def __init__(self, url: str, options: BrokerOptions) -> None:
+        self.url = url
+        self.options = options
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which packages are installed is the environment's business: it is replaced, not our own code."""
+
+    def entry_points(*, group: str) -> EntryPoints:
+        return _KNOWN[group]
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+
+
+@pytest.mark.parametrize(
+    ("open_it", "url"),
+    [(open_broker, "here://"), (open_broker, "there://guest@a,b/"), (open_state, "kept://localhost:6379/0")],
+)
+def test_the_scheme_s_package_gets_the_whole_url_and_the_options(
+    open_it: Callable[[str, BrokerOptions], object], url: str
+) -> None:
+    options = BrokerOptions(name="a test")
+
+    opened = open_it(url, options)
+
+    assert isinstance(opened, _Opened)
+    assert opened.url == url
+    assert opened.options is options
+
+
+def test_an_unknown_scheme_is_named_with_the_known_ones() -> None:
+    with pytest.raises(InvalidSetting, match=r"kafka://.*known: here://, there://$"):
+        open_broker("kafka://host/", BrokerOptions())
+
+
+def test_a_broker_s_scheme_is_no_state_s_scheme() -> None:
+    with pytest.raises(InvalidSetting, match=r"no installed state serves there://; known: kept://$"):
+        open_state("there://host/", BrokerOptions())
+
+
+@pytest.mark.parametrize("open_it", _OPENERS)
+@pytest.mark.parametrize("url", ["", "localhost:5672", "amqp:", "amqp:/host", "://host", "/a/path"])
+def test_a_url_without_a_scheme_says_what_one_looks_like(
+    open_it: Callable[[str, BrokerOptions], object], url: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=r"has no scheme: it looks like amqp://host/ or local://PATH"):
+        open_it(url, BrokerOptions())
+
+
+@pytest.mark.parametrize("open_it", _OPENERS)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "kafka://user:hunter2@host/",
+        "user:hunter2@host",
+        "amqp:user:hunter2@host",
+        "user:hunter2@host://",
+        "amqp:user:hunter2@amqp://host",
+        "hunter2 ://host",
+        "kafka://host/?password=hunter2",
+    ],
+)
+def test_a_password_is_never_in_the_message(open_it: Callable[[str, BrokerOptions], object], url: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        open_it(url, BrokerOptions())
+
+    assert "hunter2" not in str(caught.value)
+
+
+# Metrics ---------------------------------------------------------------------------------------------------
+
+
+def _exporter(source: Source) -> Exporter:
+    return lambda accept: Page("text/plain", f"{source().version} {accept}".encode())
+
+
+def _snapshot() -> Snapshot:
+    return Snapshot("1.2.3", [], [], 1, {}, {})
+
+
+_LACKING = EntryPoint("lacking", "no_such_client:exporter", "taskmq.metrics")
+_WORKING = EntryPoint("working", f"{__name__}:_exporter", "taskmq.metrics")
+
+
+def test_the_first_exporter_that_can_be_loaded_is_given_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([_LACKING, _WORKING]))
+
+    assert open_metrics(_snapshot)("text/html") == Page("text/plain", b"1.2.3 text/html")
+
+
+def test_an_exporter_whose_client_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([_LACKING]))
+
+    with pytest.raises(UnsupportedFeature, match=r"lacking metrics need no_such_client: pip install"):
+        open_metrics(_snapshot)
+
+
+def test_without_any_exporter_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([]))
+
+    with pytest.raises(UnsupportedFeature, match=r"no package .* pip install 'taskmq\[prometheus\]'"):
+        open_metrics(_snapshot)

@@ -1,0 +1,253 @@
+"""What an app says about its queues, and what it sees to when tasks are registered and sent."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from taskmq import Context, InvalidArguments, InvalidOption, Middleware, Sending, TaskMQ, WorkQueue, task
+from taskmq.client.queues import Queues
+from taskmq.model.topology import shard_of
+from tests.unit.app_kit import message, messages, new_url
+
+ORDERS = WorkQueue("orders", ordered=4)
+
+
+def app_with(*queues: WorkQueue, **options: Any) -> TaskMQ:
+    return TaskMQ(new_url(), queues=queues, **options)
+
+
+def place(key: str) -> str:
+    return f"orders.s{shard_of(key, 4):02d}"
+
+
+# Names ---------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_as_it_is_described_and_otherwise_as_usual() -> None:
+    described = WorkQueue("orders", "classic", max_length=10)
+    app = app_with(described)
+
+    assert app.queue("orders") is described
+    assert app.queue("mails") == WorkQueue("mails")
+
+
+def test_a_queue_that_is_described_twice_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="'orders' is described twice"):
+        app_with(WorkQueue("orders"), ORDERS)
+
+
+def test_a_name_that_no_queue_can_have_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="queue name"):
+        Queues(()).named("a.dlq")
+
+
+def test_an_app_has_the_queues_of_its_tasks_and_those_that_it_describes() -> None:
+    app = app_with(ORDERS, WorkQueue("reports", "classic"))
+
+    @app.task(queue="mails")
+    def mail() -> None: ...
+
+    assert app.queues == [WorkQueue("mails"), ORDERS, WorkQueue("reports", "classic")]
+
+
+# Order: what fits ----------------------------------------------------------------------------------------
+
+
+def test_a_task_with_an_order_key_needs_an_ordered_queue() -> None:
+    app = app_with(ORDERS)
+
+    with pytest.raises(InvalidOption, match=r"pay: order_key needs an ordered queue, and 'default' is not"):
+
+        @app.task(order_key="customer")
+        def pay(customer: str) -> None: ...
+
+    assert app.tasks == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "needs an order_key"),
+        ({"order_key": "customer", "priority": 9}, "can have no priority"),
+        ({"order_key": "customer", "ack": "early"}, "ack='early'"),
+    ],
+)
+def test_a_task_of_an_ordered_queue_needs_what_keeps_the_order(options: Any, complaint: str) -> None:
+    app = app_with(ORDERS)
+
+    with pytest.raises(InvalidOption, match="'orders' is ordered") as caught:
+
+        @app.task(queue="orders", name="pay", **options)
+        def pay(customer: str) -> None: ...
+
+    assert "task pay" in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_the_default_queue_may_be_the_ordered_one() -> None:
+    app = app_with(ORDERS, default_queue="orders")
+
+    @app.task(order_key="customer")
+    def pay(customer: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match="needs an order_key"):
+        app.task(lambda: None)
+    assert pay.queue == "orders"
+
+
+def test_a_task_that_is_included_is_looked_at_when_it_is() -> None:
+    @task(queue="orders", order_key="customer", name="pay")
+    def pay(customer: str) -> None: ...
+
+    module = type(pytest)("module")
+    module.pay = pay  # type: ignore[attr-defined]
+    with pytest.raises(InvalidOption, match="needs an ordered queue"):
+        app_with().include(module)
+
+    app = app_with(ORDERS)
+    app.include(module)
+    assert "pay" in app.tasks
+
+
+@pytest.mark.parametrize("value", [7, None, b"x"])
+def test_an_order_key_that_is_neither_a_name_nor_a_function_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidOption, match="order_key="):
+        task(queue="orders", order_key=value)(lambda: None)
+
+
+def test_a_schedule_of_an_ordered_task_needs_a_key_without_arguments() -> None:
+    app = app_with(ORDERS)
+
+    @app.every("1m")
+    @app.task(queue="orders", order_key="customer")
+    def works(customer: str = "house") -> None: ...
+
+    with pytest.raises(InvalidOption, match="must run without arguments"):
+
+        @app.every("1m")
+        @app.task(queue="orders", order_key="customer")
+        def fails(customer: str | None = None) -> None: ...
+
+
+# Order: what is sent -------------------------------------------------------------------------------------
+
+
+def test_a_job_goes_to_the_shard_of_its_key_which_travels_along() -> None:
+    app = app_with(ORDERS)
+
+    @app.task(queue="orders", order_key="customer")
+    def pay(customer: str, amount: int) -> None: ...
+
+    pay.send("ann", 1)
+
+    found = message(app, place("ann"))
+    assert found.envelope.order_key == "ann"
+    assert found.envelope.priority is None
+
+
+def test_a_call_s_own_key_comes_before_the_task_s() -> None:
+    app = app_with(ORDERS)
+
+    @app.task(queue="orders", order_key="customer")
+    def pay(customer: str) -> None: ...
+
+    pay.options(order_key="all").send("ann")
+
+    assert message(app, place("all")).envelope.order_key == "all"
+
+
+def test_many_jobs_of_a_key_are_sent_in_their_order() -> None:
+    app = app_with(ORDERS)
+
+    @app.task(queue="orders", order_key=lambda customer, _: customer)
+    def pay(customer: str, amount: int) -> None: ...
+
+    pay.send_many([(f"c{n % 5}", n) for n in range(50)])
+
+    for number in range(5):
+        amounts = [
+            int(bytes(each.envelope.args).decode().rpartition(",")[2].strip("]"))
+            for each in messages(app, place(f"c{number}"))
+            if each.envelope.order_key == f"c{number}"
+        ]
+        assert amounts == list(range(number, 50, 5))
+
+
+def test_a_call_to_another_queue_has_to_fit_it() -> None:
+    app = app_with(ORDERS)
+
+    @app.task(queue="orders", order_key="customer")
+    def pay(customer: str) -> None: ...
+
+    @app.task
+    def mail(customer: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match="'default': order_key needs an ordered queue"):
+        pay.options(queue="default").send("ann")
+    with pytest.raises(InvalidOption, match="'orders': it is ordered, so each job needs an order_key"):
+        mail.options(queue="orders").send("ann")
+    with pytest.raises(InvalidOption, match="'orders': it is ordered, so priority=9"):
+        pay.options(priority=9).send("ann")
+    with pytest.raises(InvalidOption, match="'default': order_key needs an ordered queue"):
+        mail.options(order_key="ann").send("ann")
+
+    mail.options(queue="orders", order_key="ann").send("ann")
+    assert message(app, place("ann")).envelope.task == mail.name
+
+
+def test_arguments_that_make_no_key_are_invalid_and_nothing_is_sent() -> None:
+    app = app_with(ORDERS)
+
+    @app.task(queue="orders", order_key="customer")
+    def pay(customer: str | None) -> None: ...
+
+    with pytest.raises(InvalidArguments, match="order_key"):
+        pay.send(None)
+
+
+def test_middleware_that_changes_the_queue_is_held_to_the_same() -> None:
+    class Redirect(Middleware):
+        def send(self, sending: Sending) -> None:
+            sending.queue = "elsewhere"
+
+    app = app_with(ORDERS, middleware=[Redirect()])
+
+    @app.task(queue="orders", order_key="customer")
+    def pay(customer: str) -> None: ...
+
+    with pytest.raises(InvalidOption, match="'elsewhere': order_key needs an ordered queue"):
+        pay.send("ann")
+
+
+def test_a_running_task_knows_its_key() -> None:
+    app = app_with(ORDERS)
+    seen: list[str | None] = []
+
+    @app.task(queue="orders", order_key="customer")
+    async def pay(context: Context, customer: str) -> None:
+        seen.append(context.order_key)
+
+    async def main() -> None:
+        from taskmq.worker import Worker, WorkerConfig
+
+        await pay.asend("ann")
+        await Worker(app, WorkerConfig(burst=True)).run()
+
+    asyncio.run(main())
+    assert seen == ["ann"]
+
+
+# Native priorities ---------------------------------------------------------------------------------------
+
+
+def test_a_queue_with_native_priorities_takes_all_jobs() -> None:
+    app = app_with(WorkQueue("jobs", "classic", priorities="native"))
+
+    @app.task(queue="jobs")
+    def work(n: int) -> None: ...
+
+    for priority in (0, 9, 5):
+        work.options(priority=priority).send(priority)
+
+    assert [each.envelope.priority for each in messages(app, "jobs")] == [0, 9, 5]

@@ -1,0 +1,203 @@
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from taskmq.client.session import Session
+from taskmq.contracts.broker import BrokerOptions, Outgoing
+from taskmq.errors import BrokerUnavailable, PublishRejected, QueueMissing, SendError, TopologyMismatch, Unroutable
+from taskmq.model.topology import WorkQueue
+from taskmq.testing import FlakyBroker
+from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
+
+_QUEUE = WorkQueue("q")
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    name = str(uuid4())
+    yield f"memory://{name}"
+    forget_memory(name)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(bounded())
+
+
+def outgoing(number: int = 0) -> Outgoing:
+    return Outgoing(queue="q", body=b"{}", content_type="application/json", job_id=str(number), task="t")
+
+
+class SlowBroker(FlakyBroker):
+    """Every `declare` takes as long as the test says, on the loop's clock; publishes note their timeouts."""
+
+    def __init__(self, inner: MemoryBroker, clock: "SkippingLoop", declare_takes: float) -> None:
+        super().__init__(inner)
+        self.timeouts: list[float] = []
+        self.declared = 0
+        self._loop = clock
+        self._declare_takes = declare_takes
+
+    async def declare(self, queues: Any) -> None:
+        self.declared += 1
+        self._loop.skipped += self._declare_takes
+        # The loop looks at its clock before it goes on here.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await super().declare(queues)
+
+    def publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
+        self.timeouts.append(timeout)
+        return super().publish(message, timeout=timeout)
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock can be moved on."""
+
+    skipped = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped
+
+
+def test_a_queue_is_declared_once(url: str) -> None:
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+        session = Session(broker, None, send_timeout=10)
+        was_declared = session.is_declared(_QUEUE)
+        await session.declare([_QUEUE, WorkQueue("other")])
+        broker.fail_calls("declare", 1, TopologyMismatch("not again"))
+
+        await session.declare([_QUEUE])
+        await session.declare([])
+
+        assert not was_declared
+        assert session.is_declared(_QUEUE)
+        with pytest.raises(TopologyMismatch):
+            await session.declare([WorkQueue("third")])
+        assert not session.is_declared(WorkQueue("third"))
+
+    run(main)
+
+
+def test_a_queue_that_may_not_be_declared_and_is_missing_makes_what_is_sent_unroutable(url: str) -> None:
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+        session = Session(broker, None, send_timeout=10)
+        broker.fail_calls("declare", 2, QueueMissing("orders", "have it made"))
+
+        with pytest.raises(Unroutable, match="have it made"):
+            await session.declare_and_publish(_QUEUE, outgoing())
+        outcomes = await session.publish_all([_QUEUE], [outgoing(), outgoing(1)])
+
+        assert [type(outcome) for outcome in outcomes] == [Unroutable, Unroutable]
+        assert broker.kinds() == []
+
+    run(main)
+
+
+def test_a_queue_that_was_declared_is_published_to_directly(url: str) -> None:
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+        session = Session(broker, None, send_timeout=10)
+        await session.declare_and_publish(_QUEUE, outgoing())
+
+        await session.publish(outgoing(1))
+
+        assert broker.kinds() == ["Published", "Confirmed"] * 2
+
+    run(main)
+
+
+def test_declaring_and_publishing_share_the_send_timeout(url: str) -> None:
+    timeouts: list[float] = []
+
+    async def main() -> None:
+        broker = SlowBroker(open_memory_broker(url, BrokerOptions()), loop, declare_takes=7)
+        session = Session(broker, None, send_timeout=10)
+        await session.declare_and_publish(_QUEUE, outgoing())
+        await session.publish_all([WorkQueue("other")], [outgoing(1), outgoing(2)])
+        timeouts.extend(broker.timeouts)
+
+    loop = SkippingLoop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+    assert len(timeouts) == 3
+    assert all(0 <= timeout <= 3 for timeout in timeouts)
+
+
+def test_a_declaration_that_takes_longer_than_the_send_timeout_is_an_unavailable_broker(url: str) -> None:
+    async def main() -> None:
+        broker = SlowBroker(open_memory_broker(url, BrokerOptions()), loop, declare_takes=11)
+        session = Session(broker, None, send_timeout=10)
+
+        with pytest.raises(BrokerUnavailable, match=rf"^{url} did not declare its queues within 10 s$"):
+            await session.declare_and_publish(_QUEUE, outgoing())
+        (error,) = set(await session.publish_all([_QUEUE], [outgoing(), outgoing(1)]))
+
+        assert isinstance(error, BrokerUnavailable)
+        assert broker.declared == 2
+        assert broker.timeouts == []
+
+    loop = SkippingLoop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_what_happened_to_each_of_many_is_told_in_their_order(url: str) -> None:
+    full = PublishRejected("full")
+
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
+        broker.fail_publishes(2, full)
+        session = Session(broker, None, send_timeout=10)
+
+        outcomes: list[SendError | None] = await session.publish_all([_QUEUE], [outgoing(i) for i in range(4)])
+
+        assert outcomes == [full, full, None, None]
+
+    run(main)
+
+
+class BrokenBroker(FlakyBroker):
+    """An adapter that does not keep its contract: a publish ends with a foreign error."""
+
+    def publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_exception(ZeroDivisionError("a bug in the adapter"))
+        return future
+
+
+def test_a_bug_in_an_adapter_is_not_taken_for_a_refusal(url: str) -> None:
+    async def main() -> None:
+        session = Session(BrokenBroker(open_memory_broker(url, BrokerOptions())), None, send_timeout=10)
+
+        with pytest.raises(ZeroDivisionError):
+            await session.publish_all([_QUEUE], [outgoing()])
+
+    run(main)
+
+
+def test_closing_closes_broker_and_state_and_may_be_done_twice(url: str) -> None:
+    async def main() -> None:
+        broker = open_memory_broker(url, BrokerOptions())
+        state = open_memory_state(url, BrokerOptions())
+        for session in (Session(broker, state, send_timeout=10), Session(broker, None, send_timeout=10)):
+            await session.aclose()
+            await session.aclose()
+
+        with pytest.raises(BrokerUnavailable):
+            await broker.connect(timeout=1)
+
+    run(main)

@@ -1,0 +1,242 @@
+"""What tasks in processes tell and save: through the worker, whose desk is a dictionary here."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from taskmq.contracts.stores import BegunRun
+from taskmq.errors import RunSuperseded, SoftTimeout, StateUnavailable
+from taskmq.executors import ProcessExecutor
+from taskmq.model.envelope import JSON, Envelope
+from taskmq.run.context import Context
+from taskmq.run.execution import Execution
+from taskmq.run.journal import Journal
+from tests.unit.executors.kit import run, until
+
+_TASKS = """
+import logging, os, threading, time
+from pathlib import Path
+from taskmq import Context, Depends, TaskMQ
+
+app = TaskMQ("memory://in-the-code")
+
+def task(function):
+    return app.task(name=function.__name__, executor="process", result=False)(function)
+
+@task
+def tells(ctx: Context) -> None:
+    for n in range(100_000):
+        ctx.progress(n, 100_000, "counting")
+    Path("told").touch()
+    while not os.path.exists("go on"):
+        time.sleep(0.005)
+    ctx.progress(100_000, 100_000, "done")
+    ctx.heartbeat([1, 2])
+
+@task
+def saves(ctx: Context) -> object:
+    before, token = ctx.last_checkpoint, ctx.fencing_token
+    value = ctx.step("work", lambda: 5)
+    ctx.checkpoint({"a": value})
+    return before, token, value, ctx.last_checkpoint
+
+@task
+def waits_softly(ctx: Context) -> object:
+    try:
+        ctx.step("slow", lambda: 1)
+    finally:
+        Path("interrupted").touch()
+
+@task
+def from_many_threads(ctx: Context) -> object:
+    values = {}
+    def work(n):
+        values[n] = ctx.step(f"part {n}", lambda: n)
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(10)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return values
+
+LEFT = []
+
+@task
+def leaves_a_thread(ctx: Context) -> None:
+    LEFT.append(ctx)
+
+@task
+def what_is_left_tells() -> str:
+    LEFT[0].progress(77)
+    LEFT[0].heartbeat()
+    try:
+        LEFT[0].checkpoint(1)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+@task
+def logs() -> None:
+    logging.getLogger("shop").warning("sold")
+
+def pool():
+    Path("pool").write_text("open")
+    yield "pool"
+    Path("pool").write_text("closed")
+
+def lent(of: str = Depends(pool, scope="worker")):
+    yield f"lent from the {of}"
+    Path("lent").write_text("closed")
+
+@task
+def depends(x: str = Depends(lent)) -> str:
+    return x
+"""
+
+
+class Shelf:
+    """A desk in the worker."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.journals: list[Journal] = []
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def changed(self, journal: Journal) -> None:
+        journal.is_dirty = False
+        self.journals.append(journal)
+
+    async def begin(self, journal: Journal) -> BegunRun:
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        journal.run = journal.run or BegunRun(7, dict(self.values))
+        return journal.run
+
+    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        self.values[name] = value
+
+    def begin_blocking(self, journal: Journal) -> BegunRun:
+        raise NotImplementedError
+
+    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "telling_tasks.py").write_text(_TASKS)
+    monkeypatch.chdir(tmp_path)
+
+
+def _execution(task: str, desk: Shelf, *, soft_timeout: float | None = None) -> Execution:
+    envelope = Envelope(task=task, args=msgspec.Raw(b"[]"), kwargs=msgspec.Raw(b"{}"))
+    context = Context(envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _desk=desk)
+    return Execution(context, print, (), {}, envelope, JSON, None, soft_timeout=soft_timeout)
+
+
+def _play(test: Callable[[ProcessExecutor, Shelf], Any]) -> None:
+    async def main() -> None:
+        executor = ProcessExecutor("telling_tasks:app", size=1, url="memory://given", state=None)
+        try:
+            await test(executor, Shelf())
+        finally:
+            await executor.aclose()
+
+    run(main())
+
+
+def test_progress_is_heard_while_the_task_runs_and_its_last_word_before_the_end(tmp_path: Path) -> None:
+    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
+        running = asyncio.create_task(executor.run(_execution("tells", desk)))
+        await until((tmp_path / "told").exists)
+        # Also what was told too soon after what had been said before.
+        await until(lambda: bool(desk.journals) and desk.journals[-1].done == 99_999)
+        # The first word at once, then every half second: never one for each.
+        assert len(desk.journals) < 20
+        (tmp_path / "go on").touch()
+        await running
+        journal = desk.journals[-1]
+        assert (journal.done, journal.total, journal.note, journal.details) == (100_000, 100_000, "done", b"[1,2]")
+
+    _play(test)
+
+
+def test_steps_and_checkpoints_are_saved_by_the_worker_and_read_by_the_next_run() -> None:
+    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
+        assert await executor.run(_execution("saves", desk)) == (None, 7, 5, {"a": 5})
+        assert desk.values == {"step work": b"5", "checkpoint": b'{"a":5}'}
+        desk.values["step work"] = b"6"
+
+        assert await executor.run(_execution("saves", desk)) == ({"a": 5}, 7, 6, {"a": 6})
+
+    _play(test)
+
+
+def test_threads_of_a_task_may_save_at_the_same_time() -> None:
+    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
+        assert await executor.run(_execution("from_many_threads", desk)) == {n: n for n in range(10)}
+        assert len(desk.values) == 10
+
+    _play(test)
+
+
+@pytest.mark.parametrize("error", [StateUnavailable("down", is_certain=False), RunSuperseded("another one")])
+def test_what_cannot_be_saved_is_the_tasks_error_over_there(error: Exception) -> None:
+    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
+        desk.error = error
+        with pytest.raises(type(error), match=str(error)) as caught:
+            await executor.run(_execution("saves", desk))
+        assert getattr(caught.value, "is_certain", None) == getattr(error, "is_certain", None)
+
+        desk.error = None
+        assert (await executor.run(_execution("saves", desk)))[2] == 5  # type: ignore[index]
+
+    _play(test)
+
+
+def test_a_soft_timeout_while_a_task_waits_for_the_state_leaves_no_reply_to_the_next_run(tmp_path: Path) -> None:
+    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
+        desk.gate.clear()
+        running = asyncio.create_task(executor.run(_execution("waits_softly", desk, soft_timeout=0.2)))
+        await until((tmp_path / "interrupted").exists)
+        desk.gate.set()
+        with pytest.raises(SoftTimeout):
+            await running
+
+        desk.values["checkpoint"] = b'"from before"'
+        assert (await executor.run(_execution("saves", desk)))[0] == "from before"  # type: ignore[index]
+
+    _play(test)
+
+
+def test_what_a_task_has_left_running_is_not_heard_and_told_so() -> None:
+    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
+        await executor.run(_execution("leaves_a_thread", desk))
+
+        words = await executor.run(_execution("what_is_left_tells", desk))
+
+        assert words == "StateUnavailable: the task has ended: what it has left running can save nothing"
+        assert desk.journals == []
+        assert desk.values == {}
+
+    _play(test)
+
+
+def test_dependencies_are_resolved_over_there_and_the_workers_end_with_the_process(tmp_path: Path) -> None:
+    async def test() -> None:
+        # Each process runs one task, so that it is let go after it.
+        executor = ProcessExecutor("telling_tasks:app", size=1, url="memory://given", state=None, max_tasks=1)
+        try:
+            assert await executor.run(_execution("depends", Shelf())) == "lent from the pool"
+            assert (tmp_path / "lent").read_text() == "closed"
+            await until(lambda: (tmp_path / "pool").read_text() == "closed")
+        finally:
+            await executor.aclose()
+
+    run(test())

@@ -1,0 +1,380 @@
+"""Providers at work: in plain calls, in workers on `memory://`, on the loop and in threads."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from taskmq import Context, Depends, TaskMQ, UnsupportedFeature
+from taskmq.injection.resolve import Dependencies
+from taskmq.run.context import current_context
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_local import forget_memory
+
+
+class Log:
+    """What was done, in order."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.threads: dict[str, int] = {}
+
+    def __call__(self, word: str) -> str:
+        self.words.append(word)
+        self.threads[word] = threading.get_ident()
+        return word
+
+    def provider(self, name: str, *, error: bool = False) -> Callable[[], Iterator[str]]:
+        def provide() -> Iterator[str]:
+            self(f"open {name}")
+            try:
+                yield name
+            except BaseException as failure:
+                self(f"{name} saw {type(failure).__name__}")
+                raise
+            finally:
+                self(f"close {name}")
+            if error:
+                raise RuntimeError(f"{name} cannot be ended")
+
+        return provide
+
+    def aprovider(self, name: str) -> Callable[[], AsyncIterator[str]]:
+        async def provide() -> AsyncIterator[str]:
+            await asyncio.sleep(0)
+            self(f"open {name}")
+            try:
+                yield name
+            finally:
+                await asyncio.sleep(0)
+                self(f"close {name}")
+
+        return provide
+
+
+@pytest.fixture
+def app() -> Iterator[TaskMQ]:
+    yield TaskMQ("memory://providing")
+    forget_memory("providing")
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def play(app: TaskMQ, test: Callable[[], Coroutine[Any, Any, None]], **config: Any) -> None:
+    """Run a test beside a worker, which drains at its end."""
+
+    async def main() -> None:
+        async with asyncio.timeout(20):
+            worker = Worker(app, WorkerConfig(name="w", **config))
+            running = asyncio.create_task(worker.run())
+            await worker.is_ready.wait()
+            try:
+                await test()
+            finally:
+                worker.drain()
+                await running
+
+    asyncio.run(main())
+
+
+# Plain calls -------------------------------------------------------------------------------------------
+
+
+def test_a_plain_call_is_given_everything_and_ends_it_last_first(app: TaskMQ, log: Log) -> None:
+    a, b = log.provider("a"), log.aprovider("b")
+
+    @app.task(name="sync")
+    def sync(n: int, *, a: str = Depends(a)) -> str:
+        return log(f"{n} {a}")
+
+    @app.task(name="coroutine")
+    async def coroutine(n: int, *, a: str = Depends(a), b: str = Depends(b)) -> str:
+        return log(f"{n} {a} {b}")
+
+    assert sync(1) == "1 a"
+    assert asyncio.run(coroutine(2)) == "2 a b"
+    assert log.words == ["open a", "1 a", "close a", "open a", "open b", "2 a b", "close b", "close a"]
+
+
+def test_what_a_caller_gives_itself_is_not_provided_nor_what_only_that_would_need(app: TaskMQ, log: Log) -> None:
+    def both(a: str = Depends(log.provider("a"))) -> str:
+        return log(f"both {a}")
+
+    @app.task(name="t")
+    def task(n: int, x: str = Depends(both), y: str = Depends(log.provider("y"))) -> str:
+        return f"{n} {x} {y}"
+
+    assert task(1, x="mine", y="mine") == "1 mine mine"
+    assert task(1, "mine", "mine") == "1 mine mine"
+    assert log.words == []
+    assert task(1, "mine") == "1 mine y"
+    assert task(1, y="mine") == "1 both a mine"
+    assert log.words == ["open y", "close y", "open a", "both a", "close a"]
+
+
+def test_a_plain_function_cannot_wait_for_an_asynchronous_provider_where_no_worker_is(app: TaskMQ, log: Log) -> None:
+    @app.task(name="t")
+    def task(b: str = Depends(log.aprovider("b"))) -> None: ...
+
+    with pytest.raises(UnsupportedFeature, match=r"task t: its dependency .*provide is asynchronous"):
+        task()
+
+    async def inside() -> None:
+        with pytest.raises(UnsupportedFeature, match="make the task a coroutine function"):
+            task()
+
+    play(app, inside)
+
+
+def test_outside_of_a_worker_the_scope_of_the_worker_is_the_call(app: TaskMQ, log: Log) -> None:
+    @app.task(name="t")
+    def task(a: str = Depends(log.provider("a"), scope="worker")) -> None: ...
+
+    task()
+    task()
+
+    assert log.words == ["open a", "close a"] * 2
+
+
+def test_a_task_that_no_app_has_yet_can_be_called(log: Log) -> None:
+    from taskmq import task as make
+
+    @make(name="t")
+    def task(a: str = Depends(log.provider("a"))) -> str:
+        return a
+
+    assert task() == "a"
+
+
+# Errors ------------------------------------------------------------------------------------------------
+
+
+def test_providers_see_the_tasks_error_and_cannot_make_a_success_of_it(app: TaskMQ, log: Log) -> None:
+    def swallows() -> Iterator[str]:
+        try:
+            yield "x"
+        except ValueError:
+            log("swallowed")
+
+    async def aswallows() -> AsyncIterator[str]:
+        try:
+            yield "y"
+        except ValueError:
+            log("swallowed too")
+
+    @app.task(name="t")
+    async def task(
+        x: str = Depends(swallows), y: str = Depends(aswallows), a: str = Depends(log.provider("a"))
+    ) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        asyncio.run(task())
+    assert log.words == ["open a", "a saw ValueError", "close a", "swallowed too", "swallowed"]
+
+
+def test_a_provider_that_fails_ends_those_before_it_and_the_function_is_not_called(app: TaskMQ, log: Log) -> None:
+    def fails(a: str = Depends(log.provider("a"))) -> str:
+        raise ConnectionError("no database")
+
+    @app.task(name="t")
+    def task(x: str = Depends(fails)) -> None:
+        log("called")
+
+    with pytest.raises(ConnectionError):
+        task()
+    assert log.words == ["open a", "a saw ConnectionError", "close a"]
+
+
+def test_an_end_that_fails_is_the_tasks_error_and_keeps_no_other_from_its_end(app: TaskMQ, log: Log) -> None:
+    @app.task(name="t")
+    def task(a: str = Depends(log.provider("a")), b: str = Depends(log.provider("b", error=True))) -> None: ...
+
+    with pytest.raises(RuntimeError, match="b cannot be ended"):
+        task()
+    assert log.words == ["open a", "open b", "close b", "a saw RuntimeError", "close a"]
+
+
+# In a worker -------------------------------------------------------------------------------------------
+
+
+def test_threads_open_and_end_in_their_own_thread_and_wait_for_asynchronous_providers_on_the_loop(
+    app: TaskMQ, log: Log
+) -> None:
+    def above(b: str = Depends(log.aprovider("b"))) -> Iterator[str]:
+        log("open above")
+        yield b
+        log("close above")
+
+    def seen(ctx: Context) -> str:
+        return ctx.job_id
+
+    @app.task(name="t")
+    def task(n: int, x: str = Depends(above), job: str = Depends(seen)) -> list[str]:
+        log("called")
+        current = current_context.get()
+        assert current is not None
+        assert current.job_id == job
+        return [x, job]
+
+    async def test() -> None:
+        job = await task.asend(1)
+        assert await job.aresult(timeout=10) == ["b", job.id]
+        here = threading.get_ident()
+        assert log.words == ["open b", "open above", "called", "close above", "close b"]
+        assert log.threads["open b"] == log.threads["close b"] == here
+        assert log.threads["open above"] == log.threads["called"] == log.threads["close above"] != here
+
+    play(app, test)
+
+
+def test_a_timeout_and_a_cancellation_end_what_was_opened(app: TaskMQ, log: Log) -> None:
+    @app.task(name="slow", timeout=0.05, retry=None)
+    async def slow(a: str = Depends(log.provider("a")), b: str = Depends(log.aprovider("b"))) -> None:
+        await asyncio.sleep(600)
+
+    async def test() -> None:
+        with pytest.raises(Exception, match="longer than its timeout"):
+            await (await slow.asend()).aresult(timeout=10)
+        assert log.words == ["open a", "open b", "close b", "a saw CancelledError", "close a"]
+
+    play(app, test)
+
+
+def test_what_has_the_scope_of_the_worker_is_made_once_and_ended_when_it_has_drained(app: TaskMQ, log: Log) -> None:
+    opened = asyncio.Event()
+
+    async def pool() -> AsyncIterator[str]:
+        log("open pool")
+        await opened.wait()
+        yield "pool"
+        log("close pool")
+
+    def lent(of: str = Depends(pool, scope="worker")) -> Iterator[str]:
+        log("open lent")
+        yield of
+        log("close lent")
+
+    shared = Depends(lent, scope="worker")
+
+    @app.task(name="coroutine")
+    async def coroutine(n: int, x: str = shared) -> None: ...
+
+    @app.task(name="threaded")
+    def threaded(
+        n: int, x: str = shared, y: str = Depends(log.provider("y", error=True), scope="worker")
+    ) -> None: ...
+
+    async def test() -> None:
+        jobs = [await kind.asend(n) for n in range(4) for kind in (coroutine, threaded)]
+        while "open pool" not in log.words:
+            await asyncio.sleep(0.005)
+        opened.set()
+        for job in jobs:
+            await job.aresult(timeout=10)
+        assert log.words == ["open pool", "open lent", "open y"]
+
+    play(app, test, concurrency=8)
+
+    # An end that fails is logged, and keeps no other from its end.
+    assert log.words[3:] == ["close y", "close lent", "close pool"]
+
+
+def test_a_failure_is_not_kept_and_those_who_waited_ask_again(app: TaskMQ, log: Log) -> None:
+    tries: list[int] = []
+
+    async def pool() -> str:
+        tries.append(len(tries))
+        await asyncio.sleep(0.01)
+        if len(tries) < 3:
+            raise ConnectionError("not yet")
+        return "pool"
+
+    @app.task(name="t", retry=None)
+    async def task(n: int, x: str = Depends(pool, scope="worker")) -> str:
+        return x
+
+    async def test() -> None:
+        jobs = [await task.asend(n) for n in range(5)]
+        results = await asyncio.gather(*(job.aresult(timeout=10) for job in jobs), return_exceptions=True)
+        assert [str(each) for each in results].count("pool") == 3
+
+    play(app, test, concurrency=5)
+
+    assert len(tries) == 3
+
+
+# Replacements ------------------------------------------------------------------------------------------
+
+
+def test_a_replacement_counts_where_it_is_entered_and_the_innermost_one_counts(app: TaskMQ) -> None:
+    def real() -> str:
+        return "real"
+
+    def deep(of: str = Depends(real)) -> str:
+        return f"deep {of}"
+
+    @app.task(name="t")
+    def task(x: Annotated[str, Depends(deep)]) -> str:
+        return x
+
+    def fake(n: int = Depends(lambda: 7)) -> Iterator[str]:
+        yield f"fake {n}"
+
+    with app.override(real, fake):
+        assert task() == "deep fake 7"  # type: ignore[call-arg]
+        with app.override(real, lambda: "inner"):
+            assert task() == "deep inner"  # type: ignore[call-arg]
+        with app.override(deep, lambda: "none"):
+            assert task() == "none"  # type: ignore[call-arg]
+    assert task() == "deep real"  # type: ignore[call-arg]
+
+
+def test_a_replacement_counts_in_a_worker_and_for_what_has_its_scope(app: TaskMQ) -> None:
+    def real() -> str:
+        return "real"
+
+    def above(of: str = Depends(real, scope="worker")) -> str:
+        return f"above {of}"
+
+    @app.task(name="t")
+    async def task(n: int, x: str = Depends(above, scope="worker")) -> str:
+        return x
+
+    async def test() -> None:
+        assert await (await task.asend(1)).aresult(timeout=10) == "above real"
+        with app.override(real, lambda: "fake"):
+            assert await (await task.asend(1)).aresult(timeout=10) == "above fake"
+        assert await (await task.asend(1)).aresult(timeout=10) == "above real"
+
+    play(app, test)
+
+
+def test_workers_of_one_loop_share_and_the_last_one_ends(log: Log) -> None:
+    async def main() -> None:
+        known = Dependencies()
+        async with known.working():
+            first = known.pool
+            async with known.working():
+                assert known.pool is first
+            assert known.pool is first
+        assert known.pool is None
+
+    asyncio.run(main())
+
+
+def test_a_process_without_a_loop_keeps_and_ends_what_is_its_own(app: TaskMQ, log: Log) -> None:
+    @app.task(name="t")
+    def task(a: str = Depends(log.provider("a"), scope="worker")) -> None: ...
+
+    with app.dependencies.working_without_loop():
+        task()
+        task()
+        assert log.words == ["open a"]
+
+    assert log.words == ["open a", "close a"]

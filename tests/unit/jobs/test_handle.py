@@ -1,0 +1,181 @@
+import asyncio
+import warnings
+from collections.abc import Coroutine
+from datetime import datetime
+from typing import Any, TypeVar
+
+import pytest
+
+from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord
+from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
+from taskmq.jobs.handle import Job
+from taskmq.jobs.progress import JobProgress, progress_of
+from taskmq.model.codec import ReturnType, encode_value
+from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.states import JobState
+from taskmq.model.units import Duration
+
+T = TypeVar("T")
+
+
+class Records:
+    """A `JobBackend` over a dictionary: what is not in it does not come."""
+
+    def __init__(self, *records: ResultRecord) -> None:
+        self.records = {record.job_id: record for record in records}
+        self.waited: list[float | None] = []
+        self.twins: list[str] = []
+        self.told: dict[str, JobProgress] = {}
+        self.expired: set[str] = set()
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
+        self.waited.append(timeout)
+        return self.records.get(job_id)
+
+    async def find_progress(self, job_id: str) -> JobProgress | None:
+        return self.told.get(job_id)
+
+    async def find_result(self, job_id: str) -> ResultRecord | None:
+        return self.records.get(job_id)
+
+    async def has_expired(self, job_id: str) -> bool:
+        return job_id in self.expired
+
+    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
+        return False
+
+    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
+        return False
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
+        self.twins.append(instead)
+        return asyncio.run(call)
+
+
+def record(state: JobState, **facts: Any) -> ResultRecord:
+    return ResultRecord(job_id="7", task="shop.sell", state=state, attempt=3, finished=1, **facts)
+
+
+def job(backend: Records, returns: Any = int) -> Job[Any]:
+    return Job("7", task="shop.sell", backend=backend, returns=ReturnType(returns))
+
+
+@pytest.mark.parametrize("content_type", [JSON, MSGPACK])
+def test_the_result_is_what_the_task_returned_in_its_type(content_type: str) -> None:
+    backend = Records(record(JobState.SUCCEEDED, value=encode_value((1, 2), content_type), content_type=content_type))
+
+    assert job(backend, tuple[int, int]).result() == (1, 2)
+    assert asyncio.run(job(backend, tuple[int, int]).aresult()) == (1, 2)
+
+
+def test_a_result_that_does_not_fit_any_more_is_an_encode_error() -> None:
+    with pytest.raises(EncodeError, match=r"does not fit the task's return type"):
+        job(Records(record(JobState.SUCCEEDED, value=b'"x"', content_type=JSON))).result()
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, None), (0, 0.0), (2, 2.0), ("1m", 60.0)])
+def test_one_waits_as_long_as_asked(timeout: Any, seconds: float | None) -> None:
+    backend = Records(record(JobState.SUCCEEDED, value=b"1", content_type=JSON))
+
+    assert job(backend).result(timeout) == 1
+    assert backend.waited == [seconds]
+
+
+@pytest.mark.parametrize("timeout", [-1, "soon"])
+def test_a_timeout_that_cannot_be_is_refused(timeout: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"^timeout="):
+        job(Records()).result(timeout)
+
+
+@pytest.mark.parametrize(("timeout", "shown"), [(3, "0:00:03"), (0, "0:00:00"), ("90s", "0:01:30")])
+def test_a_job_that_does_not_end_in_time_goes_on(timeout: Any, shown: str) -> None:
+    with pytest.raises(ResultTimeout, match=rf"^job 7 has not ended within {shown}; it goes on$"):
+        job(Records()).result(timeout)
+
+
+def test_a_dead_job_is_its_task_s_error_as_data() -> None:
+    error = ErrorRecord(type_name="ValueError", message="no", traceback="Traceback ...")
+
+    with pytest.raises(TaskFailed, match=r"job 7 failed after 3 attempt\(s\): ValueError: no") as caught:
+        job(Records(record(JobState.DEAD, error=error))).result()
+
+    failed = caught.value
+    assert (failed.job_id, failed.type_name, failed.message, failed.traceback, failed.attempts) == (
+        "7",
+        "ValueError",
+        "no",
+        "Traceback ...",
+        3,
+    )
+
+
+def test_a_dead_job_whose_error_was_not_kept_is_still_a_failure() -> None:
+    with pytest.raises(TaskFailed, match=r"job 7 failed after 3"):
+        job(Records(record(JobState.DEAD))).result()
+
+
+def test_a_cancelled_job_says_why() -> None:
+    error = ErrorRecord(type_name="", message="expired before it started", traceback="")
+
+    with pytest.raises(JobCancelled, match=r"^job 7 was cancelled: expired before it started$"):
+        job(Records(record(JobState.CANCELLED, error=error))).result()
+    with pytest.raises(JobCancelled, match=r"^job 7 was cancelled: $"):
+        job(Records(record(JobState.CANCELLED))).result()
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED])
+def test_the_state_is_the_record_s(state: JobState) -> None:
+    assert job(Records(record(state))).state() is state
+    assert asyncio.run(job(Records(record(state))).astate()) is state
+
+
+def test_a_job_without_a_record_is_queued_as_far_as_one_knows() -> None:
+    assert job(Records()).state() is JobState.QUEUED
+
+
+def test_a_call_that_blocks_names_its_twin() -> None:
+    backend = Records(record(JobState.SUCCEEDED, value=b"1", content_type=JSON))
+
+    job(backend).result()
+    job(backend).state()
+
+    assert backend.twins == ["aresult", "astate"]
+
+
+def test_what_the_backend_refuses_comes_through() -> None:
+    class Without(Records):
+        async def find_result(self, job_id: str) -> ResultRecord | None:
+            raise UnsupportedFeature("results need a state")
+
+    with warnings.catch_warnings(), pytest.raises(UnsupportedFeature):
+        job(Without()).state()
+
+
+def test_a_job_shows_its_task_and_id() -> None:
+    assert repr(job(Records())) == "<Job shop.sell 7>"
+
+
+def test_progress_is_what_the_task_has_told_last() -> None:
+    backend = Records()
+    assert job(backend).progress() is None
+    told = ProgressRecord(job_id="7", attempt=2, done=3, total=4, note="half", started=1, updated=1_500)
+    backend.told["7"] = progress_of(told)
+
+    found = job(backend).progress()
+
+    assert found is not None
+    assert (found.done, found.total, found.note, found.attempt, found.fraction) == (3, 4, "half", 2, 0.75)
+    assert found.updated.timestamp() == 1.5
+    assert asyncio.run(job(backend).aprogress()) == found
+    assert backend.twins == ["aprogress", "aprogress"]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "fraction"), [(1, None, None), (1, 0, None), (1, -1, None), (5, 4, 1.0), (-1, 4, 0.0)]
+)
+def test_the_fraction_is_from_0_to_1_where_there_is_one(
+    done: float, total: float | None, fraction: float | None
+) -> None:
+    record = ProgressRecord(job_id="7", attempt=1, done=done, total=total, started=1, updated=1)
+
+    assert progress_of(record).fraction == fraction

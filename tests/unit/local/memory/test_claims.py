@@ -1,0 +1,129 @@
+"""Claims over time, by a model: one holder, growing tokens, what is done stays done, late ones are told so."""
+
+from typing import Final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from taskmq.contracts.stores import Done, Granted, Held
+from taskmq_local.memory.claims import ClaimShelf
+from taskmq_local.rules.claims import FORGOTTEN
+
+_KEYS: Final = st.sampled_from(["a", "b"])
+_TTL: Final = 50
+_TIME: Final = st.integers(1, 60)
+
+
+class ClaimsOverTime(RuleBasedStateMachine):
+    """All that happens to two keys; `claims` are those that were granted, also when they are over."""
+
+    claims: Bundle[tuple[str, int]] = Bundle("claims")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shelf = ClaimShelf()
+        self.now = 1_000
+        self.tokens: dict[str, list[int]] = {"a": [], "b": []}
+        # Of the last token of each key: until when it is held, done, or known.
+        self.until: dict[str, int] = {}
+        self.keep: dict[str, int] = {}
+        self.ended: dict[str, str] = {}
+
+    @rule(target=claims, key=_KEYS, lease=_TIME, passes=st.booleans())
+    def claim(self, key: str, lease: int, passes: bool) -> tuple[str, int]:
+        last = self.tokens[key][-1] if self.tokens[key] else 0
+        answer = self.shelf.claim(
+            key, job_id="j", owner="o", lease=lease, ttl=_TTL, over=last if passes else None, now=self.now
+        )
+        stage = self._stage(key)
+        if stage == "done":
+            assert answer == Done(job_id="j", content_type="t", value=b"v")
+            return key, last
+        if stage == "held" and not passes:
+            assert isinstance(answer, Held)
+            assert answer.token == last
+            assert answer.left == (self.until[key] - self.now) / 1000
+            return key, last
+        assert isinstance(answer, Granted)
+        assert answer.token > last
+        self.tokens[key].append(answer.token)
+        self.until[key], self.keep[key] = self.now + lease, _TTL
+        self.ended.pop(key, None)
+        return key, answer.token
+
+    @rule(claim=claims, lease=_TIME)
+    def renew(self, claim: tuple[str, int], lease: int) -> None:
+        key, token = claim
+        is_known = self._is_known(key)
+        lost = self.shelf.renew({key: token}, lease=lease, now=self.now)
+        is_last = token == self.tokens[key][-1:][0] if self.tokens[key] else False
+        if is_known:
+            assert bool(lost) is not (is_last and key not in self.ended)
+        if not lost:
+            self._adopt(key, token)
+            self.until[key] = self.now + lease
+            if not is_known:
+                self.keep[key] = FORGOTTEN
+
+    @rule(claim=claims, ttl=_TIME)
+    def complete(self, claim: tuple[str, int], ttl: int) -> None:
+        key, token = claim
+        is_known = self._is_known(key)
+        was_done = self._stage(key) == "done"
+        counts = self.shelf.complete(
+            key, token=token, job_id="j", content_type="t", value=b"v", ttl=ttl, now=self.now
+        )
+        if is_known:
+            is_last = token == self.tokens[key][-1]
+            assert counts is (is_last and self.ended.get(key) != "released")
+        if counts and not was_done:
+            self._adopt(key, token)
+            self.until[key], self.ended[key] = self.now + ttl, "done"
+            self.keep.setdefault(key, 0)
+
+    @rule(claim=claims)
+    def release(self, claim: tuple[str, int]) -> None:
+        key, token = claim
+        is_known, was_held = self._is_known(key), key not in self.ended
+        counts = self.shelf.release(key, token=token, now=self.now)
+        if not is_known:
+            assert counts
+            return
+        assert counts is (token == self.tokens[key][-1])
+        if counts and was_held:
+            self.until[key], self.ended[key] = self.now, "released"
+
+    @rule(time=_TIME)
+    def pass_time(self, time: int) -> None:
+        self.now += time
+
+    @invariant()
+    def others_see_what_is_so(self) -> None:
+        for key in "ab":
+            seen = self.shelf.find(key, now=self.now)
+            stage = self._stage(key)
+            assert isinstance(seen, Done) is (stage == "done")
+            assert isinstance(seen, Held) is (stage == "held")
+
+    def _adopt(self, key: str, token: int) -> None:
+        """A key that was forgotten goes on with whoever comes."""
+        if not self.tokens[key] or self.tokens[key][-1] != token:
+            self.tokens[key] = [token]
+        if self.ended.get(key) is not None and not self._is_known(key):
+            self.ended.pop(key)
+
+    def _stage(self, key: str) -> str:
+        if key not in self.until or self.until[key] <= self.now:
+            return "free"
+        return {"done": "done", "released": "free"}.get(self.ended.get(key, ""), "held")
+
+    def _is_known(self, key: str) -> bool:
+        if key not in self.until:
+            return False
+        keep = 0 if self.ended.get(key) == "done" else self.keep[key]
+        return self.until[key] + keep > self.now
+
+
+TestClaimsOverTime = ClaimsOverTime.TestCase
+TestClaimsOverTime.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

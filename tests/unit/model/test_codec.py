@@ -1,0 +1,728 @@
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, NotRequired, Optional, TypedDict, TypeVar, Union
+from uuid import UUID
+
+import msgspec
+import pytest
+from msgspec import Meta, Raw
+from pydantic import BaseModel, field_serializer, field_validator
+
+from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
+from taskmq.model.codec import Arguments, ReturnType, Signature, decode_value, encode_value
+from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope, encode_envelope
+from taskmq.run.context import Context
+
+_T = TypeVar("_T")
+_both = pytest.mark.parametrize("content_type", [JSON, MSGPACK])
+
+
+def signature(function: Callable[..., Any]) -> Signature:
+    return Signature(function, owner="shop.sell", injected=Context)
+
+
+def round_trip(content_type: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Arguments:
+    typed = signature(function)
+    return typed.decode(*typed.encode(args, kwargs, content_type), content_type)
+
+
+def taking(kind: Any) -> Callable[[Any], None]:
+    """A function with one parameter of that type."""
+
+    def function(value: Any) -> None: ...
+
+    function.__annotations__["value"] = kind
+    return function
+
+
+def returning(kind: Any) -> Callable[[], Any]:
+    def function() -> Any: ...
+
+    function.__annotations__["return"] = kind
+    return function
+
+
+# Types that a call can be made of ------------------------------------------------------------------------
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: float = 0.5
+
+
+@dataclass
+class Path2D:
+    points: list[Point]
+    named: dict[str, Point] = field(default_factory=dict)
+    next: "Path2D | None" = None
+
+
+class Money(msgspec.Struct, frozen=True):
+    amount: Decimal
+    currency: Literal["EUR", "USD"] = "EUR"
+
+
+class Cat(msgspec.Struct, tag=True):
+    lives: int
+
+
+class Dog(msgspec.Struct, tag=True):
+    tricks: list[str]
+
+
+class Address(TypedDict):
+    street: str
+    number: NotRequired[int]
+
+
+class Version(NamedTuple):
+    major: int
+    minor: int = 0
+
+
+class User(BaseModel):
+    name: str
+    born: date | None = None
+
+
+class Team(BaseModel):
+    lead: User
+    members: list[User]
+
+
+_PARIS = timezone(timedelta(hours=2))
+_VALUES: list[tuple[Any, Any]] = [
+    (int, -7),
+    (int, 2**63),
+    (str, "grün \x00 \U0001f600"),
+    (float, 1.5),
+    (bool, True),
+    (None, None),
+    (bytes, b"\x00\xff"),
+    (bytearray, bytearray(b"\x00\xff")),
+    (Decimal, Decimal("1.10")),
+    (UUID, UUID(int=7)),
+    (datetime, datetime(2024, 2, 29, 12, 30, 1, 999999, tzinfo=UTC)),
+    (datetime, datetime(2024, 2, 29, 12, 30, tzinfo=_PARIS)),
+    (datetime, datetime(2024, 2, 29, 12, 30)),  # noqa: DTZ001 - a naive one travels, too
+    (date, date(2024, 2, 29)),
+    (time, time(12, 30, 1)),
+    (timedelta, timedelta(days=1, microseconds=1)),
+    (Color, Color.BLUE),
+    (Level, Level.HIGH),
+    (Literal["a", "b", 3], 3),
+    (tuple[int, str], (1, "x")),
+    (tuple[int, ...], (1, 2, 3)),
+    (tuple[()], ()),
+    (list[int], [1, 2]),
+    (set[int], {1, 2}),
+    (frozenset[str], frozenset({"a"})),
+    (dict[int, str], {1: "one", -2: "two"}),
+    (dict[UUID, list[int]], {UUID(int=7): [1]}),
+    (dict[Level, int], {Level.LOW: 1}),
+    (dict[str, dict[str, Point]], {"a": {"b": Point(1, 2.0)}}),
+    (Optional[int], None),  # noqa: UP045 - the older form is what is tested
+    (Optional[int], 3),  # noqa: UP045
+    (Union[int, str], "x"),  # noqa: UP007
+    (int | str | None, 3),
+    (Annotated[int, Meta(gt=0)], 3),
+    (Point, Point(1)),
+    (Path2D, Path2D([Point(1), Point(2, 3.0)], {"end": Point(9)}, next=Path2D([]))),
+    (list[Point | None], [Point(1), None]),
+    (Money, Money(Decimal("9.99"), "USD")),
+    (Cat | Dog, Dog(["sit"])),
+    (list[Cat | Dog], [Cat(9), Dog([])]),
+    (Address, {"street": "Main"}),
+    (Address, {"street": "Main", "number": 3}),
+    (Version, Version(3, 11)),
+    (list[Version], [Version(3)]),
+    (User, User(name="Ada", born=date(1815, 12, 10))),
+    (User | None, None),
+    (Optional[User], User(name="Ada")),  # noqa: UP045
+    (list[User], [User(name="Ada"), User(name="Eve")]),
+    (dict[str, User], {"a": User(name="Ada")}),
+    (tuple[User, int], (User(name="Ada"), 3)),
+    (Team, Team(lead=User(name="Ada"), members=[User(name="Eve")])),
+    (Path, Path("a/b.txt")),
+    (list[Path], [Path("a"), Path("/b")]),
+    (object, {"a": [1, None, "x"]}),
+    (object | None, [1]),
+    (Any, {"a": [1, None, "x"]}),
+    (_T, 3),
+]
+
+
+@_both
+@pytest.mark.parametrize(("kind", "value"), _VALUES, ids=str)
+def test_a_value_of_an_annotated_type_arrives_as_it_left(content_type: str, kind: Any, value: Any) -> None:
+    by_position = round_trip(content_type, taking(kind), value)
+    by_name = round_trip(content_type, taking(kind), value=value)
+
+    assert by_position == ((value,), {})
+    assert by_name == ((), {"value": value})
+    assert type(by_position[0][0]) is type(value)
+
+
+@_both
+@pytest.mark.parametrize(("kind", "value"), _VALUES, ids=str)
+def test_a_result_of_an_annotated_type_arrives_as_it_left(content_type: str, kind: Any, value: Any) -> None:
+    returns = signature(returning(kind)).return_type()
+
+    assert returns.decode(encode_value(value, content_type), content_type) == value
+    # The decoder is kept by content type.
+    assert returns.decode(encode_value(value, content_type), content_type) == value
+
+
+@_both
+def test_what_is_not_annotated_travels_as_plain_data(content_type: str) -> None:
+    def function(first, *rest, **more): ...  # type: ignore[no-untyped-def]
+
+    assert round_trip(content_type, function, {"a": 1}, [2], key=None) == (({"a": 1}, [2]), {"key": None})
+
+
+@_both
+def test_an_argument_that_is_left_out_is_left_to_the_function_s_default(content_type: str) -> None:
+    def function(a: int, b: Point = Point(1), *, c: datetime | None = None) -> None: ...
+
+    assert round_trip(content_type, function, 1) == ((1,), {})
+    assert round_trip(content_type, function, a=1) == ((), {"a": 1})
+    assert round_trip(content_type, function, 1, c=None) == ((1,), {"c": None})
+
+
+@_both
+def test_a_default_need_not_be_of_the_annotated_type(content_type: str) -> None:
+    missing = object()
+
+    def function(a: int = missing) -> None: ...  # type: ignore[assignment]
+
+    assert round_trip(content_type, function) == ((), {})
+
+
+@_both
+def test_positional_only_and_keyword_only_parameters_stay_what_they_are(content_type: str) -> None:
+    def function(a: int, b: int = 0, /, c: int = 0, *, d: int, e: int = 0) -> None: ...
+
+    assert round_trip(content_type, function, 1, 2, 3, d=4, e=5) == ((1, 2, 3), {"d": 4, "e": 5})
+    assert round_trip(content_type, function, 1, d=4) == ((1,), {"d": 4})
+    assert round_trip(content_type, function, 1, c=3, d=4) == ((1,), {"c": 3, "d": 4})
+
+
+@_both
+def test_rest_arguments_have_the_annotated_type_each(content_type: str) -> None:
+    def function(first: str, *rest: Point, last: Level = Level.LOW, **more: UUID) -> None: ...
+
+    points = Point(1), Point(2)
+    identity = UUID(int=7)
+
+    assert round_trip(content_type, function, "a", *points, b=identity) == (("a", *points), {"b": identity})
+    assert round_trip(content_type, function, first="a") == ((), {"first": "a"})
+    assert round_trip(content_type, function, "a", last=Level.HIGH) == (("a",), {"last": Level.HIGH})
+
+
+@_both
+def test_a_rest_argument_may_be_called_as_a_positional_only_parameter(content_type: str) -> None:
+    def function(a: int, /, **more: str) -> None: ...
+
+    assert round_trip(content_type, function, 1, a="x") == ((1,), {"a": "x"})
+
+
+@_both
+def test_a_call_without_arguments_is_as_empty_as_it_looks(content_type: str) -> None:
+    def function() -> None: ...
+
+    assert round_trip(content_type, function) == ((), {})
+
+
+@_both
+def test_what_is_encoded_fits_into_an_envelope_of_the_same_content_type(content_type: str) -> None:
+    def function(a: int = 0, **more: int) -> None: ...
+
+    typed = signature(function)
+    calls: list[Arguments] = [((), {}), ((1,), {}), ((), {"b": 2}), ((1,), {"b": 2})]
+    for call in calls:
+        args, kwargs = typed.encode(*call, content_type)
+        body = encode_envelope(Envelope(task="shop.sell", args=args, kwargs=kwargs), content_type)
+        envelope = decode_envelope(body, content_type)
+
+        assert typed.decode(envelope.args, envelope.kwargs, content_type) == call
+
+
+def test_an_envelope_of_another_language_may_leave_args_and_kwargs_out() -> None:
+    def function(a: int = 0, *, b: int = 0) -> None: ...
+
+    typed = signature(function)
+    for content_type, body in ((JSON, b'{"task": "t"}'), (MSGPACK, b"\x81\xa4task\xa1t")):
+        envelope = decode_envelope(body, content_type)
+
+        assert typed.decode(envelope.args, envelope.kwargs, content_type) == ((), {})
+
+
+def test_a_content_type_that_is_not_given_or_has_parameters_is_json() -> None:
+    def function(a: int) -> None: ...
+
+    for content_type in (None, "", "application/json; charset=utf-8"):
+        assert signature(function).decode(Raw(b"[1]"), Raw(b"{}"), content_type) == ((1,), {})
+
+
+def test_a_number_in_another_form_becomes_the_annotated_one() -> None:
+    args, _ = signature(taking(float)).decode(Raw(b"[1]"), Raw(b"{}"), JSON)
+
+    assert type(args[0]) is float
+
+
+def test_a_whole_number_of_any_size_travels_as_json() -> None:
+    assert round_trip(JSON, taking(int), -(2**200)) == ((-(2**200),), {})
+
+
+# The injected parameter ----------------------------------------------------------------------------------
+
+
+def _first(ctx: Context, a: int, b: int = 0) -> Any:
+    return ctx, a, b
+
+
+def _middle(a: int, ctx: Context, b: int = 0) -> Any:
+    return ctx, a, b
+
+
+def _last(a: int, b: int = 0, ctx: Context | None = None) -> Any:
+    return ctx, a, b
+
+
+def _named(a: int, b: int = 0, *, ctx: Context) -> Any:
+    return ctx, a, b
+
+
+def _optional(a: int, b: int = 0, *, ctx: Optional[Context] = None) -> Any:  # noqa: UP045
+    return ctx, a, b
+
+
+def _by_position(ctx: Context, a: int, /, b: int = 0) -> Any:
+    return ctx, a, b
+
+
+def _before_rest(a: int, ctx: Context, *b: int) -> Any:
+    return ctx, a, *(b or (0,))
+
+
+class _OwnContext(Context):
+    pass
+
+
+def _subclass(a: int, ctx: _OwnContext, b: int = 0) -> Any:
+    return ctx, a, b
+
+
+_PLACES: list[Callable[..., Any]] = [_first, _middle, _last, _named, _optional, _by_position, _before_rest, _subclass]
+
+
+@_both
+@pytest.mark.parametrize("function", _PLACES)
+def test_the_context_is_filled_in_wherever_it_stands(content_type: str, function: Callable[..., Any]) -> None:
+    context = Context.detached("shop.sell")
+    typed = signature(function)
+    for sent in ((1,), (1, 2)):
+        args, kwargs = typed.with_context(round_trip(content_type, function, *sent), context)
+
+        assert function(*args, **kwargs) == (context, 1, (*sent, 0)[1])
+    assert typed.takes_context
+
+
+@pytest.mark.parametrize("function", [_first, _middle, _last, _named, _optional, _subclass])
+def test_the_context_is_filled_in_beside_arguments_by_name(function: Callable[..., Any]) -> None:
+    context = Context.detached("shop.sell")
+
+    args, kwargs = signature(function).with_context(round_trip(JSON, function, a=1, b=2), context)
+
+    assert function(*args, **kwargs) == (context, 1, 2)
+
+
+def test_without_such_a_parameter_nothing_is_filled_in() -> None:
+    typed = signature(taking(int))
+
+    assert not typed.takes_context
+    assert typed.with_context(((1,), {}), Context.detached("t")) == ((1,), {})
+
+
+@pytest.mark.parametrize("function", [_last, _named, _before_rest])
+def test_a_sender_cannot_give_the_context(function: Callable[..., Any]) -> None:
+    def open_ended(a: int, ctx: Context, **more: Any) -> None: ...
+
+    with pytest.raises(EncodeError, match=r"shop.sell"):
+        signature(function).encode((1,), {"ctx": Context.detached("t")}, JSON)
+    with pytest.raises(InvalidArguments, match=r"ctx"):
+        signature(function).decode(Raw(b"[1]"), Raw(b'{"ctx": {}}'), JSON)
+    with pytest.raises(InvalidArguments, match=r"'ctx' is filled in by the worker"):
+        signature(open_ended).decode(Raw(b"[1]"), Raw(b'{"ctx": {}}'), JSON)
+
+
+def test_a_function_has_one_context_at_most() -> None:
+    def function(one: Context, two: Context) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"shop.sell: only one parameter can be a Context"):
+        signature(function)
+
+
+def test_many_contexts_cannot_be_asked_for() -> None:
+    def by_position(*contexts: Context) -> None: ...
+    def by_name(**contexts: Context) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"shop.sell: \*contexts"):
+        signature(by_position)
+    with pytest.raises(InvalidOption, match=r"shop.sell: \*\*contexts"):
+        signature(by_name)
+
+
+def test_a_context_that_could_not_be_filled_in_by_position_is_refused() -> None:
+    def function(a: int = 0, ctx: Context | None = None, /) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"shop.sell: 'ctx' is given by position"):
+        signature(function)
+
+
+# What does not fit ---------------------------------------------------------------------------------------
+
+
+def _sell(item: str, count: int = 1, *, price: Money | None = None) -> None: ...
+
+
+def _sell_all(first: int, /, second: Point, *rest: Point, top: int = 0, **more: list[int]) -> None: ...
+
+
+def _strict(a: int, /, b: int, *, c: int) -> None: ...
+
+
+_MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
+    (_sell, (3,), {}, r"Expected `str`, got `int` - at `item`"),
+    (_sell, ("a", "b"), {}, r"Expected `int`, got `str` - at `count`"),
+    (_sell, ("a", True), {}, r"Expected `int`, got `bool` - at `count`"),
+    (_sell, ("a",), {"count": None}, r"Expected `int`, got `(null|None)` - at `count`"),
+    (_sell, ("a",), {"price": {"amount": "x"}}, r"Invalid decimal string - at `price.amount`"),
+    (_sell, ("a",), {"price": Point(1)}, r"missing required field `amount` - at `price`"),
+    (_sell, ("a", 1, None), {}, r"too many arguments, it takes 2"),
+    (_sell, ("a",), {"prize": None}, r"unknown field `prize`"),
+    (_sell, (), {}, r"'item' is missing"),
+    (_sell, (), {"count": 3}, r"'item' is missing"),
+    (_sell, ("a",), {"item": "b"}, r"'item' is given twice"),
+    (_strict, (1,), {"c": 1}, r"'b' is missing"),
+    (_strict, (1, 2), {}, r"'c' is missing"),
+    (_strict, (1, 2), {"c": 1, "a": 1}, r"unknown field `a`"),
+    (_strict, (), {"b": 1, "c": 1}, r"'a' is missing"),
+    (_sell_all, ("x", Point(1)), {}, r"Expected `int`, got `str` - at `first`"),
+    (_sell_all, (1, Point(1), {"x": "y"}), {}, r"Expected `int`, got `str` - at `rest\[0\].x`"),
+    (_sell_all, (1, Point(1), Point(1), 3), {}, r"Expected `object`, got `int` - at `rest\[1\]`"),
+    (_sell_all, (1, Point(1)), {"top": "x"}, r"Expected `int`, got `str` - at `top`"),
+    (_sell_all, (1,), {"second": 3}, r"Expected `object`, got `int` - at `second`"),
+    (_sell_all, (1, Point(1)), {"other": [1, "x"]}, r"Expected `int`, got `str` - at `other\[1\]`"),
+    (_sell_all, (1, Point(1)), {"second": Point(1)}, r"'second' is given twice"),
+    (_sell_all, (1,), {}, r"'second' is missing"),
+    (_sell_all, (), {"second": Point(1)}, r"'first' is missing"),
+    (taking(list[User]), ([{"name": 3}],), {}, r"(?s)name.*Input should be a valid string.* - at `value\[0\]`"),
+    (taking(Path), (3,), {}, r"Expected a path as `str`, got `int` - at `value`"),
+    (taking(Annotated[int, Meta(gt=0)]), (0,), {}, r"Expected `int` >= 1 - at `value`"),
+    (taking(Literal["a"]), ("b",), {}, r"Invalid enum value 'b' - at `value`"),
+    (taking(Color), ("green",), {}, r"Invalid enum value 'green' - at `value`"),
+    (taking(Version), ((1, 2, 3),), {}, r"Expected `array` of length 1 to 2(, got 3)? - at `value`"),
+]
+
+
+@_both
+@pytest.mark.parametrize(("function", "args", "kwargs", "said"), _MISFITS)
+def test_a_call_that_does_not_fit_is_refused_before_it_is_sent_and_says_where(
+    content_type: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidArguments, match=said) as caught:
+        signature(function).encode(args, kwargs, content_type)
+
+    assert str(caught.value).startswith("task shop.sell: ")
+
+
+@_both
+def test_a_call_that_does_not_fit_is_refused_in_the_same_words_after_one_that_did(content_type: str) -> None:
+    ours = signature(taking(int))
+    args, kwargs = ours.encode((7,), {}, content_type)
+    assert ours.decode(args, kwargs, content_type) == ((7,), {})
+
+    with pytest.raises(InvalidArguments, match=r"^task shop\.sell: Expected `int`, got `str` - at `value`"):
+        ours.encode(("seven",), {}, content_type)
+    with pytest.raises(EncodeError, match=r"^task shop\.sell: "):
+        ours.encode((object(),), {}, content_type)
+
+
+@_both
+@pytest.mark.parametrize(("function", "args", "kwargs", "said"), _MISFITS)
+def test_a_message_that_does_not_fit_is_refused_in_the_same_words(
+    content_type: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], said: str
+) -> None:
+    raw_args = Raw(encode_value(args, content_type))
+    raw_kwargs = Raw(encode_value(kwargs, content_type))
+
+    with pytest.raises(InvalidArguments, match=said):
+        signature(function).decode(raw_args, raw_kwargs, content_type)
+
+
+def test_a_value_inside_an_argument_that_has_too_many_members_is_not_taken_for_too_many_arguments() -> None:
+    class Pair(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+        a: int
+
+    def function(one: Pair, two: int = 0) -> None: ...
+
+    with pytest.raises(InvalidArguments, match=r"Expected `array` of at most length 1$"):
+        signature(function).decode(Raw(b"[[1, 2]]"), Raw(b"{}"), JSON)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [(b"[", b"{}"), (b"{}{}", b"{}"), (b"3", b"{}"), (b"[1]", b"3"), (b"[1]", b"{1}")]
+)
+@pytest.mark.parametrize("function", [_sell, _sell_all], ids=["closed", "open"])
+def test_arguments_that_are_no_list_or_no_object_are_refused(
+    function: Callable[..., Any], args: bytes, kwargs: bytes
+) -> None:
+    with pytest.raises(InvalidArguments, match=r"shop.sell"):
+        signature(function).decode(Raw(args), Raw(kwargs), JSON)
+
+
+class _Explosive(BaseModel):
+    fuse: int
+
+    @field_validator("fuse")
+    @classmethod
+    def explode(cls, fuse: int) -> int:
+        raise LookupError(f"boom - at `$[99]` {fuse}")
+
+    @field_serializer("fuse")
+    def explode_too(self, fuse: int) -> int:
+        raise LookupError("boom")
+
+
+@dataclass
+class _Reciprocal:
+    of: int
+
+    def __post_init__(self) -> None:
+        self.value = 1 / self.of
+
+
+@_both
+@pytest.mark.parametrize("args", [((_Reciprocal(1), {"of": 0})), ((_Reciprocal(1),) * 2 + ({"of": 0},))])
+def test_whatever_a_type_raises_when_it_is_made_is_an_argument_that_does_not_fit(
+    content_type: str, args: tuple[Any, ...]
+) -> None:
+    def closed(a: _Reciprocal, b: _Reciprocal, c: _Reciprocal | None = None) -> None: ...
+    def open_ended(a: _Reciprocal, *b: _Reciprocal) -> None: ...
+
+    for function in (closed, open_ended):
+        with pytest.raises(InvalidArguments, match=r"shop.sell: ZeroDivisionError: division by zero"):
+            signature(function).encode(args, {}, content_type)
+
+
+def test_a_set_of_what_cannot_be_in_a_set_does_not_fit() -> None:
+    with pytest.raises(InvalidArguments, match=r"shop.sell: TypeError: unhashable type: 'list'"):
+        signature(taking(set[Any])).decode(Raw(b"[[[]]]"), Raw(b"{}"), JSON)
+
+
+def test_a_model_s_validator_may_raise_anything_too_and_say_anything() -> None:
+    raw = Raw(b'[{"fuse": 1}]')
+
+    with pytest.raises(InvalidArguments, match=r"shop.sell: LookupError: boom - at `\$\[99\]` 1"):
+        signature(taking(_Explosive)).decode(raw, Raw(b"{}"), JSON)
+
+
+def test_a_quoted_value_is_not_taken_for_the_place_of_the_error() -> None:
+    args = Raw(encode_value([{"name": ["x - at `$[99].y`"]}], JSON))
+
+    with pytest.raises(InvalidArguments, match=r"- at `value`$"):
+        signature(taking(User)).decode(args, Raw(b"{}"), JSON)
+
+
+def _circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
+
+
+@_both
+@pytest.mark.parametrize(
+    "value",
+    [object(), 3j, print, (n for n in "ab"), "\ud800", msgspec.UNSET, _circle(), {(1,): {1, 2j}}],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_has_no_form_on_the_wire_is_an_encode_error_that_names_the_task(content_type: str, value: Any) -> None:
+    for args, kwargs in (((value,), {}), ((), {"value": value})):
+        with pytest.raises(EncodeError, match=r"^task shop.sell: ") as caught:
+            signature(taking(Any)).encode(args, kwargs, content_type)
+
+        assert type(caught.value) is EncodeError
+        assert caught.value.__cause__ is not None
+
+
+def test_messagepack_holds_no_number_of_more_than_64_bits() -> None:
+    with pytest.raises(EncodeError, match=r"^task shop.sell: can't serialize ints"):
+        signature(taking(int)).encode((2**64,), {}, MSGPACK)
+
+
+def test_a_model_that_cannot_be_dumped_is_an_encode_error() -> None:
+    with pytest.raises(EncodeError, match=r"boom"):
+        encode_value(_Explosive.model_construct(fuse=1), JSON)
+
+
+def test_a_result_without_a_form_on_the_wire_names_its_type() -> None:
+    class Odd:
+        pass
+
+    with pytest.raises(EncodeError, match=r"a value of type .*Odd has no form on the wire"):
+        encode_value([Odd()], MSGPACK)
+
+
+@_both
+def test_a_value_is_decoded_as_plain_data_where_no_type_is_known(content_type: str) -> None:
+    value = {"a": [1, 2.5, None, {"b": True}]}
+
+    assert decode_value(encode_value(value, content_type), content_type) == value
+
+
+def test_a_result_that_does_not_fit_any_more_is_an_encode_error() -> None:
+    with pytest.raises(EncodeError, match=r"the stored result does not fit the task's return type: Expected `int`"):
+        ReturnType(int).decode(b'"x"', JSON)
+    with pytest.raises(EncodeError, match=r"division by zero"):
+        ReturnType(_Reciprocal).decode(b'{"of": 0}', JSON)
+
+
+@pytest.mark.parametrize("kind", [None, inspect.Parameter.empty, Any, object])
+def test_a_result_of_no_declared_type_is_plain_data(kind: Any) -> None:
+    assert ReturnType(kind).decode(b'{"a": [1]}', JSON) == {"a": [1]}
+
+
+# Definitions ---------------------------------------------------------------------------------------------
+
+
+class Plain:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Plain, "is a Plain"),
+        (list[dict[str, tuple[int, Plain]]], "is a Plain"),
+        (Plain | None, "is a Plain"),
+        (dict[Plain, int], "Plain"),
+        (list[Context], "is a Context"),
+        (complex, "is a complex"),
+        (Callable[[], int], "is a Callable"),
+        (type[int], "is a type"),
+        (Cat | Point, "cannot be decoded"),
+        (list[int] | set[int], "cannot be decoded"),
+        (User | int, "cannot be decoded"),
+        (User | Team, "cannot be decoded"),
+        (3, "cannot be decoded"),
+    ],
+    ids=str,
+)
+def test_a_type_that_no_message_can_hold_is_refused_at_definition_by_task_and_parameter(kind: Any, said: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"^task shop.sell: parameter 'value' .*{said}"):
+        signature(taking(kind))
+    with pytest.raises(InvalidOption, match=rf"^task shop.sell: the return type .*{said}.*result=False$"):
+        signature(returning(kind)).return_type()
+
+
+def test_such_a_type_is_found_in_rest_arguments_and_inside_other_types_too() -> None:
+    @dataclass
+    class Holder:
+        plain: list[Plain]
+
+    def rest(*rest: Plain) -> None: ...
+    def more(**more: Plain) -> None: ...
+
+    Holder.__annotations__["plain"] = list[Plain]
+    for function, name in ((rest, "rest"), (more, "more"), (taking(Holder), "value")):
+        with pytest.raises(InvalidOption, match=rf"parameter '{name}' is a Plain"):
+            signature(function)
+
+
+def test_a_type_that_holds_itself_is_looked_at_once() -> None:
+    assert signature(taking(Path2D)).is_resolved
+
+
+def test_a_function_that_never_returns_may_be_a_task() -> None:
+    def function() -> NoReturn:
+        raise SystemExit
+
+    assert signature(function).return_type().decode(b"null", JSON) is None
+
+
+def _takes_later(value: "Later") -> "Later":
+    return value
+
+
+_early = signature(_takes_later)
+_was_resolved = _early.is_resolved
+
+
+class Later(msgspec.Struct):
+    a: int
+
+
+@_both
+def test_a_type_that_is_defined_further_down_is_found_on_first_use(content_type: str) -> None:
+    typed = signature(_takes_later)
+
+    assert not _was_resolved
+    assert _early.decode(*_early.encode((Later(1),), {}, content_type), content_type) == ((Later(1),), {})
+    assert _early.is_resolved
+    assert typed.return_type().decode(b'{"a": 1}', JSON) == Later(1)
+
+
+_USES: list[Callable[[Signature], object]] = [
+    lambda typed: typed.encode((1,), {}, JSON),
+    lambda typed: typed.decode(Raw(b"[1]"), Raw(b"{}"), JSON),
+    lambda typed: typed.takes_context,
+    lambda typed: typed.return_type(),
+]
+
+
+@pytest.mark.parametrize("use", _USES)
+@pytest.mark.parametrize("annotation", ["Nowhere", "datetime.Nowhere", "inspect.Nowhere"])
+def test_a_type_that_is_never_defined_is_told_on_first_use(
+    annotation: str, use: Callable[[Signature], object]
+) -> None:
+    typed = signature(taking(annotation))
+
+    with pytest.raises(InvalidOption, match=r"shop.sell: an annotation cannot be resolved .*Nowhere.*import"):
+        use(typed)
+
+
+@pytest.mark.parametrize("annotation", ["int |", "1 + None"])
+def test_an_annotation_that_is_no_type_expression_is_refused_at_definition(annotation: str) -> None:
+    with pytest.raises(InvalidOption, match=r"shop.sell: an annotation cannot be read"):
+        signature(taking(annotation))
+
+
+@_both
+def test_a_callable_object_travels_by_its_call(content_type: str) -> None:
+    class Seller:
+        def __call__(self, count: int, ctx: Context) -> int:
+            return count
+
+    function: Callable[..., Any] = Seller()
+
+    assert round_trip(content_type, function, 3) == ((3,), {})
+    assert signature(function).takes_context
+    with pytest.raises(InvalidArguments, match=r"at `count`"):
+        signature(function).encode(("x",), {}, content_type)

@@ -1,0 +1,62 @@
+import pickle
+from datetime import timedelta
+from typing import get_args
+
+import msgspec
+import pytest
+
+from taskmq.model.outcome import (
+    Answered,
+    Cancelled,
+    Dead,
+    DeadReason,
+    Interrupted,
+    Outcome,
+    Parked,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+
+_ERROR = ValueError("no")
+_ALL: list[Outcome] = [
+    Succeeded(5),
+    Answered("application/json", b"5"),
+    Retried(timedelta(seconds=1), _ERROR),
+    Snoozed(timedelta(seconds=1)),
+    Dead("rejected", _ERROR),
+    Cancelled("expired"),
+    Interrupted(),
+    Parked("unknown task"),
+    Parked("unknown task", timedelta(seconds=5)),
+]
+
+
+def test_the_outcomes_are_a_closed_set() -> None:
+    assert {type(outcome) for outcome in _ALL} == set(get_args(Outcome))
+
+
+@pytest.mark.parametrize("outcome", _ALL, ids=repr)
+def test_an_outcome_is_a_frozen_value(outcome: Outcome) -> None:
+    assert outcome == msgspec.structs.replace(outcome)
+    for field in msgspec.structs.fields(outcome):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(outcome, field.name, None)
+
+
+def test_outcomes_of_different_kinds_are_never_equal() -> None:
+    for one in _ALL:
+        assert [other for other in _ALL if other == one] == [one]
+
+
+def test_a_parked_message_waits_for_people_unless_a_delay_is_given() -> None:
+    assert Parked("unknown task").delay is None
+
+
+def test_an_outcome_without_an_error_travels_between_processes() -> None:
+    for outcome in (Succeeded({"a": 1}), Snoozed(timedelta(1)), Cancelled("x"), Interrupted(), Parked("x")):
+        assert pickle.loads(pickle.dumps(outcome)) == outcome
+
+
+def test_the_reasons_of_a_death_are_words() -> None:
+    assert all(reason.replace("_", "").isalpha() for reason in get_args(DeadReason))

@@ -1,0 +1,289 @@
+import hashlib
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption
+from taskmq.model.topology import (
+    CLASSES,
+    DEFAULT_QUEUE,
+    PARKING,
+    UNROUTABLE,
+    PriorityClass,
+    WorkQueue,
+    check_order_key,
+    check_queue_name,
+    class_of,
+    class_queue,
+    dead_letter_queue,
+    is_shard,
+    logical_queue,
+    shard_of,
+)
+
+
+def _is_name(text: str) -> bool:
+    try:
+        check_queue_name(text)
+    except InvalidOption:
+        return False
+    return True
+
+
+_names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
+    [
+        *(
+            "a",
+            "default",
+            "shop.images",
+            "p.high",
+            "x.p.highest",
+            "größe",
+            "a b",
+            "dlq",
+            "taskmq",
+            "p",
+            ".p",
+            "x.p.low.y",
+        ),
+        *("s00", "x.s0", "x.s000", "x.s00.y", "x.s\u0660\u0660", "x.t00"),
+    ]
+)
+# Every way in which the queues of a name can be split.
+_ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}])
+
+
+def test_a_queue_stands_for_its_three_classes_the_highest_first() -> None:
+    assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low")
+    assert WorkQueue("images").kind == "quorum"
+
+
+def test_the_default_queue_has_a_name_that_a_queue_may_have() -> None:
+    assert check_queue_name(DEFAULT_QUEUE) == DEFAULT_QUEUE
+
+
+@pytest.mark.parametrize("shared", [PARKING, UNROUTABLE])
+def test_nobody_can_name_a_queue_like_a_shared_one(shared: str) -> None:
+    with pytest.raises(InvalidOption):
+        check_queue_name(shared)
+
+
+@given(_names, _ways)
+def test_every_physical_queue_leads_back_to_the_name(name: str, way: dict[str, Any]) -> None:
+    for physical in (*WorkQueue(name, **way).physical, dead_letter_queue(name)):
+        assert logical_queue(physical) == name
+        assert dead_letter_queue(physical) == f"{name}.dlq"
+
+
+@given(_names, _names, _ways, _ways)
+def test_queues_of_different_names_share_no_physical_queue(
+    one: str, other: str, way: dict[str, Any], other_way: dict[str, Any]
+) -> None:
+    ours = {*WorkQueue(one, **way).physical, dead_letter_queue(one)}
+    theirs = {*WorkQueue(other, **other_way).physical, dead_letter_queue(other)}
+
+    assert (ours & theirs != set()) is (one == other)
+
+
+@given(_names)
+def test_every_physical_name_fits_an_amqp_short_string_with_a_delay_in_front(name: str) -> None:
+    longest = max(len(physical.encode()) for physical in (*WorkQueue(name).physical, dead_letter_queue(name)))
+
+    assert longest + 56 <= 255
+
+
+@given(_names, st.none() | st.integers(0, 9))
+def test_the_class_queue_of_a_priority_is_one_of_the_physical_ones(name: str, priority: int | None) -> None:
+    assert class_queue(name, priority) == WorkQueue(name).physical[CLASSES.index(class_of(priority))]
+
+
+@pytest.mark.parametrize(
+    ("priority", "expected"),
+    [
+        (None, "default"),
+        *((priority, "low") for priority in (0, 1, 2)),
+        *((priority, "default") for priority in (3, 4, 5, 6)),
+        *((priority, "high") for priority in (7, 8, 9)),
+    ],
+)
+def test_the_class_of_a_priority(priority: int | None, expected: PriorityClass) -> None:
+    assert class_of(priority) == expected
+
+
+@pytest.mark.parametrize("priority", [-1, 10, 255, -(10**30), 10**30])
+def test_a_priority_outside_0_to_9_is_refused(priority: int) -> None:
+    with pytest.raises(InvalidOption, match="priority="):
+        class_of(priority)
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 192, "ä" * 96, "shop.images", "größe", "two words", "p.high", "taskmqs"])
+def test_a_good_name_comes_back_unchanged(name: str) -> None:
+    assert check_queue_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", " ", " a", "a ", "a" * 193, "ä" * 97, "a\n", "a\tb", "a\x00b", "\x7f", "a\u200bb", "\ud800", "a\udfff"),
+        *("*", "#", "a.*.b", "a.#"),
+        *("amq.gen", "amq.", "taskmq.parking", "taskmq.", "a.dlq", "a.p.high", "a.p.low", ".dlq", ".p.high"),
+        *("a.s00", "a.s99", ".s42"),
+    ],
+    ids=ascii,
+)
+def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption, match="queue name"):
+        check_queue_name(name)
+
+
+@given(st.text(alphabet=st.characters(), max_size=200))
+def test_any_text_is_a_name_or_a_typed_error(text: str) -> None:
+    try:
+        assert check_queue_name(text) == text
+    except InvalidOption:
+        return
+    assert 1 <= len(text.encode()) <= 192
+
+
+def test_a_physical_queue_leads_to_the_dead_letter_queue_of_its_name_and_so_does_that_one() -> None:
+    for name in ("a", "a.p.high", "a.p.low", "a.dlq"):
+        assert dead_letter_queue(name) == "a.dlq"
+
+
+# What a queue can be -------------------------------------------------------------------------------------
+
+
+def test_a_queue_with_native_priorities_is_one_queue() -> None:
+    assert WorkQueue("a", "classic", priorities="native").physical == ("a",)
+
+
+def test_an_ordered_queue_is_its_shards() -> None:
+    assert WorkQueue("a", ordered=3).physical == ("a.s00", "a.s01", "a.s02")
+    assert len(set(WorkQueue("a", ordered=100).physical)) == 100
+
+
+@given(_names)
+def test_only_shards_are_shards(name: str) -> None:
+    assert all(is_shard(physical) for physical in WorkQueue(name, ordered=100).physical)
+    assert not any(is_shard(physical) for physical in (*WorkQueue(name).physical, dead_letter_queue(name)))
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"kind": "stream"}, "kind='stream'"),
+        ({"priorities": "strict"}, "priorities='strict'"),
+        ({"ordered": 0}, "ordered=0"),
+        ({"ordered": 101}, "ordered=101"),
+        ({"ordered": True}, "ordered=True"),
+        ({"max_length": 0}, "max_length=0"),
+        ({"max_length": "10"}, "max_length='10'"),
+        ({"max_bytes": -1}, "max_bytes=-1"),
+        ({"delivery_limit": 0}, "delivery_limit=0"),
+        ({"delivery_limit": 2**31}, "delivery_limit=2147483648"),
+        ({"delivery_limit": 5, "kind": "classic"}, "a classic queue has none"),
+        ({"ordered": 2, "priorities": "native"}, "exclude each other"),
+    ],
+)
+def test_what_a_queue_cannot_be_is_refused_with_its_name(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        WorkQueue("orders", **options)
+
+    assert "'orders'" in str(caught.value)
+    assert complaint in str(caught.value)
+
+
+def test_a_queue_with_a_name_that_no_queue_can_have_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="queue name"):
+        WorkQueue("orders.s01")
+
+
+def test_a_queue_is_limited_by_either_limit() -> None:
+    assert not WorkQueue("a").is_limited
+    assert WorkQueue("a", max_length=1).is_limited
+    assert WorkQueue("a", max_bytes=1).is_limited
+
+
+# Where a message goes ------------------------------------------------------------------------------------
+
+
+@given(_names, st.none() | st.integers(0, 9))
+def test_the_place_in_a_queue_with_classes_is_that_of_the_priority(name: str, priority: int | None) -> None:
+    queue = WorkQueue(name)
+
+    assert queue.place(priority=priority, order_key=None) == class_queue(name, priority)
+    assert queue.native_priority(priority) is None
+
+
+@given(_names, st.text(min_size=1), st.integers(1, 100))
+def test_the_place_in_an_ordered_queue_is_that_of_the_key(name: str, key: str, count: int) -> None:
+    queue = WorkQueue(name, ordered=count)
+
+    place = queue.place(priority=None, order_key=key)
+
+    assert place == queue.physical[shard_of(key, count)]
+    assert queue.native_priority(None) is None
+
+
+def test_the_shard_of_a_key_is_the_same_in_every_version_and_language() -> None:
+    # As `docs/wire.md` says it: what is in the queues of others was put there by this rule.
+    for key in ("customer-1", "größe", "雨", " "):
+        number = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
+        assert [shard_of(key, count) for count in (1, 7, 100)] == [number % 1, number % 7, number % 100]
+    assert [shard_of(f"customer-{n}", 16) for n in range(8)] == [14, 12, 2, 11, 4, 10, 1, 14]
+
+
+def test_keys_spread_evenly_over_the_shards() -> None:
+    for form in ("customer-{}", "{}", "{:08d}", "urn:order:{}:eu"):
+        shares = Counter(shard_of(form.format(number), 16) for number in range(16_000))
+        assert len(shares) == 16
+        assert 850 <= min(shares.values()) <= max(shares.values()) <= 1150
+
+
+@pytest.mark.parametrize(
+    ("options", "priority", "key", "complaint"),
+    [
+        ({"ordered": 2}, None, None, "needs an order_key"),
+        ({"ordered": 2}, 5, "k", "priority=5"),
+        ({}, None, "k", "needs an ordered queue"),
+        ({"priorities": "native"}, None, "k", "needs an ordered queue"),
+        ({"priorities": "native"}, 10, None, "priority=10"),
+    ],
+)
+def test_a_message_that_has_no_place_in_a_queue_is_refused(
+    options: dict[str, Any], priority: int | None, key: str | None, complaint: str
+) -> None:
+    with pytest.raises(InvalidOption, match=complaint):
+        WorkQueue("orders", **options).place(priority=priority, order_key=key)
+
+
+@given(st.sampled_from(["classic", "quorum"]), st.integers(0, 9), st.integers(0, 9))
+def test_native_priorities_keep_the_order_of_the_numbers(kind: Any, one: int, other: int) -> None:
+    queue = WorkQueue("a", kind, priorities="native")
+    lower, higher = (queue.native_priority(priority) for priority in sorted((one, other)))
+
+    assert queue.place(priority=one, order_key=None) == "a"
+    assert lower is not None
+    assert higher is not None
+    assert 0 <= lower <= higher <= (4 if kind == "classic" else 9)
+
+
+def test_a_native_priority_that_nobody_gave_is_in_the_middle() -> None:
+    assert WorkQueue("a", "quorum", priorities="native").native_priority(None) == 4
+    assert WorkQueue("a", "classic", priorities="native").native_priority(None) == 2
+    assert [WorkQueue("a", "classic", priorities="native").native_priority(n) for n in range(10)] == [
+        *(0, 0, 1, 1, 2, 2, 3, 3, 4, 4)
+    ]
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "ä" * 128, None, 7, b"k"])
+def test_what_is_no_key_is_refused(key: object) -> None:
+    with pytest.raises(InvalidOption, match="order_key"):
+        check_order_key(key)
+
+
+def test_a_key_comes_back_unchanged() -> None:
+    assert check_order_key("ä" * 127) == "ä" * 127

@@ -1,0 +1,174 @@
+"""Durations, amounts of memory and numbers of processes."""
+
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption
+from taskmq.model.units import Duration, parse_duration, parse_processes, parse_size, size_text, to_ms
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_durations = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500))
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("250ms", timedelta(milliseconds=250)),
+        ("30s", timedelta(seconds=30)),
+        ("5m", timedelta(minutes=5)),
+        ("1h30m", timedelta(minutes=90)),
+        ("2d", timedelta(days=2)),
+        ("1w", timedelta(days=7)),
+        ("0s", timedelta(0)),
+        ("1.5h", timedelta(minutes=90)),
+        ("0.5ms", timedelta(microseconds=500)),
+        ("1m1ms", timedelta(minutes=1, milliseconds=1)),
+        (" 1h 30m ", timedelta(minutes=90)),
+        ("1H30M", timedelta(minutes=90)),
+        ("30m1h", timedelta(minutes=90)),
+        (0, timedelta(0)),
+        (30, timedelta(seconds=30)),
+        (0.25, timedelta(milliseconds=250)),
+        (timedelta(days=1), timedelta(days=1)),
+        (timedelta(0), timedelta(0)),
+    ],
+)
+def test_a_duration_is_read_as_people_write_it(written: Duration, meant: timedelta) -> None:
+    assert parse_duration(written) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("", " ", "30", "s", "abc", "1x", "1h30", "30 s x", "-5s", "+5s", "1,5h", ".5s", "1.s", "1e3s", "1h-30m"),
+        *("1 minute", "PT30S", "00:30", "1h\t30m", "inf", "nan", "\ud800", "9" * 400 + "d", "9999999999w"),
+        *(-1, -0.001, float("nan"), float("inf"), float("-inf"), 10**400, 10**15),
+        *(timedelta(microseconds=-1), timedelta.min, True, False),
+        *(None, b"30s", [30], object(), 1j, Decimal(5), Fraction(1, 2)),
+    ],
+    ids=lambda written: repr(written)[:20],
+)
+def test_what_is_no_duration_is_refused_with_the_option_s_name(written: object) -> None:
+    with pytest.raises(InvalidOption, match=r"^timeout=.* is no duration: use "):
+        parse_duration(cast("Duration", written), what="timeout")
+
+
+@given(st.integers(0, 10**6), st.sampled_from([*_UNITS]))
+def test_a_number_with_its_unit_is_that_many_of_them(number: int, unit: str) -> None:
+    assert parse_duration(f"{number}{unit}") == number * timedelta(milliseconds=_UNITS[unit])
+
+
+@given(_durations)
+def test_a_timedelta_stays_what_it_is_and_its_text_means_the_same(value: timedelta) -> None:
+    whole_ms = left = value // timedelta(milliseconds=1)
+    text = ""
+    for unit, size in reversed(_UNITS.items()):
+        number, left = divmod(left, size)
+        text += f"{number}{unit}"
+
+    assert parse_duration(value) == value
+    assert parse_duration(text) == timedelta(milliseconds=whole_ms)
+
+
+@given(_durations)
+def test_seconds_as_a_number_mean_the_same_as_the_timedelta(value: timedelta) -> None:
+    assert abs(parse_duration(value.total_seconds()) - value) <= timedelta(microseconds=1)
+
+
+@given(st.text(max_size=20) | st.from_regex(r"[-+ 0-9.eEinfa]*(ms|[smhdwx ])*", fullmatch=True))
+def test_any_text_is_a_duration_or_a_typed_error(text: str) -> None:
+    try:
+        value = parse_duration(text)
+    except InvalidOption:
+        return
+    assert value >= timedelta(0)
+
+
+@given(st.floats() | st.integers() | st.timedeltas())
+def test_any_number_is_a_duration_or_a_typed_error(number: Duration) -> None:
+    try:
+        value = parse_duration(number)
+    except InvalidOption:
+        return
+    assert value >= timedelta(0)
+
+
+@given(_durations | st.timedeltas(min_value=timedelta(0)))
+def test_to_ms_rounds_up_and_never_by_a_whole_millisecond(value: timedelta) -> None:
+    milliseconds = to_ms(value)
+
+    assert milliseconds * 1_000 >= value // timedelta(microseconds=1) > (milliseconds - 1) * 1_000
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [
+        (timedelta(0), 0),
+        (timedelta(microseconds=1), 1),
+        (timedelta(microseconds=1_000), 1),
+        (timedelta(microseconds=1_001), 2),
+        (timedelta(days=1), 86_400_000),
+        (timedelta.max, 86_399_999_999_999_999 + 1),
+    ],
+)
+def test_to_ms_at_its_edges(value: timedelta, milliseconds: int) -> None:
+    assert to_ms(value) == milliseconds
+
+
+# Amounts of memory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (1, 1),
+        ("1", 1),
+        ("17B", 17),
+        ("1k", 1024),
+        ("512M", 512 * 1024**2),
+        ("1.5G", 3 * 512 * 1024**2),
+        ("2 GiB", 2 * 1024**3),
+        (" 3 tb ", 3 * 1024**4),
+    ],
+)
+def test_a_size_is_read_as_people_write_it(written: object, meant: int) -> None:
+    assert parse_size(written, what="memory") == meant
+
+
+@pytest.mark.parametrize(
+    "written", [0, -1, True, 1.5, None, "", "0", "0M", "0.0001", "M", "1X", "-1M", "1M1K", "1e3"]
+)
+def test_what_is_no_size_is_refused_by_name(written: object) -> None:
+    with pytest.raises(InvalidOption, match="--max-memory="):
+        parse_size(written, what="--max-memory")
+
+
+@given(st.integers(1, 1024**5))
+def test_what_is_written_is_nearly_what_is_read(size: int) -> None:
+    assert parse_size(size_text(size), what="size") == pytest.approx(size, rel=1e-3, abs=1)
+
+
+def test_sizes_are_written_with_the_largest_unit_that_fits() -> None:
+    sizes = (1, 1023, 1024, 3 * 512 * 1024**2, 1024**4)
+    assert [size_text(size) for size in sizes] == ["1B", "1023B", "1K", "1.5G", "1T"]
+
+
+# Numbers of processes ------------------------------------------------------------------------------------------
+
+
+def test_processes_are_a_number_or_a_range() -> None:
+    assert parse_processes("4") == (4, None)
+    assert parse_processes(" 1-8 ") == (1, 8)
+    assert parse_processes("2-2") == (2, 2)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1-", "-8", "8-1", "0-4", "many", "1-8-9"])
+def test_what_is_no_number_of_processes_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="such as '1-8'"):
+        parse_processes(text)

@@ -1,0 +1,711 @@
+"""Going through dead letters: looking, counting, deleting and replaying, on `memory://`."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from taskmq.contracts.broker import Broker, BrokerOptions, HeaderValue, Outgoing
+from taskmq.errors import (
+    BrokerUnavailable,
+    InvalidOption,
+    PartlyReplayed,
+    PublishUnknown,
+    QueueMissing,
+    SendError,
+    Unroutable,
+)
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue
+from taskmq.operations.dead_letters import (
+    Choose,
+    Group,
+    Replay,
+    Replayed,
+    browse,
+    group_letters,
+    purge,
+    replay,
+    visit,
+)
+from taskmq.testing import FakeClock, FlakyBroker, Published
+from taskmq_local import open_memory_broker
+
+_TIMEOUT = 5.0
+_IMAGES = ("images", "images.p.high", "images.p.low", "images.dlq")
+_OTHER = ("other", "other.p.high", "other.p.low", "other.dlq")
+_NAMES = [f"job-{number}" for number in range(10)]
+
+
+def _run(main: Callable[[Broker], Coroutine[Any, Any, None]], *, within: float = 30) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(within), _opened() as broker:
+            await main(broker)
+
+    asyncio.run(bounded())
+
+
+@asynccontextmanager
+async def _opened() -> AsyncGenerator[Broker]:
+    broker = open_memory_broker("memory://dead-letters", BrokerOptions())
+    await broker.declare([WorkQueue("images"), WorkQueue("other")])
+    try:
+        yield broker
+    finally:
+        for queue in (*_IMAGES, *_OTHER, PARKING, UNROUTABLE):
+            await broker.purge(queue)
+        await broker.aclose()
+
+
+async def _bury(
+    broker: Broker,
+    names: Sequence[str] = _NAMES,
+    *,
+    headers: Mapping[str, HeaderValue] | None = None,
+    body: bytes | None = None,
+    queue: str = "images.dlq",
+    **fields: object,
+) -> None:
+    """Put dead letters into a queue as the worker does, one per name."""
+    for name in names:
+        envelope = {"v": 1, "id": name, "task": "resize", "args": [7], "attempt": 3, **fields}
+        message = Outgoing(
+            queue=queue,
+            body=json.dumps(envelope).encode() if body is None else body,
+            content_type="application/json",
+            job_id=name,
+            task="resize",
+            headers=_HEADERS if headers is None else headers,
+        )
+        await broker.publish(message, timeout=_TIMEOUT)
+
+
+_ENQUEUED = 1_699_999_000_000
+_HEADERS: Mapping[str, HeaderValue] = {
+    "x-taskmq-reason": "error",
+    "x-taskmq-error": "ValueError: no",
+    "x-taskmq-error-type": "ValueError",
+    "x-taskmq-traceback": "Traceback: ...",
+    "x-taskmq-origin": "images",
+    "x-taskmq-started": _ENQUEUED + 5,
+    "x-taskmq-died": 1_700_000_000_000,
+    "x-taskmq-worker": "host:1",
+    "x-taskmq-attempt": 3,
+    "whose": "mine",
+}
+
+
+async def _names(broker: Broker, queue: str) -> list[str]:
+    async with broker.hold(queue, limit=10_000) as deliveries:
+        return [delivery.message_id or "" for delivery in deliveries]
+
+
+async def _replay(
+    broker: Broker, *, limit: int | None = None, choose: Choose | None = None, plan: Replay | None = None
+) -> int:
+    done = await replay(broker, "images", limit=limit, timeout=_TIMEOUT, choose=choose, plan=plan)
+    return done.replayed
+
+
+def _only(*names: str) -> Choose:
+    return lambda letter: letter.job_id in names
+
+
+# Looking
+
+
+def test_browsing_shows_the_oldest_first_and_leaves_them_in_their_order() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        first = await browse(broker, "images", limit=4)
+        again = await browse(broker, "images", limit=100)
+
+        assert [letter.job_id for letter in first] == _NAMES[:4]
+        assert [letter.job_id for letter in again] == _NAMES
+        assert await _names(broker, "images.dlq") == _NAMES
+
+    _run(main)
+
+
+def test_a_letter_tells_what_happened() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.job_id, letter.task, letter.queue, letter.attempt) == ("job", "resize", "images", 3)
+        assert (letter.reason, letter.error, letter.traceback) == ("error", "ValueError: no", "Traceback: ...")
+        assert (letter.died, letter.worker, letter.replayed) == (1_700_000_000_000, "host:1", 0)
+        assert (letter.enqueued, letter.started, letter.error_type) == (_ENQUEUED, _ENQUEUED + 5, "ValueError")
+        assert letter.root == "first"
+        assert json.loads(letter.body)["args"] == [7]
+        assert letter.content_type == "application/json"
+
+    _run(main)
+
+
+def test_browsing_an_empty_dead_letter_queue_gives_nothing() -> None:
+    async def main(broker: Broker) -> None:
+        assert await browse(broker, "images", limit=10) == []
+
+    _run(main)
+
+
+def test_the_dead_letters_of_a_queue_that_does_not_exist_are_an_error() -> None:
+    async def main(broker: Broker) -> None:
+        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+            await browse(broker, "nowhere", limit=10)
+        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+            await replay(broker, "nowhere", timeout=_TIMEOUT)
+        with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
+            await purge(broker, "nowhere")
+        with pytest.raises(InvalidOption, match="amq"):
+            await visit(broker, "amq.x", lambda letter: None)
+
+    _run(main)
+
+
+def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["garbage"], body=b"\xff\x00 no task")
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.job_id, letter.task, letter.attempt) == ("garbage", "resize", 0)
+        assert letter.body == b"\xff\x00 no task"
+
+    _run(main)
+
+
+def test_a_letter_that_the_broker_itself_put_there_has_no_reason_and_comes_from_the_queue() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["dropped"], headers={"x-first-death-reason": "maxlen"})
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.reason, letter.error, letter.traceback, letter.worker) == ("", "", "", "")
+        assert (letter.queue, letter.died, letter.replayed) == ("images", None, 0)
+        assert (letter.started, letter.enqueued, letter.error_type) == (None, None, "")
+
+    _run(main)
+
+
+def test_headers_of_ours_with_other_types_are_read_as_absent() -> None:
+    async def main(broker: Broker) -> None:
+        odd: dict[str, HeaderValue] = {"x-taskmq-reason": 7, "x-taskmq-died": "then", "x-taskmq-replayed": "twice"}
+        await _bury(broker, ["odd"], headers={**odd, "x-taskmq-origin": 1})
+
+        (letter,) = await browse(broker, "images", limit=1)
+
+        assert (letter.reason, letter.died, letter.replayed, letter.queue) == ("", None, 0, "images")
+
+    _run(main)
+
+
+def test_letters_are_visited_in_their_order_however_many_there_are() -> None:
+    names = [f"{number:04}" for number in range(1_203)]
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, names)
+        seen: list[str] = []
+        steps: list[tuple[int, int]] = []
+
+        count = await visit(
+            broker,
+            "images",
+            lambda letter: seen.append(letter.job_id),
+            progress=lambda looked, all_: steps.append((looked, all_)),
+        )
+
+        assert (count, seen) == (1_203, names)
+        assert steps == [(500, 1_203), (1_000, 1_203), (1_203, 1_203)]
+        assert await _names(broker, "images.dlq") == names
+
+    _run(main)
+
+
+def test_a_visit_ends_when_enough_were_chosen() -> None:
+    names = [f"{number:04}" for number in range(1_100)]
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, names)
+
+        chosen = await browse(broker, "images", limit=3, choose=lambda letter: letter.job_id.endswith("99"))
+
+        assert [letter.job_id for letter in chosen] == ["0099", "0199", "0299"]
+        assert len(await browse(broker, "images", limit=10, choose=_only("1050"))) == 1
+        assert await browse(broker, "images", limit=10, choose=_only("1050"), depth=1_050) == []
+        assert await _names(broker, "images.dlq") == names
+
+    _run(main)
+
+
+def test_letters_stay_in_their_order_when_who_looks_at_them_fails() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        with pytest.raises(ZeroDivisionError):
+            await visit(broker, "images", lambda letter: 1 // (letter.job_id != "job-4"))
+
+        assert await _names(broker, "images.dlq") == _NAMES
+
+    _run(main)
+
+
+def test_the_error_type_of_an_old_letter_is_read_from_its_error() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a"], headers={"x-taskmq-error": "shop.errors.TooDark: no: light"})
+        await _bury(broker, ["b"], headers={"x-taskmq-error": "no light at all"})
+
+        dark, odd = await browse(broker, "images", limit=2)
+
+        assert (dark.error_type, odd.error_type) == ("shop.errors.TooDark", "")
+
+    _run(main)
+
+
+@pytest.mark.parametrize("header", ["x-taskmq-origin", "x-taskmq-queue"])
+def test_a_lost_message_tells_where_it_was_to_go(header: str) -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["known"], queue=UNROUTABLE, headers={header: "images.p.low"})
+        await _bury(broker, ["unknown"], queue=UNROUTABLE, headers={})
+
+        known, unknown = await browse(broker, UNROUTABLE, limit=2)
+
+        assert (known.queue, known.reason) == ("images.p.low", "unroutable")
+        assert (unknown.queue, unknown.reason) == ("", "unroutable")
+
+    _run(main)
+
+
+# Counting failures
+
+
+def test_letters_of_one_failure_are_one_group() -> None:
+    def dies(error: str, died: int) -> Mapping[str, HeaderValue]:
+        kind = error.partition(":")[0]
+        return {**_HEADERS, "x-taskmq-error": error, "x-taskmq-error-type": kind, "x-taskmq-died": died}
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a"], headers=dies("OSError: disk 1", 50))
+        await _bury(broker, ["b"], headers=dies("KeyError: 'x'", 20))
+        await _bury(broker, ["c"], headers=dies("KeyError: 'y'", 10))
+        await _bury(broker, ["d"], headers=dies("KeyError: 'z'", 30))
+
+        keys, disk = await group_letters(broker, "images")
+
+        assert keys == Group(
+            fingerprint=keys.fingerprint,
+            count=3,
+            task="resize",
+            reason="error",
+            error_type="KeyError",
+            error="KeyError: 'x'",
+            first=10,
+            last=30,
+            sample="b",
+        )
+        assert (disk.count, disk.first, disk.last, disk.sample) == (1, 50, 50, "a")
+        chosen = await browse(broker, "images", limit=9, choose=lambda letter: letter.fingerprint == keys.fingerprint)
+        assert [letter.job_id for letter in chosen] == ["b", "c", "d"]
+
+    _run(main)
+
+
+def test_letters_that_do_not_tell_when_they_died_are_counted_too() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b"], headers={})
+
+        (found,) = await group_letters(broker, "images", choose=_only("a", "b"))
+
+        assert (found.count, found.first, found.last, found.reason) == (2, None, None, "")
+
+    _run(main)
+
+
+# Deleting
+
+
+def test_deleting_chosen_letters_leaves_the_others_in_their_order() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        assert await purge(broker, "images", choose=_only("job-7", "job-2", "job-3")) == 3
+        assert await purge(broker, "images", limit=1) == 1
+        assert await purge(broker, "images", depth=2, choose=_only("job-1", "job-9")) == 1
+        assert await purge(broker, "images", limit=1, choose=_only("job-5", "job-6")) == 1
+
+        assert await _names(broker, "images.dlq") == ["job-4", "job-6", "job-8", "job-9"]
+
+    _run(main)
+
+
+def test_deleting_all_of_them_leaves_other_queues_alone() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+        await _bury(broker, ["waiting"], queue="images")
+
+        assert await purge(broker, "images") == 10
+
+        assert await _names(broker, "images.dlq") == []
+        assert await _names(broker, "images") == ["waiting"]
+
+    _run(main)
+
+
+# Replaying
+
+
+def test_a_replay_keeps_the_order_and_empties_the_queue() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        assert await _replay(broker) == 10
+
+        assert await _names(broker, "images") == _NAMES
+        assert await _names(broker, "images.dlq") == []
+
+    _run(main)
+
+
+def test_a_replayed_job_starts_anew_with_all_else_as_it_was() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], eta=1_700_000_000_000, root="first", mine={"kept": [1]})
+
+        await _replay(broker)
+
+        async with broker.hold("images", limit=1) as (copy,):
+            body = json.loads(copy.body)
+            headers = dict(copy.headers)
+        assert body == {
+            "v": 1, "id": "job", "task": "resize", "args": [7], "attempt": 1, "root": "first", "mine": {"kept": [1]}
+        }  # fmt: skip
+        assert (copy.message_id, copy.task, copy.content_type) == ("job", "resize", "application/json")
+        assert headers["whose"] == "mine"
+        assert headers["x-taskmq-replayed"] == 1
+        assert not {"x-taskmq-reason", "x-taskmq-error", "x-taskmq-traceback", "x-taskmq-died"} & set(headers)
+
+    _run(main)
+
+
+def test_a_letter_goes_back_to_the_priority_class_that_it_came_from() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-origin": "images.p.high"})
+
+        await _replay(broker)
+
+        assert await _names(broker, "images.p.high") == ["job"]
+
+    _run(main)
+
+
+def test_how_often_a_job_was_replayed_is_counted() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-replayed": 4})
+
+        await _replay(broker, plan=Replay(max_replays=None))
+
+        async with broker.hold("images", limit=1) as (copy,):
+            assert copy.headers["x-taskmq-replayed"] == 5
+
+    _run(main)
+
+
+def test_garbage_is_replayed_to_the_letter() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["garbage"], body=b"\xff\x00 no task", headers={})
+
+        assert await _replay(broker) == 1
+
+        async with broker.hold("images", limit=1) as (copy,):
+            assert (copy.body, copy.message_id) == (b"\xff\x00 no task", "garbage")
+
+    _run(main)
+
+
+def test_only_so_many_letters_as_asked_for_are_replayed() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        assert await _replay(broker, limit=3) == 3
+
+        assert await _names(broker, "images") == _NAMES[:3]
+        assert await _names(broker, "images.dlq") == _NAMES[3:]
+
+    _run(main)
+
+
+def test_replaying_nothing_is_no_error() -> None:
+    async def main(broker: Broker) -> None:
+        assert await _replay(broker) == 0
+        assert await _replay(broker, choose=lambda letter: True) == 0
+
+    _run(main)
+
+
+def test_more_letters_than_fit_into_one_window_are_replayed_in_order() -> None:
+    names = [f"{number:04}" for number in range(1_203)]
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, names)
+
+        assert await _replay(broker) == 1_203
+
+        assert await _names(broker, "images") == names
+        assert await _names(broker, "images.dlq") == []
+
+    _run(main)
+
+
+def test_only_chosen_letters_are_replayed_and_the_others_keep_their_order() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        count = await _replay(broker, choose=_only("job-7", "job-2"))
+
+        assert count == 2
+        assert await _names(broker, "images") == ["job-2", "job-7"]
+        assert await _names(broker, "images.dlq") == [name for name in _NAMES if name not in {"job-2", "job-7"}]
+
+    _run(main)
+
+
+def test_a_choice_sees_at_most_the_letters_of_the_depth() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker)
+
+        done = await replay(broker, "images", timeout=_TIMEOUT, depth=5, choose=_only("job-4", "job-7"))
+
+        assert done == Replayed(replayed=1)
+        assert await _names(broker, "images") == ["job-4"]
+
+    _run(main)
+
+
+def test_letters_that_come_while_it_runs_are_left_for_the_next_replay() -> None:
+    class DiesAgain(FlakyBroker):
+        """A broker whose jobs are dead again before the replay has gone on."""
+
+        def publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
+            return asyncio.ensure_future(self._publish_and_bury(message, timeout))
+
+        async def _publish_and_bury(self, message: Outgoing, timeout: float) -> None:
+            await super().publish(message, timeout=timeout)
+            await _bury(self.inner, [message.job_id])
+
+        def __init__(self, inner: Broker) -> None:
+            super().__init__(inner)
+            self.inner = inner
+
+    names = [f"{number:04}" for number in range(600)]
+
+    async def main(broker: Broker) -> None:
+        await _bury(broker, names)
+
+        assert await _replay(DiesAgain(broker)) == 600
+
+        assert await _names(broker, "images.dlq") == names
+
+    _run(main)
+
+
+def test_a_replay_can_go_on_with_the_last_attempt() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["job"], eta=1_700_000_000_000)
+
+        await _replay(broker, plan=Replay(keep_attempts=True))
+
+        async with broker.hold("images", limit=1) as (copy,):
+            body = json.loads(copy.body)
+        assert (body["attempt"], "eta" in body) == (3, False)
+
+    _run(main)
+
+
+@pytest.mark.parametrize(
+    ("origin", "target"),
+    [("images", "other"), ("images.p.high", "other.p.high"), ("images.p.low", "other.p.low"), ("", "other")],
+)
+def test_letters_can_be_sent_to_another_queue_in_their_priority_class(origin: str, target: str) -> None:
+    async def main(broker: Broker) -> None:
+        headers = {name: value for name, value in _HEADERS.items() if name != "x-taskmq-origin"}
+        await _bury(
+            broker, ["job"], queue=PARKING, headers={**headers, **({"x-taskmq-origin": origin} if origin else {})}
+        )
+
+        done = await replay(broker, PARKING, timeout=_TIMEOUT, plan=Replay(to="other"))
+
+        assert done == Replayed(replayed=1)
+        assert await _names(broker, target) == ["job"]
+
+    _run(main)
+
+
+def test_letters_that_were_replayed_often_before_stay_and_are_counted() -> None:
+    async def main(broker: Broker) -> None:
+        for number in range(6):
+            await _bury(broker, [f"job-{number}"], headers={**_HEADERS, "x-taskmq-replayed": number})
+
+        done = await replay(broker, "images", timeout=_TIMEOUT)
+
+        assert done == Replayed(replayed=3, too_often=3)
+        assert await _names(broker, "images.dlq") == ["job-3", "job-4", "job-5"]
+        assert await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(max_replays=5)) == Replayed(
+            replayed=2, too_often=1
+        )
+
+    _run(main)
+
+
+def test_letters_that_nobody_knows_the_origin_of_stay_and_are_counted() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b"], queue=UNROUTABLE, headers={})
+        await _bury(broker, ["c"], queue=UNROUTABLE, headers={"x-taskmq-origin": "images"})
+
+        done = await replay(broker, UNROUTABLE, timeout=_TIMEOUT)
+
+        assert done == Replayed(replayed=1, no_destination=2)
+        assert await _names(broker, "images") == ["c"]
+        assert await _names(broker, UNROUTABLE) == ["a", "b"]
+
+    _run(main)
+
+
+def test_the_copy_keeps_when_the_job_was_first_sent_and_what_it_descends_from() -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
+
+        await _replay(flaky)
+
+        (published,) = [entry for entry in flaky.journal if isinstance(entry, Published)]
+        assert (published.message.enqueued, published.message.root) == (_ENQUEUED, "first")
+
+    _run(main)
+
+
+def test_a_rate_is_kept() -> None:
+    async def main(broker: Broker) -> None:
+        clock = FakeClock()
+        await _bury(broker)
+
+        running = asyncio.create_task(
+            replay(broker, "images", timeout=_TIMEOUT, plan=Replay(rate=8), clock=clock, limit=6)
+        )
+        counts: list[int] = []
+        for _ in range(2):
+            await clock.wait_for_sleepers()
+            counts.append((await broker.stats(["images"]))[0].ready)
+            clock.advance("250ms")
+        await running
+
+        assert counts == [2, 4]
+        assert await _names(broker, "images") == _NAMES[:6]
+
+    _run(main)
+
+
+@pytest.mark.parametrize("rate", [0, -1])
+def test_no_rate_at_all_is_refused(rate: float) -> None:
+    with pytest.raises(InvalidOption, match="rate"):
+        Replay(rate=rate)
+
+
+def test_a_target_that_is_no_queue_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="amq"):
+        Replay(to="amq.x")
+
+
+# Failing
+
+
+def test_each_letter_is_acked_only_after_its_copy_is_confirmed() -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, ["a", "b"])
+
+        await _replay(flaky)
+
+        assert flaky.kinds().count("Acked") == 2
+        for name in ("a", "b"):
+            mine = [
+                type(entry).__name__
+                for entry in flaky.journal
+                if name
+                in (getattr(entry, "message_id", None), getattr(getattr(entry, "message", None), "job_id", None))
+            ]
+            assert mine == ["Published", "Confirmed", "Acked"]
+
+    _run(main)
+
+
+def test_a_letter_in_the_middle_that_cannot_go_back_stays_and_the_others_are_replayed_once() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b"])
+        await _bury(broker, ["lost"], headers={**_HEADERS, "x-taskmq-origin": "gone"})
+        await _bury(broker, ["c", "d"])
+
+        for replayed in (4, 0):
+            with pytest.raises(PartlyReplayed, match="gone") as caught:
+                await _replay(broker)
+            assert isinstance(caught.value.failure, Unroutable)
+            assert (caught.value.failed, caught.value.replayed) == (1, replayed)
+
+        assert await _names(broker, "images") == ["a", "b", "c", "d"]
+        assert await _names(broker, "images.dlq") == ["lost"]
+
+    _run(main)
+
+
+@pytest.mark.parametrize("error", [BrokerUnavailable("gone"), PublishUnknown("no confirm")], ids=repr)
+def test_letters_whose_copies_fail_stay_in_their_order(error: SendError) -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker)
+        flaky.fail_publishes(3, error)
+
+        with pytest.raises(PartlyReplayed) as caught:
+            await _replay(flaky)
+        assert caught.value.failure is error
+
+        assert await _names(broker, "images") == _NAMES[3:]
+        assert await _names(broker, "images.dlq") == _NAMES[:3]
+
+    _run(main)
+
+
+def test_a_lost_confirm_keeps_the_letter_though_its_copy_may_be_there() -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, ["a", "b"])
+        flaky.lose_confirms(1)
+
+        with pytest.raises(PartlyReplayed) as caught:
+            await _replay(flaky)
+        assert isinstance(caught.value.failure, PublishUnknown)
+
+        assert await _names(broker, "images") == ["a", "b"]
+        assert await _names(broker, "images.dlq") == ["a"]
+
+    _run(main)
+
+
+def test_windows_after_one_with_a_failure_are_not_begun() -> None:
+    names = [f"{number:04}" for number in range(700)]
+
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, names)
+        flaky.fail_publishes(1, BrokerUnavailable("gone"))
+
+        with pytest.raises(PartlyReplayed, match="gone") as caught:
+            await _replay(flaky)
+        assert (caught.value.failed, caught.value.replayed) == (1, 499)
+
+        assert await _names(broker, "images") == names[1:500]
+        assert await _names(broker, "images.dlq") == [names[0], *names[500:]]
+
+    _run(main)

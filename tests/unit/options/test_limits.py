@@ -1,0 +1,123 @@
+"""Limits as tasks give them."""
+
+from typing import Any
+
+import pytest
+
+from taskmq import Concurrency, Context, InvalidArguments, InvalidOption, RateLimit, task
+from taskmq.contracts.stores import PlaceDemand, RateDemand
+
+
+def demands(*args: Any, **options: Any) -> list[Any]:
+    @task(name="pay", **options)
+    async def pay(account: str, region: str = "north", context: Context | None = None) -> None: ...
+
+    return [limit.demand(args, {}) for limit in pay.limits]
+
+
+@pytest.mark.parametrize(
+    ("rate", "interval"),
+    [
+        ("100/s", 0.01),
+        ("10/m", 6.0),
+        (" 10 / min", 6.0),
+        ("500/h", 7.2),
+        ("1/d", 86_400.0),
+        ("1/30s", 30.0),
+        ("3/1m30s", 30.0),
+        ("100000/s", 0.00001),
+    ],
+)
+def test_rates_are_so_many_in_a_time(rate: str, interval: float) -> None:
+    (demand,) = demands("ann", rate_limit=rate)
+
+    assert demand.key == "rate:pay"
+    assert demand.interval == pytest.approx(interval)
+
+
+@pytest.mark.parametrize(
+    "rate", ["", "s", "10", "/s", "0/s", "-1/s", "1.5/s", "10/x", "10/0s", "10//s", "1000000/s", "1/90d", 5]
+)
+def test_impossible_rates_are_refused(rate: Any) -> None:
+    with pytest.raises(InvalidOption, match="rate_limit"):
+        demands("ann", rate_limit=RateLimit(rate))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rate_limit": 100},
+        {"rate_limit": RateLimit},
+        {"rate_limit": ["1/s", None]},
+        {"concurrency": "5"},
+        {"concurrency": 0},
+        {"concurrency": True},
+        {"concurrency": 2.0},
+    ],
+)
+def test_impossible_options_are_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=f"task .*pay: {next(iter(options))}"):
+        demands("ann", **options)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RateLimit("1/s", burst=0),
+        lambda: RateLimit("1/s", burst=True),
+        lambda: RateLimit("1/s", key=5),  # type: ignore[arg-type]
+        lambda: RateLimit("1/s", name=""),
+        lambda: RateLimit("1/s", on_failure="maybe"),  # type: ignore[arg-type]
+        lambda: Concurrency(0),
+        lambda: Concurrency(1, key=""),
+        lambda: Concurrency(1, on_failure=None),  # type: ignore[arg-type]
+    ],
+)
+def test_impossible_limits_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidOption):
+        make()
+
+
+def test_a_limit_is_one_for_all_calls_unless_it_has_a_key() -> None:
+    assert demands("ann", concurrency=3) == [PlaceDemand(key="places:pay", places=3)]
+    assert demands("ann", concurrency=Concurrency(3, key="account")) == [PlaceDemand(key="places:pay:ann", places=3)]
+    assert demands("ann", rate_limit=RateLimit("1/s", key="{account}:{region}", burst=7)) == [
+        RateDemand(key="rate:pay:ann:north", interval=1.0, burst=7)
+    ]
+    by_function = Concurrency(1, key=lambda account, region="north": region.upper())
+    assert demands("ann", "south", concurrency=by_function) == [PlaceDemand(key="places:pay:SOUTH", places=1)]
+
+
+def test_a_key_of_no_parameter_is_refused_at_definition() -> None:
+    with pytest.raises(InvalidOption, match="concurrency: key='acount' is none of its parameters"):
+        demands("ann", concurrency=Concurrency(1, key="acount"))
+
+
+def test_arguments_that_make_no_key_are_told() -> None:
+    with pytest.raises(InvalidArguments, match="concurrency: key"):
+        demands("", concurrency=Concurrency(1, key="account"))
+
+
+def test_a_task_may_have_several_limits() -> None:
+    several = demands(
+        "ann", rate_limit=["10/s", RateLimit("1000/h", key="account")], concurrency=[5, Concurrency(1, key="account")]
+    )
+
+    assert [demand.key for demand in several] == ["rate:pay", "rate:pay#2:ann", "places:pay", "places:pay#2:ann"]
+
+
+def test_a_limit_that_is_shared_goes_by_its_name() -> None:
+    assert demands("ann", rate_limit=RateLimit("1/s", name="stripe"))[0].key == "rate:stripe"
+    with pytest.raises(InvalidOption, match="two limits of one task are called 'stripe'"):
+        demands("ann", rate_limit=[RateLimit("1/s", name="stripe"), RateLimit("9/m", name="stripe")])
+
+
+def test_only_tasks_with_limits_are_gated() -> None:
+    @task
+    async def free() -> None: ...
+
+    @task(concurrency=1)
+    async def bound() -> None: ...
+
+    assert not free.plan.is_gated
+    assert bound.plan.is_gated

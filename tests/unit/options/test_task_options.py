@@ -1,0 +1,344 @@
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption
+from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope
+from taskmq.model.resources import PROCESS
+from taskmq.model.retry import RetryPolicy
+from taskmq.options.task_options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+
+_UTC_NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+_NOON = int(_UTC_NOON.timestamp() * 1000)
+
+
+def planned(is_async: bool = False, /, **options: Any) -> TaskPlan:
+    return plan_task(options, function="shop.sell", default_name="shop.sell", is_async=is_async)
+
+
+def called(base: CallPlan | None = None, /, **options: Any) -> CallPlan:
+    return plan_call(base or CallPlan(), options, task="shop.sell")
+
+
+# A task's ------------------------------------------------------------------------------------------------
+
+
+def test_without_options_a_task_has_the_documented_defaults() -> None:
+    plan = planned()
+
+    assert plan == TaskPlan(
+        name="shop.sell",
+        names_queue=False,
+        call=CallPlan(queue="default"),
+        retry=RetryPolicy(),
+        timeout=None,
+        ack="late",
+        executor="thread",
+        result=None,
+    )
+
+
+def test_a_soft_timeout_comes_before_the_hard_one() -> None:
+    assert planned(soft_timeout="10s", timeout="20s").soft_timeout == 10
+    assert planned(soft_timeout=1.5).soft_timeout == 1.5
+    assert planned(soft_timeout=None, timeout=5).soft_timeout is None
+    with pytest.raises(InvalidOption, match=r"task shop\.sell: soft_timeout='20s': less than timeout=20"):
+        planned(soft_timeout="20s", timeout=20)
+
+
+def test_every_option_ends_up_in_the_plan() -> None:
+    retry = RetryPolicy(max_attempts=2)
+
+    plan = planned(
+        name="sell",
+        queue="sales",
+        priority=9,
+        delay="2s",
+        expires=timedelta(hours=1),
+        retry=retry,
+        timeout="1m30s",
+        ack="late",
+        executor="process",
+        result=True,
+        tenant="acme",
+        meta={"team": "red"},
+    )
+
+    assert plan == TaskPlan(
+        name="sell",
+        names_queue=True,
+        call=CallPlan(queue="sales", priority=9, delay=2000, expires=3_600_000, tenant="acme", meta={"team": "red"}),
+        retry=retry,
+        timeout=90.0,
+        ack="late",
+        executor="process",
+        result=True,
+        needs={PROCESS: 1},
+    )
+
+
+def test_no_retries_and_no_timeout_can_be_said() -> None:
+    plan = planned(retry=None, timeout=None)
+
+    assert (plan.retry, plan.timeout) == (None, None)
+
+
+def test_ack_early_means_at_most_once() -> None:
+    assert planned(ack="early").retry is None
+    assert planned(ack="early", retry=None).ack == "early"
+    with pytest.raises(InvalidOption, match=r"ack='early' runs at most once: it cannot be combined with retry"):
+        planned(ack="early", retry=RetryPolicy())
+
+
+@pytest.mark.parametrize(
+    ("is_async", "asked", "resolved"),
+    [
+        (True, "auto", "async"),
+        (True, "async", "async"),
+        (False, "auto", "thread"),
+        (False, "thread", "thread"),
+        (False, "process", "process"),
+    ],
+)
+def test_the_executor_is_resolved_by_the_kind_of_function(*, is_async: bool, asked: str, resolved: str) -> None:
+    assert planned(is_async, executor=asked).executor == resolved
+
+
+@pytest.mark.parametrize(("is_async", "asked"), [(True, "thread"), (True, "process"), (False, "async")])
+def test_an_executor_that_cannot_run_the_function_is_refused(*, is_async: bool, asked: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"^task shop.sell: executor='{asked}' needs"):
+        planned(is_async, executor=asked)
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [("que", "queue"), ("Queue", "queue"), ("timout", "timeout"), ("retries", "retry"), ("excutor", "executor")],
+)
+def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(misspelt: str, meant: str) -> None:
+    with pytest.raises(
+        InvalidOption, match=rf"^task shop.sell: unknown option '{misspelt}'; did you mean '{meant}'\?$"
+    ):
+        planned(**{misspelt: 1})
+
+
+def test_an_option_that_is_like_none_is_refused_with_all_that_there_are() -> None:
+    with pytest.raises(
+        InvalidOption, match=rf"unknown option 'zzzz'; known: {', '.join(TaskOptions.__annotations__)}"
+    ):
+        planned(zzzz=1)
+    with pytest.raises(
+        InvalidOption, match=rf"unknown option 'zzzz'; known: {', '.join(CallOptions.__annotations__)}"
+    ):
+        called(zzzz=1)
+
+
+@pytest.mark.parametrize("option", ["eta", "job_id", "headers"])
+def test_what_makes_sense_for_one_call_only_is_no_task_option(option: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
+        planned(**{option: "x"})
+
+
+@pytest.mark.parametrize("option", ["name", "retry", "timeout", "ack", "executor", "result"])
+def test_what_belongs_to_the_task_is_no_call_option(option: str) -> None:
+    with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
+        called(**{option: None})
+
+
+_LONG = timedelta(days=365_001)
+_NOT_FOR_EITHER: list[dict[str, Any]] = [
+    {"queue": ""},
+    {"queue": "amq.x"},
+    {"queue": "x.dlq"},
+    {"queue": 5},
+    {"queue": None},
+    {"priority": 10},
+    {"priority": -1},
+    {"priority": "5"},
+    {"priority": 2.5},
+    {"priority": True},
+    {"delay": -1},
+    {"delay": "soon"},
+    {"delay": None},
+    {"delay": _LONG},
+    {"expires": -1},
+    {"expires": "never"},
+    {"expires": _LONG},
+    {"expires": datetime(2030, 1, 1)},  # noqa: DTZ001 - that it has no zone is what is refused
+    {"expires": datetime(1969, 12, 31, tzinfo=UTC)},
+    {"tenant": ""},
+    {"tenant": 5},
+    {"tenant": "x" * 256},
+    {"tenant": "é" * 128},
+    {"meta": {"a": 1}},
+    {"meta": {1: "a"}},
+    {"meta": {"": "a"}},
+    {"meta": ["a"]},
+    {"meta": "a"},
+]
+_NOT_FOR_TASKS: list[dict[str, Any]] = [
+    {"name": ""},
+    {"name": "a b"},
+    {"name": "x" * 129},
+    {"name": 5},
+    {"retry": 3},
+    {"retry": True},
+    {"timeout": -1},
+    {"timeout": "x"},
+    {"ack": "never"},
+    {"ack": None},
+    {"executor": "gpu"},
+    {"executor": None},
+    {"result": "yes"},
+    {"result": None},
+    {"result": 1},
+]
+_NOT_FOR_CALLS: list[dict[str, Any]] = [
+    {"eta": datetime(2030, 1, 1)},  # noqa: DTZ001
+    {"eta": "tomorrow"},
+    {"eta": 5},
+    {"eta": None},
+    {"eta": datetime(1969, 12, 31, tzinfo=UTC)},
+    {"eta": datetime.max.replace(tzinfo=UTC)},
+    {"job_id": ""},
+    {"job_id": 5},
+    {"job_id": "x" * 256},
+    {"headers": {"a": 1.5}},
+    {"headers": {"a": True}},
+    {"headers": {"a": None}},
+    {"headers": {"": "a"}},
+    {"headers": {1: "a"}},
+    {"headers": {"x-taskmq-attempt": 1}},
+    {"headers": {"x-death": "a"}},
+    {"headers": {"x-delivery-count": 1}},
+    {"headers": {"x-acquired-count": 1}},
+    {"headers": ["a"]},
+]
+
+
+@pytest.mark.parametrize("options", [*_NOT_FOR_EITHER, *_NOT_FOR_TASKS], ids=repr)
+def test_a_value_that_cannot_be_is_refused_at_definition_by_function_and_option(options: dict[str, Any]) -> None:
+    (option,) = options
+
+    with pytest.raises(InvalidOption, match=rf"^task shop.sell: .*{option}"):
+        planned(**options)
+
+
+@pytest.mark.parametrize("options", [*_NOT_FOR_EITHER, *_NOT_FOR_CALLS], ids=repr)
+def test_a_value_that_cannot_be_is_refused_for_a_call_by_task_and_option(options: dict[str, Any]) -> None:
+    (option,) = options
+
+    with pytest.raises(InvalidOption, match=rf"^task shop.sell: .*{option}"):
+        called(**options)
+
+
+@given(
+    st.sampled_from(sorted({*TaskOptions.__annotations__, *CallOptions.__annotations__, "zzz"})),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.binary(),
+        st.datetimes(),
+        st.datetimes(timezones=st.just(UTC)),
+        st.timedeltas(),
+        st.dictionaries(st.text() | st.integers(), st.text() | st.integers() | st.floats()),
+        st.lists(st.text()),
+    ),
+    st.booleans(),
+)
+def test_whatever_is_said_it_is_taken_or_refused_as_an_invalid_option(
+    option: str, value: object, is_async: bool
+) -> None:
+    attempts: list[Callable[[], object]] = [
+        lambda: planned(is_async, **{option: value}),
+        lambda: called(**{option: value}),
+    ]
+    for attempt in attempts:
+        try:
+            attempt()
+        except InvalidOption as error:
+            assert str(error).startswith("task shop.sell: ")  # noqa: PT017 - either outcome is fine
+
+
+# A call's ------------------------------------------------------------------------------------------------
+
+
+def test_a_call_s_options_go_over_the_task_s() -> None:
+    base = planned(queue="sales", priority=1, delay=5, expires=60, tenant="acme").call
+
+    plan = called(base, queue="urgent", priority=9, delay="10m", expires="1h", tenant="zen", job_id="7")
+
+    assert plan == CallPlan(queue="urgent", priority=9, delay=600_000, expires=3_600_000, tenant="zen", job_id="7")
+
+
+def test_what_a_call_does_not_say_stays_the_task_s() -> None:
+    base = planned(queue="sales", priority=1, delay=5, meta={"a": "b"}).call
+
+    assert called(base) == base
+    assert called(base, job_id="7") == CallPlan(queue="sales", priority=1, delay=5000, meta={"a": "b"}, job_id="7")
+
+
+def test_a_call_may_take_the_task_s_priority_back() -> None:
+    assert called(planned(priority=9).call, priority=None).priority is None
+
+
+def test_an_eta_replaces_the_task_s_delay_and_a_delay_an_eta() -> None:
+    by_instant = called(planned(delay=5).call, eta=_UTC_NOON)
+    by_delay = called(by_instant, delay=3)
+
+    assert (by_instant.eta, by_instant.delay) == (_NOON, None)
+    assert (by_delay.eta, by_delay.delay) == (None, 3000)
+
+
+def test_an_instant_of_expiry_replaces_a_duration_and_the_other_way_round() -> None:
+    by_instant = called(planned(expires=5).call, expires=_UTC_NOON)
+    by_duration = called(by_instant, expires=3)
+
+    assert (by_instant.expires_at, by_instant.expires) == (_NOON, None)
+    assert (by_duration.expires_at, by_duration.expires) == (None, 3000)
+
+
+def test_delay_and_eta_exclude_each_other() -> None:
+    with pytest.raises(InvalidOption, match=r"^task shop.sell: delay and eta exclude each other$"):
+        called(delay=1, eta=_UTC_NOON)
+
+
+def test_an_instant_is_taken_in_its_own_zone() -> None:
+    paris = _UTC_NOON.astimezone(timezone(timedelta(hours=2)))
+
+    assert called(eta=paris).eta == _NOON
+
+
+def test_an_instant_between_two_milliseconds_is_not_early() -> None:
+    assert called(eta=_UTC_NOON + timedelta(microseconds=1)).eta == _NOON + 1
+
+
+def test_meta_and_headers_add_to_what_is_there() -> None:
+    base = called(planned(meta={"a": "1", "b": "1"}).call, headers={"x": 1, "y": "z"})
+
+    plan = called(base, meta={"b": "2", "c": "2"}, headers={"y": 3})
+
+    assert plan.meta == {"a": "1", "b": "2", "c": "2"}
+    assert plan.headers == {"x": 1, "y": 3}
+    assert base.meta == {"a": "1", "b": "1"}
+
+
+@given(
+    st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30), timezones=st.timezones())  # noqa: DTZ001
+    | st.datetimes(timezones=st.just(UTC))
+)
+def test_an_instant_that_is_taken_can_be_read_by_the_worker(instant: datetime) -> None:
+    try:
+        plan = called(eta=instant, expires=instant)
+    except InvalidOption:
+        return
+
+    body = encode_envelope(Envelope(task="t", eta=plan.eta, expires=plan.expires_at))
+
+    assert decode_envelope(body).eta == plan.eta

@@ -1,0 +1,185 @@
+"""What the doctor says about a node, its user and its cluster."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq_rabbitmq.admin.diagnosis import (
+    Finding,
+    Rights,
+    api_findings,
+    blocked_findings,
+    clock_findings,
+    erlang_findings,
+    flag_findings,
+    node_findings,
+    right_findings,
+    version_findings,
+)
+from taskmq_rabbitmq.admin.inspection import NodeFacts
+
+
+def level_of(findings: list[Finding]) -> str:
+    """The level of the only finding, which has a remedy unless it is ok."""
+    ((level, _, _, remedy),) = findings
+    assert bool(remedy) == (level != "ok")
+    return level
+
+
+@pytest.mark.parametrize(
+    ("version", "level", "words"),
+    [
+        (None, "warning", "does not say"),
+        ((3, 8, 9), "problem", "before 3.10"),
+        ((3, 9, 29), "problem", "before 3.10"),
+        ((3, 10, 8), "warning", "since September 2022"),
+        ((3, 13, 7), "warning", "since September 2024"),
+        ((4, 0, 5), "warning", "since April 2025"),
+        ((4, 2, 9), "warning", "since 4.3 is out"),
+        ((4, 3, 6), "ok", "4.3.6"),
+        ((4, 4, 0), "warning", "not tested"),
+        ((5,), "warning", "not tested"),
+    ],
+)
+def test_each_version_has_its_verdict_and_each_bad_one_its_remedy(
+    version: tuple[int, ...] | None, level: str, words: str
+) -> None:
+    found = version_findings(version)
+
+    assert level_of(found) == level
+    assert words in found[0][2]
+    assert found[0][1] == "rabbitmq"
+
+
+@pytest.mark.parametrize(
+    ("version", "way"),
+    [((3, 10, 8), "3.13 and 4.2"), ((3, 13, 7), "4.2"), ((4, 0, 5), "4.2"), ((4, 2, 1), "upgrade to 4.3")],
+)
+def test_the_way_up_leaves_no_step_out(version: tuple[int, ...], way: str) -> None:
+    ((_, _, _, remedy),) = version_findings(version)
+
+    assert way in remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("25.2.3", "ok"),
+        ("25.0.1", "problem"),
+        ("24.3.4.2", "ok"),
+        ("24.3.4.1", "problem"),
+        ("22.1", "problem"),
+        ("27", "ok"),
+    ],
+)
+def test_an_erlang_with_a_critical_hole_is_a_problem(text: str, level: str) -> None:
+    assert level_of(erlang_findings(text)) == level
+
+
+@pytest.mark.parametrize("text", [None, "", "unknown", "29.1-rc1"])
+def test_an_erlang_that_does_not_say_its_version_breaks_nothing(text: str | None) -> None:
+    assert [level for level, *_ in erlang_findings(text)] in ([], ["ok"])
+
+
+def test_what_was_not_looked_at_is_said() -> None:
+    assert level_of(api_findings(None, "http://host:15672")) == "ok"
+    found = api_findings("no answer", "http://host:15672")
+    assert level_of(found) == "warning"
+    assert "alarms" in found[0][2]
+    assert "no answer" in found[0][2]
+
+
+@pytest.mark.parametrize(
+    ("rights", "declares", "level", "words"),
+    [
+        (Rights(declare=True, send=True, delay=True, consume=True, operate=True), True, "ok", "every role"),
+        (Rights(declare=True, send=True, delay=True, operate=True), True, "ok", "every role"),
+        (Rights(declare=False, send=True, delay=True, consume=True, operate=False), False, "ok", "a worker"),
+        (Rights(declare=False, send=True, delay=True, consume=False, operate=False), False, "ok", "a producer"),
+        (Rights(declare=False, send=True, delay=True), False, "ok", "--app"),
+        (Rights(declare=False, send=True, delay=True, consume=True), True, "problem", "configure"),
+        (Rights(send=False), True, "problem", "default exchange"),
+        (Rights(send=True, delay=False), False, "problem", "delay ladder"),
+        (Rights(), True, "warning", "could not be tried"),
+    ],
+)
+def test_what_a_user_may_do_is_enough_for_a_role(rights: Rights, declares: bool, level: str, words: str) -> None:
+    found = right_findings(rights, user="joe", declares=declares)
+
+    assert level_of(found) == level
+    assert words in found[0][2]
+    assert "'joe'" in found[0][2]
+
+
+def test_a_broker_that_takes_no_messages_is_a_problem() -> None:
+    assert blocked_findings(None) == []
+    assert level_of(blocked_findings("low on memory")) == "problem"
+    assert level_of(blocked_findings("")) == "problem"
+
+
+def node(**facts: Any) -> NodeFacts:
+    known = {"name": "rabbit@a", "running": True, "memory_alarm": False, "disk_alarm": False, "partitions": ()}
+    return NodeFacts(**{**known, **facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"running": False}, "down"),
+        ({"memory_alarm": True}, "memory alarm"),
+        ({"disk_alarm": True}, "disk alarm"),
+        ({"partitions": ("rabbit@b",)}, "rabbit@b"),
+        ({"descriptors_used": 95, "descriptors": 100}, "95 of 100"),
+    ],
+)
+def test_what_keeps_a_node_from_its_work_is_a_problem(facts: dict[str, Any], words: str) -> None:
+    found = node_findings([node(name="rabbit@b"), node(**facts)])
+
+    assert level_of(found) == "problem"
+    assert words in found[0][2]
+    assert found[0][1] == "rabbit@a"
+
+
+def test_healthy_nodes_are_one_line() -> None:
+    assert level_of(node_findings([node(descriptors_used=10, descriptors=100), node(name="rabbit@b")])) == "ok"
+    assert node_findings([]) == []
+
+
+def test_features_that_delays_need_have_to_be_on_before_4() -> None:
+    on = {"quorum_queue": "enabled", "stream_queue": "enabled", "other": "disabled"}
+
+    assert level_of(flag_findings(on, (3, 10, 8))) == "ok"
+    assert level_of(flag_findings({**on, "stream_queue": "disabled"}, (3, 10, 8))) == "problem"
+    assert level_of(flag_findings({**on, "quorum_queue": "unavailable"}, None)) == "problem"
+    assert flag_findings({"stream_queue": "disabled"}, (4, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "error", "level", "words"),
+    [
+        (0, 500, "ok", "within"),
+        (-2_400, 500, "ok", "within"),
+        (2_600, 500, "warning", "ahead of"),
+        (-29_000, 0, "warning", "behind"),
+        (60_500, 500, "problem", "60 s ahead of"),
+        (-60_500, 500, "problem", "60 s behind"),
+    ],
+)
+def test_clocks_that_differ_by_seconds_are_told(offset: int, error: int, level: str, words: str) -> None:
+    found = clock_findings(offset, error, about="rabbitmq")
+
+    assert level_of(found) == level
+    assert words in found[0][2]
+
+
+def test_a_clock_that_nobody_can_see_is_not_judged() -> None:
+    assert clock_findings(None, 0, about="rabbitmq") == []
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(0, 10**6))
+def test_a_difference_that_may_be_a_mistake_of_looking_is_none(offset: int, error: int) -> None:
+    found = clock_findings(offset, error, about="x")
+
+    assert (level_of(found) == "ok") == (abs(offset) - error < 2_000)

@@ -1,0 +1,178 @@
+"""What is wanted against what is there."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskmq.contracts.topology_plan import TopologyEntry
+from taskmq.model.topology import WorkQueue
+from taskmq_rabbitmq.admin.definitions import found_in, to_definitions
+from taskmq_rabbitmq.admin.plan import Found, Trait, compare, find_missing, is_migratable, traits
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, ladder, shared, work_queue
+
+QUEUES = [
+    WorkQueue("images"),
+    WorkQueue("mails", "classic"),
+    WorkQueue("orders", ordered=2),
+    WorkQueue("few", max_length=9),
+]
+
+
+def wanted(*queues: WorkQueue) -> list[Entity]:
+    return [*shared(), *ladder(), *(entity for queue in queues for entity in work_queue(queue))]
+
+
+def after(found: Found, entities: list[Entity]) -> Found:
+    """A broker's state after declaring: what exists stays, a binding needs both ends."""
+    exchanges, queues, bindings = dict(found.exchanges), dict(found.queues), set(found.bindings or ())
+    for entity in entities:
+        match entity:
+            case Exchange(name):
+                exchanges.setdefault(name, traits(entity))
+            case Queue(name):
+                queues.setdefault(name, traits(entity))
+            case Binding(source, target, _, kind):
+                assert source in exchanges
+                assert target in (queues if kind == "queue" else exchanges)
+                bindings.add(entity)
+    return Found(exchanges, queues, frozenset(bindings))
+
+
+def entry(found: Found, name: str, *queues: WorkQueue) -> TopologyEntry:
+    comparison = compare(wanted(*queues), found, queues=queues)
+    return next(each for each in comparison.entries if each.name == name)
+
+
+@settings(max_examples=50, deadline=None)
+@given(there=st.sets(st.sampled_from(wanted(*QUEUES))), queues=st.lists(st.sampled_from(QUEUES), unique=True))
+def test_declaring_what_is_missing_makes_everything_the_same(there: set[Entity], queues: list[WorkQueue]) -> None:
+    exchanges = {entity.name for entity in there if isinstance(entity, Exchange)}
+    names = {"exchange": exchanges, "queue": {entity.name for entity in there if isinstance(entity, Queue)}}
+    found = after(
+        Found(),
+        [
+            entity
+            for entity in wanted(*QUEUES)
+            if entity in there
+            and not (
+                isinstance(entity, Binding)
+                and (entity.source not in exchanges or entity.target not in names[entity.target_kind])
+            )
+        ],
+    )
+    before = compare(wanted(*queues), found, queues=queues)
+
+    missing = find_missing(wanted(*queues), before)
+    comparison = compare(wanted(*queues), after(found, missing), queues=queues)
+
+    assert comparison.is_same
+    assert not find_missing(wanted(*queues), comparison)
+    assert before.is_same == (not missing)
+
+
+@given(queues=st.lists(st.sampled_from(QUEUES), unique=True))
+def test_what_is_exported_reads_back_as_the_same(queues: list[WorkQueue]) -> None:
+    definitions = to_definitions(wanted(*queues), "shop")
+
+    found = found_in(definitions["exchanges"], definitions["queues"], definitions["bindings"])
+
+    assert all(each.status == "same" for each in compare(wanted(*queues), found, queues=queues).entries)
+
+
+def test_each_argument_that_differs_is_told_with_what_is_wanted_and_what_is_there() -> None:
+    found = after(Found(), wanted(WorkQueue("images", "classic")))
+
+    different = entry(found, "images", WorkQueue("images"))
+
+    assert different.status == "different"
+    assert "x-queue-type: wanted 'quorum', is 'classic'" in different.detail
+    assert "x-delivery-limit: wanted 100, is none" in different.detail
+    assert "`taskmq topology migrate images`" in different.remedy
+    assert is_migratable(different)
+
+
+def test_a_known_argument_that_nobody_wants_is_a_difference_and_an_unknown_one_is_none() -> None:
+    found = after(Found(), wanted(WorkQueue("images")))
+    there = found.queues["images"]
+    assert there is not None
+    known = replace(found, queues={**found.queues, "images": {**there, "x-message-ttl": 5}})
+    unknown = replace(found, queues={**found.queues, "images": {**there, "x-colour": "red"}})
+
+    assert entry(known, "images", WorkQueue("images")).detail == "x-message-ttl: wanted none, is 5"
+    assert entry(unknown, "images", WorkQueue("images")).status == "same"
+
+
+def test_a_queue_that_was_declared_without_a_type_has_the_one_that_the_broker_says() -> None:
+    found = found_in(
+        [],
+        [{"name": "q", "type": "classic", "durable": True, "auto_delete": False, "exclusive": None, "arguments": {}}],
+        [],
+    )
+
+    assert (found.queues["q"] or {})["x-queue-type"] == "classic"
+
+
+def test_a_shared_thing_that_differs_is_nothing_to_migrate() -> None:
+    found = after(Found(), wanted())
+    there = found.exchanges[delay.DELIVER]
+    assert there is not None
+    broken = {name: value for name, value in there.items() if name != "alternate-exchange"}
+
+    different = entry(replace(found, exchanges={**found.exchanges, delay.DELIVER: broken}), delay.DELIVER)
+
+    assert different.detail == "alternate-exchange: wanted 'taskmq.unroutable', is none"
+    assert not is_migratable(different)
+    assert "apply" in different.remedy
+
+
+def test_what_is_left_over_is_told_and_does_no_harm() -> None:
+    found = after(Found(), wanted(WorkQueue("orders", ordered=3), WorkQueue("others")))
+    more: dict[str, dict[str, Trait]] = {
+        "taskmq.delay.v0.l01": {},
+        "taskmq.delay.levels.v1.5s": {},
+        "taskmq.migration.orders.s00": {},
+        "celery": {},
+    }
+    found = replace(found, queues={**found.queues, **more})
+
+    comparison = compare(wanted(WorkQueue("orders", ordered=2)), found, queues=[WorkQueue("orders", ordered=2)])
+
+    extras = {each.name: each for each in comparison.entries if each.status == "extra"}
+    assert comparison.is_same
+    assert {name for name in extras if not name.startswith("taskmq.delay.v1.deliver")} == {
+        "orders.s02",
+        "others.dlq",
+        "others.p.high",
+        "others.p.low",
+        "taskmq.delay.levels.v1.5s",
+        "taskmq.delay.v0.l01",
+        "taskmq.migration.orders.s00",
+    }
+    assert "nothing puts messages of 'orders' here" in extras["orders.s02"].detail
+    assert "which this app does not have" in extras["others.dlq"].detail
+    for name in ("taskmq.delay.v0.l01", "taskmq.delay.levels.v1.5s"):
+        assert "not of this version" in extras[name].detail
+        assert "delete it once it is empty" in extras[name].remedy
+    assert "`taskmq topology migrate orders` again" in extras["taskmq.migration.orders.s00"].remedy
+
+
+def test_a_second_way_from_the_delay_ladder_is_told() -> None:
+    queue = WorkQueue("few", max_length=9)
+    found = after(Found(), [*wanted(queue), Binding(delay.DELIVER, "few", delay.delivery_key("few"))])
+
+    extras = [each for each in compare(wanted(queue), found, queues=[queue]).entries if each.status == "extra"]
+
+    assert [(each.kind, each.detail) for each in extras] == [("binding", "delayed messages come twice, or astray")]
+
+
+def test_where_only_names_were_seen_nothing_is_said_to_be_the_same() -> None:
+    found = Found(exchanges={"taskmq.dlx": None}, queues={"images": None}, bindings=None, complete=False)
+
+    comparison = compare(wanted(WorkQueue("images")), found, queues=[WorkQueue("images")])
+
+    statuses = {each.name: each.status for each in comparison.entries}
+    assert statuses["images"] == statuses["taskmq.dlx"] == "unseen"
+    assert statuses["images.dlq"] == "missing"
+    assert {each.status for each in comparison.entries if each.kind == "binding"} == {"unseen"}

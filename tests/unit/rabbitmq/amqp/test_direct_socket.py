@@ -1,0 +1,190 @@
+import asyncio
+import logging
+import select
+import socket
+import struct
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+
+from taskmq.testing.runner import eventually
+from taskmq_rabbitmq.amqp.direct_socket import Shortcut
+from taskmq_rabbitmq.amqp.pika_types import IOServices, PlainTransport
+from taskmq_rabbitmq.amqp.resets import heed_resets
+
+logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+
+class Receiver:
+    """What pika tells of a socket."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.is_over = False
+        self.lost: list[BaseException | None] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def eof_received(self) -> bool:
+        self.is_over = True
+        return False
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self.lost.append(error)
+
+
+class Line:
+    """A transport of pika's with a shortcut, and the other end of its socket."""
+
+    def __init__(self, ours: socket.socket, other: socket.socket) -> None:
+        self.other = other
+        self.receiver = Receiver()
+        make: Any = PlainTransport
+        self.transport: Any = make(ours, self.receiver, IOServices(asyncio.get_running_loop()))
+        shortcut = Shortcut.to(self.transport)
+        assert shortcut is not None
+        self.shortcut = shortcut
+
+
+@asynccontextmanager
+async def line() -> AsyncGenerator[Line, None]:
+    ours, other = socket.socketpair()
+    with ours, other:
+        ours.setblocking(False)
+        other.setblocking(False)
+        made = Line(ours, other)
+        try:
+            yield made
+        finally:
+            if not made.receiver.lost:
+                made.transport.abort()
+            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
+
+
+async def _is(truth: bool) -> bool:
+    return truth
+
+
+def test_what_is_written_is_on_its_way_before_the_loop_turns() -> None:
+    async def body() -> None:
+        async with line() as made:
+            assert made.shortcut.send(b"frames") == b""
+            assert made.other.recv(100) == b"frames"
+
+    asyncio.run(body())
+
+
+def test_what_the_system_does_not_take_goes_the_long_way_in_its_order() -> None:
+    async def body() -> None:
+        async with line() as made:
+            sent = bytes(range(256)) * 40_000
+            rest = made.shortcut.send(sent)
+            assert 0 < len(rest) < len(sent)
+            made.transport.write(rest)
+
+            # Behind what waits already nothing is written at once.
+            assert made.shortcut.send(b"last") == b"last"
+            made.transport.write(b"last")
+
+            received = b""
+            while len(received) < len(sent) + 4:
+                received += await asyncio.get_running_loop().sock_recv(made.other, 2**20)
+            assert received == sent + b"last"
+
+    asyncio.run(body())
+
+
+def test_what_comes_is_handed_on() -> None:
+    async def body() -> None:
+        async with line() as made:
+            made.other.send(b"a" * 100_000)
+            await eventually(lambda: _is(len(made.receiver.received) == 100_000), True, within=5)
+
+    asyncio.run(body())
+
+
+def test_the_end_of_the_line_is_told() -> None:
+    async def body() -> None:
+        async with line() as made:
+            made.other.close()
+            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
+            assert made.receiver.is_over
+
+    asyncio.run(body())
+
+
+def test_nothing_is_written_after_an_abort() -> None:
+    async def body() -> None:
+        async with line() as made:
+            made.transport.abort()
+            assert made.shortcut.send(b"late") == b"late"
+            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
+            assert made.shortcut.send(b"later") == b"later"
+            assert made.other.recv(100) == b""
+
+    asyncio.run(body())
+
+
+def test_an_error_of_the_socket_is_left_to_pika() -> None:
+    async def body() -> None:
+        async with line() as made:
+            made.other.close()
+            assert made.shortcut.send(b"one") == b"one"
+            made.transport.write(b"one")
+            await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
+
+    asyncio.run(body())
+
+
+def test_another_transport_has_none() -> None:
+    assert Shortcut.to(object()) is None  # type: ignore[arg-type]
+
+
+def torn_line() -> tuple[socket.socket, socket.socket]:
+    """Two ends over TCP, because only there one can be reset."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+    ours.setblocking(False)
+    return ours, other
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("is_short", [True, False], ids=["the shortcut", "pika's way"])
+def test_a_reset_behind_bytes_that_have_come_is_found_with_them(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], is_short: bool
+) -> None:
+    # uvloop looks no more at a socket with an error: what is not found in that turn is never told.
+    sent = bytes(300_000)
+
+    async def body() -> None:
+        ours, other = torn_line()
+        with ours, other:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**20)
+            receiver = Receiver()
+            make: Any = PlainTransport
+            transport = make(ours, receiver, IOServices(asyncio.get_running_loop()))
+            if is_short:
+                assert Shortcut.to(transport) is not None
+            else:
+                heed_resets(transport)
+            other.sendall(sent)
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            other.close()
+            broken = select.poll()
+            broken.register(ours, 0)
+            assert broken.poll(5000)
+
+            await eventually(lambda: _is(bool(receiver.lost)), True, within=5)
+
+        assert isinstance(receiver.lost[0], ConnectionResetError)
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(body())
+    finally:
+        loop.close()

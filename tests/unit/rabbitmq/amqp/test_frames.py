@@ -1,0 +1,387 @@
+"""The lane's own reading and writing of frames, held against pika's."""
+
+import contextlib
+import importlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq_rabbitmq.amqp.fast_connection import Incoming, headers_of
+from taskmq_rabbitmq.amqp.frames import (
+    NOT_MANDATORY,
+    Content,
+    FrameReader,
+    WireError,
+    ack_frame,
+    fleeting_properties,
+    nack_frame,
+    properties_bytes,
+    publish_frames,
+)
+
+# Imported by name: pika carries no types.
+pika_frame: Any = importlib.import_module("pika.frame")
+spec: Any = importlib.import_module("pika.spec")
+
+FRAME_MAX = 4096
+
+text = st.text(max_size=60)
+short = st.text(max_size=40)
+headers = st.dictionaries(short, st.one_of(text, st.integers(-(2**63), 2**63 - 1)), max_size=5)
+
+
+@dataclass(frozen=True)
+class Message:
+    channel: int
+    tag: int
+    redelivered: bool
+    properties: Mapping[str, Any]
+    body: bytes
+    routing_key: str = "a.key"
+
+    def frames(self) -> list[bytes]:
+        deliver = spec.Basic.Deliver("a tag", self.tag, self.redelivered, "an exchange", self.routing_key)
+        head = pika_frame.Header(self.channel, len(self.body), spec.BasicProperties(**self.properties))
+        room = FRAME_MAX - 8
+        bodies = [pika_frame.Body(self.channel, self.body[at : at + room]) for at in range(0, len(self.body), room)]
+        return [each.marshal() for each in (pika_frame.Method(self.channel, deliver), head, *bodies)]
+
+
+properties = st.fixed_dictionaries(
+    {},
+    optional={
+        "content_type": short,
+        "content_encoding": short,
+        "headers": headers,
+        "delivery_mode": st.integers(1, 2),
+        "priority": st.integers(0, 9),
+        "correlation_id": short,
+        "reply_to": short,
+        "expiration": short,
+        "message_id": short,
+        "timestamp": st.integers(0, 2**40),
+        "type": short,
+        "user_id": short,
+        "app_id": short,
+    },
+)
+messages = st.builds(
+    Message,
+    channel=st.integers(1, 3),
+    tag=st.integers(1, 2**63 - 1),
+    redelivered=st.booleans(),
+    properties=properties,
+    body=st.one_of(st.binary(max_size=50), st.binary(min_size=4000, max_size=9000)),
+)
+
+
+class Sink:
+    """What a reader hands over, in order."""
+
+    def __init__(self, feeds: set[int]) -> None:
+        self.got: list[tuple[int, int, bool, Content, bytes]] = []
+        self.confirms: list[tuple[int, bool, bool]] = []
+        self.others: list[bytes] = []
+        self.reader = FrameReader(self.others.append)
+        for channel in feeds:
+            self.reader.deliver_to(channel, partial(self._take, channel))
+
+    def ask_for_keys(self, channels: set[int]) -> None:
+        for channel in channels:
+            self.reader.deliver_addressed_to(channel, partial(self._take, channel))
+
+    def _take(self, channel: int, tag: int, redelivered: bool, content: Content, body: bytes) -> None:
+        self.got.append((channel, tag, redelivered, content, body))
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
+    return [data[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def interleave(messages: list[Message], order: list[int]) -> list[bytes]:
+    """Frames of all messages; those of one channel stay in their order."""
+    lanes: dict[int, list[bytes]] = {}
+    for message in messages:
+        lanes.setdefault(message.channel, []).extend(message.frames())
+    mixed: list[bytes] = []
+    for pick in [*order, *range(10_000)]:
+        waiting = [lane for lane in lanes.values() if lane]
+        if not waiting:
+            break
+        mixed.append(waiting[pick % len(waiting)].pop(0))
+    return mixed
+
+
+@given(st.lists(messages, max_size=5), st.lists(st.integers(0, 50), max_size=20), st.lists(st.integers(0, 2**16)))
+def test_deliveries_come_out_as_pika_would_read_them_however_they_are_mixed_and_cut(
+    sent: list[Message], order: list[int], places: list[int]
+) -> None:
+    sink = Sink({1, 2, 3})
+
+    for part in cut(b"".join(interleave(sent, order)), places):
+        sink.reader.feed(part)
+
+    assert sink.others == []
+    for channel in (1, 2, 3):
+        expected = [message for message in sent if message.channel == channel]
+        got = [entry for entry in sink.got if entry[0] == channel]
+        assert [(tag, again, body) for _, tag, again, _, body in got] == [
+            (message.tag, message.redelivered, message.body) for message in expected
+        ]
+        for (_, _, _, content, _), message in zip(got, expected, strict=True):
+            pikas = spec.BasicProperties()
+            pikas.decode(b"".join(spec.BasicProperties(**message.properties).encode()))
+            reference = Incoming(pikas)
+            assert content.content_type == reference.content_type
+            assert content.message_id == reference.message_id
+            assert content.type == reference.type
+            assert dict(headers_of(content)) == dict(headers_of(reference))
+
+
+@given(st.lists(messages, max_size=5), st.lists(st.integers(0, 2**16)), st.lists(text, min_size=5, max_size=5))
+def test_who_asks_for_the_routing_key_gets_it_with_the_same_deliveries_and_others_do_not(
+    sent: list[Message], places: list[int], keys: list[str]
+) -> None:
+    sent = [replace(message, routing_key=key) for message, key in zip(sent, keys, strict=False)]
+    sink = Sink({1, 2})
+    sink.ask_for_keys({3})
+
+    for part in cut(b"".join(interleave(sent, [])), places):
+        sink.reader.feed(part)
+
+    assert sink.others == []
+    for channel in (1, 2, 3):
+        expected = [message for message in sent if message.channel == channel]
+        got = [entry for entry in sink.got if entry[0] == channel]
+        assert [(tag, again, body) for _, tag, again, _, body in got] == [
+            (message.tag, message.redelivered, message.body) for message in expected
+        ]
+        for (_, _, _, content, _), message in zip(got, expected, strict=True):
+            assert content.routing_key == (message.routing_key if channel == 3 else None)
+            assert content.message_id == message.properties.get("message_id")
+
+
+def test_a_routing_key_that_is_no_text_is_none() -> None:
+    (deliver, *rest) = Message(1, 7, False, {}, b"body", routing_key="kkkk").frames()
+    sink = Sink(set())
+    sink.ask_for_keys({1})
+
+    sink.reader.feed(deliver.replace(b"kkkk", b"\xff\xfe\xff\xfe") + b"".join(rest))
+
+    assert [(content.routing_key, body) for _, _, _, content, body in sink.got] == [(None, b"body")]
+
+
+def test_headers_that_pika_cannot_read_are_none() -> None:
+    # An instant after the year 9999: a value that RabbitMQ carries and Python's dates do not.
+    table = b"\x04whenT" + (2**62).to_bytes(8, "big")
+    raw = len(table).to_bytes(4, "big") + table
+
+    assert headers_of(Content(1 << 13, raw)) == {}
+
+
+@given(st.lists(messages, max_size=4), st.lists(st.integers(0, 2**16)))
+def test_channels_that_nobody_has_claimed_are_left_to_pika_byte_for_byte(
+    sent: list[Message], places: list[int]
+) -> None:
+    sink = Sink({1})
+    frames = interleave(sent, [])
+
+    for part in cut(b"".join(frames), places):
+        sink.reader.feed(part)
+
+    assert sink.others == [frame for frame in frames if frame[1:3] != b"\x00\x01"]
+    assert len(sink.got) == sum(message.channel == 1 for message in sent)
+
+
+@given(st.integers(1, 2**63 - 1), st.booleans(), st.booleans())
+def test_confirms_are_read_on_their_channel_and_left_alone_elsewhere(tag: int, multiple: bool, nack: bool) -> None:
+    sink = Sink(set())
+    sink.reader.confirm_to(7, lambda *confirm: sink.confirms.append(confirm))
+    method = spec.Basic.Nack(tag, multiple) if nack else spec.Basic.Ack(tag, multiple)
+
+    sink.reader.feed(pika_frame.Method(7, method).marshal())
+    sink.reader.feed(pika_frame.Method(8, method).marshal())
+    sink.reader.forget(7)
+    sink.reader.feed(pika_frame.Method(7, method).marshal())
+
+    assert sink.confirms == [(tag, multiple, nack)]
+    assert len(sink.others) == 2
+
+
+def test_a_channel_that_is_forgotten_in_the_middle_of_a_delivery_leaves_no_trace() -> None:
+    sink = Sink({1})
+    message = Message(1, 5, False, {}, b"x" * 5000)
+    method, header, first, second = message.frames()
+
+    sink.reader.feed(method + header + first)
+    sink.reader.forget(1)
+    sink.reader.feed(second)
+
+    assert sink.got == []
+    assert sink.others == [second]
+
+
+def test_more_body_than_the_header_has_promised_is_an_error() -> None:
+    sink = Sink({1})
+    method, header, _ = Message(1, 5, False, {}, b"abc").frames()
+
+    with pytest.raises(WireError, match="channel 1"):
+        sink.reader.feed(method + header + pika_frame.Body(1, b"abcdef").marshal())
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 300)))
+def test_garbage_is_passed_on_or_waited_for_and_never_breaks_the_reader(data: bytes, places: list[int]) -> None:
+    sink = Sink({1, 2, 3})
+
+    with contextlib.suppress(WireError):
+        for part in cut(data, places):
+            sink.reader.feed(part)
+
+    assert b"".join(sink.others) == data[: len(b"".join(sink.others))]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        bytes(range(256)),
+        b"\x01\x00\x01\xff\xff\xff\xff ",
+        b"HTTP/1.1 400 Bad Request",
+        b"\x04" + bytes(3) + b"\x09" * 8,
+    ],
+)
+def test_what_is_no_frame_is_not_waited_for(nonsense: bytes) -> None:
+    with pytest.raises(WireError, match="no frame begins"):
+        Sink({1}).reader.feed(nonsense)
+
+
+@given(messages, st.data())
+def test_a_frame_that_does_not_end_where_it_should_is_an_error_and_no_delivery(
+    message: Message, data: st.DataObject
+) -> None:
+    frames = message.frames()
+    broken = data.draw(st.integers(0, len(frames) - 1))
+    frames[broken] = frames[broken][:-1] + b"\x00"
+    sink = Sink({message.channel})
+
+    with pytest.raises(WireError, match="does not end"):
+        sink.reader.feed(b"".join(frames))
+
+    assert sink.got == []
+
+
+@given(
+    headers=headers,
+    texts=st.tuples(short, short, short, short, short),
+    encoding=st.one_of(st.none(), short),
+    timestamp=st.one_of(st.none(), st.integers(0, 2**62)),
+    priority=st.one_of(st.none(), st.integers(0, 9)),
+    body=st.one_of(st.binary(max_size=50), st.binary(min_size=4000, max_size=9000)),
+    exchange=short,
+    key=short,
+)
+def test_pika_reads_what_is_published_as_it_was_meant(
+    headers: dict[str, str | int],
+    texts: tuple[str, str, str, str, str],
+    encoding: str | None,
+    timestamp: int | None,
+    priority: int | None,
+    body: bytes,
+    exchange: str,
+    key: str,
+) -> None:
+    content_type, correlation_id, message_id, kind, app_id = texts
+    encoded = properties_bytes(
+        content_type=content_type,
+        content_encoding=encoding,
+        headers=headers,
+        correlation_id=correlation_id,
+        message_id=message_id,
+        timestamp=timestamp,
+        kind=kind,
+        app_id=app_id,
+        priority=priority,
+    )
+
+    data = publish_frames(9, exchange.encode(), key.encode(), encoded, body, frame_max=FRAME_MAX)
+
+    method, header, *bodies = decoded(data)
+    assert (method.method.exchange, method.method.routing_key) == (exchange, key)
+    assert (method.method.mandatory, method.method.immediate) == (True, False)
+    assert header.body_size == len(body)
+    assert b"".join(each.fragment for each in bodies) == body
+    found = header.properties
+    assert (found.content_type, found.content_encoding, found.delivery_mode) == (content_type, encoding, 2)
+    assert (found.correlation_id, found.message_id) == (correlation_id, message_id)
+    assert (found.timestamp, found.type, found.app_id) == (timestamp, kind, app_id)
+    assert found.priority == priority
+    assert dict(found.headers or {}) == headers
+
+
+def test_an_announcement_is_neither_mandatory_nor_persistent() -> None:
+    properties = fleeting_properties(content_type="application/json", app_id="taskmq")
+    data = publish_frames(9, b"events", b"job.dead.q", properties, b"{}", frame_max=FRAME_MAX, bits=NOT_MANDATORY)
+
+    method, header, body = decoded(data)
+    assert (method.method.exchange, method.method.routing_key) == ("events", "job.dead.q")
+    assert (method.method.mandatory, method.method.immediate) == (False, False)
+    found = header.properties
+    assert (found.content_type, found.app_id, found.delivery_mode) == ("application/json", "taskmq", 1)
+    assert body.fragment == b"{}"
+
+
+def decoded(data: bytes) -> list[Any]:
+    frames: list[Any] = []
+    while data:
+        used, frame = pika_frame.decode_frame(data)
+        assert used <= FRAME_MAX
+        frames.append(frame)
+        data = data[used:]
+    return frames
+
+
+@given(st.integers(1, 2**16 - 1), st.integers(0, 2**63 - 1), st.booleans())
+def test_settlings_are_the_bytes_that_pika_would_write(channel: int, tag: int, multiple: bool) -> None:
+    assert (
+        ack_frame(channel, tag, multiple=multiple)
+        == pika_frame.Method(channel, spec.Basic.Ack(tag, multiple)).marshal()
+    )
+    assert nack_frame(channel, tag) == pika_frame.Method(channel, spec.Basic.Nack(tag, False, True)).marshal()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"message_id": "ä" * 128}, "256 bytes"),
+        ({"headers": {"n" * 256: 1}}, "256 bytes"),
+        ({"headers": {"n": 2**63}}, "64 bits"),
+        ({"kind": "\ud800"}, "Unicode"),
+    ],
+)
+def test_what_has_no_form_in_a_frame_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+    given_: dict[str, Any] = {
+        "content_type": "",
+        "content_encoding": None,
+        "headers": {},
+        "correlation_id": "",
+        "message_id": "",
+        "timestamp": None,
+        "kind": "",
+        "app_id": "",
+    }
+
+    with pytest.raises(WireError, match=words):
+        properties_bytes(**{**given_, **change})
+
+
+def test_keys_and_properties_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(WireError, match="routing key"):
+        publish_frames(1, b"", b"k" * 256, b"", b"", frame_max=FRAME_MAX)
+    with pytest.raises(WireError, match="properties"):
+        publish_frames(1, b"", b"", b"p" * FRAME_MAX, b"", frame_max=FRAME_MAX)

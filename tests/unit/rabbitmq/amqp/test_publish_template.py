@@ -1,0 +1,110 @@
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq_rabbitmq.amqp.frames import WireError, properties_bytes, publish_frames
+from taskmq_rabbitmq.amqp.publish_template import ID_LENGTH, Letterhead
+
+FRAME_MAX = 4096
+
+short = st.text(max_size=40).filter(lambda text: len(text.encode()) <= 255)
+ids = st.text("0123456789abcdef-", min_size=ID_LENGTH, max_size=ID_LENGTH)
+
+
+def letterhead(
+    *,
+    queue: str = "q",
+    content_type: str = "application/json",
+    content_encoding: str | None = "utf-8",
+    sequence: str = "x-taskmq-pub",
+    kind: str = "shop.pay",
+    priority: int | None = None,
+) -> Letterhead:
+    return Letterhead(
+        7,
+        queue,
+        content_type=content_type,
+        content_encoding=content_encoding,
+        sequence=sequence,
+        kind=kind,
+        app_id="taskmq",
+        priority=priority,
+        frame_max=FRAME_MAX,
+    )
+
+
+@given(
+    queue=short,
+    content_type=short,
+    content_encoding=st.none() | short,
+    sequence=short,
+    kind=short,
+    priority=st.none() | st.integers(0, 9),
+    number=st.integers(1, 2**62),
+    root=ids,
+    job_id=ids,
+    seconds=st.integers(0, 2**62),
+    body=st.binary(min_size=1, max_size=60) | st.binary(min_size=FRAME_MAX - 8, max_size=FRAME_MAX - 8),
+)
+def test_the_frames_are_those_that_are_made_in_the_long_way(
+    queue: str,
+    content_type: str,
+    content_encoding: str | None,
+    sequence: str,
+    kind: str,
+    priority: int | None,
+    number: int,
+    root: str,
+    job_id: str,
+    seconds: int,
+    body: bytes,
+) -> None:
+    head = letterhead(
+        queue=queue,
+        content_type=content_type,
+        content_encoding=content_encoding,
+        sequence=sequence,
+        kind=kind,
+        priority=priority,
+    )
+    properties = properties_bytes(
+        content_type=content_type,
+        content_encoding=content_encoding,
+        headers={sequence: number},
+        correlation_id=root,
+        message_id=job_id,
+        timestamp=seconds,
+        kind=kind,
+        app_id="taskmq",
+        priority=priority,
+    )
+
+    frames = head.frames(number, root.encode(), job_id.encode(), seconds, body)
+
+    assert frames == publish_frames(7, b"", queue.encode(), properties, body, frame_max=FRAME_MAX)
+
+
+@pytest.mark.parametrize(
+    ("root", "job_id", "body"),
+    [
+        (b"r" * ID_LENGTH, b"short", b"{}"),
+        (b"long" * ID_LENGTH, b"j" * ID_LENGTH, b"{}"),
+        (b"r" * ID_LENGTH, b"j" * ID_LENGTH, b""),
+        (b"r" * ID_LENGTH, b"j" * ID_LENGTH, bytes(FRAME_MAX - 7)),
+    ],
+    ids=["another id", "another root", "no body", "a body of two frames"],
+)
+def test_what_does_not_fit_is_left_to_the_long_way(root: bytes, job_id: bytes, body: bytes) -> None:
+    assert letterhead().frames(1, root, job_id, 0, body) is None
+
+
+def test_a_number_of_more_than_64_bits_is_refused() -> None:
+    with pytest.raises(struct.error):
+        letterhead().frames(1, b"r" * ID_LENGTH, b"j" * ID_LENGTH, 2**63, b"{}")
+
+
+def test_a_text_that_has_no_form_on_the_wire_is_refused() -> None:
+    with pytest.raises(WireError):
+        letterhead(kind="k" * 256)

@@ -1,0 +1,51 @@
+"""Names and addresses."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from taskmq_rabbitmq.amqp.resolver import resolve
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_addresses_are_as_the_system_knows_them(host: str) -> None:
+    how = (socket.AF_UNSPEC, socket.SOCK_STREAM)
+
+    assert asyncio.run(resolve(host, 5672, *how)) == socket.getaddrinfo(host, 5672, *how)
+
+
+def test_an_address_needs_no_thread() -> None:
+    async def main() -> None:
+        before = threading.active_count()
+        await resolve("127.0.0.1", 5672)
+        assert threading.active_count() == before
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 300])
+def test_a_name_without_an_address_is_an_error(host: str) -> None:
+    with pytest.raises((OSError, UnicodeError)):
+        asyncio.run(resolve(host, 5672))
+
+
+def test_no_executor_is_needed() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_default_executor()
+        assert await resolve("localhost", 5672)
+
+    asyncio.run(main())
+
+
+def test_an_answer_after_the_loop_was_closed_disturbs_nobody() -> None:
+    async def main() -> list[threading.Thread]:
+        asking = asyncio.create_task(resolve("localhost", 5672))
+        await asyncio.sleep(0)
+        asking.cancel()
+        return [thread for thread in threading.enumerate() if "looks up" in thread.name]
+
+    for thread in asyncio.run(main()):
+        thread.join(10)

@@ -1,0 +1,40 @@
+import pytest
+
+from taskmq_rabbitmq.connect.tls_errors import distrusted, explained
+
+_VERIFY = "SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
+_ALERT = "IncompatibleProtocolError: StreamLostError: (\"Stream connection lost: SSLError(1, '[SSL: {}] ...')\",)"
+
+
+@pytest.mark.parametrize(
+    ("failure", "meaning"),
+    [
+        (f"{_VERIFY}: Hostname mismatch, certificate is not valid for 'h'.", "not for this host"),
+        (f"{_VERIFY}: IP address mismatch, certificate is not valid for '127.0.0.1'.", "not for this host"),
+        (f"{_VERIFY}: certificate has expired", "has expired"),
+        (f"{_VERIFY}: certificate is not yet valid", "compare the clocks"),
+        (f"{_VERIFY}: self-signed certificate in certificate chain", "cafile"),
+        (_ALERT.format("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "certfile"),
+        (_ALERT.format("TLSV1_ALERT_UNKNOWN_CA"), "refuses the client certificate"),
+        (_ALERT.format("SSLV3_ALERT_CERTIFICATE_EXPIRED"), "refuses the client certificate"),
+        (_ALERT.format("TLSV1_ALERT_PROTOCOL_VERSION"), "no TLS 1.2"),
+        ("SSLError: [SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "speaks no TLS"),
+    ],
+)
+def test_what_trying_again_does_not_mend_is_told_in_words(failure: str, meaning: str) -> None:
+    found = distrusted(failure)
+
+    assert found is not None
+    assert meaning in found
+    assert failure in explained(failure)
+
+
+def test_a_port_that_hangs_up_may_be_one_for_tls() -> None:
+    failure = "IncompatibleProtocolError: StreamLostError: ('Transport indicated EOF',)"
+
+    assert distrusted(failure) is None
+    assert "amqps://" in explained(failure)
+
+
+def test_other_failures_stay_as_they_are() -> None:
+    assert explained("ConnectionRefusedError: [Errno 111]") == "ConnectionRefusedError: [Errno 111]"

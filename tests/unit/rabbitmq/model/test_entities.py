@@ -1,0 +1,214 @@
+import pytest
+
+from taskmq.errors import InvalidOption
+from taskmq.model.topology import QueueKind, WorkQueue
+from taskmq_rabbitmq.model import delay_ladder as delay
+from taskmq_rabbitmq.model.entities import (
+    Binding,
+    Entity,
+    Exchange,
+    Queue,
+    delivery_binding,
+    entrance,
+    events,
+    ladder,
+    ladder_marker,
+    shared,
+    work_queue,
+)
+
+DLQ_ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": 2147483647}
+
+
+def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
+    entities = work_queue(WorkQueue("orders"))
+
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": 100,
+        "x-dead-letter-exchange": "taskmq.dlx",
+        "x-dead-letter-routing-key": "orders",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+    assert queues(entities) == {
+        "orders.dlq": DLQ_ARGUMENTS,
+        "orders.p.high": arguments,
+        "orders": arguments,
+        "orders.p.low": arguments,
+    }
+    assert bindings(entities) == {
+        Binding("taskmq.dlx", "orders.dlq", "orders"),
+        *(
+            Binding("taskmq.delay.v1.deliver", name, "*." * 28 + name)
+            for name in ("orders.p.high", "orders", "orders.p.low")
+        ),
+    }
+
+
+def test_a_classic_queue_has_no_argument_that_only_quorum_queues_know() -> None:
+    entities = work_queue(WorkQueue("orders", "classic"))
+
+    assert queues(entities)["orders"] == {
+        "x-queue-type": "classic",
+        "x-dead-letter-exchange": "taskmq.dlx",
+        "x-dead-letter-routing-key": "orders",
+        "x-overflow": "reject-publish",
+    }
+    assert queues(entities)["orders.dlq"] == DLQ_ARGUMENTS
+
+
+def test_a_classic_queue_with_native_priorities_is_one_queue_with_five_levels() -> None:
+    entities = work_queue(WorkQueue("orders", "classic", priorities="native"))
+
+    assert queues(entities)["orders"]["x-max-priority"] == 4
+    assert set(queues(entities)) == {"orders", "orders.dlq"}
+    assert Binding("taskmq.delay.v1.deliver", "orders", "*." * 28 + "orders") in bindings(entities)
+
+
+def test_a_quorum_queue_with_native_priorities_is_one_queue_like_any_other() -> None:
+    entities = work_queue(WorkQueue("orders", priorities="native"))
+
+    assert set(queues(entities)) == {"orders", "orders.dlq"}
+    assert queues(entities)["orders"] == queues(work_queue(WorkQueue("orders")))["orders"]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_the_shards_of_an_ordered_queue_have_one_consumer_at_a_time(kind: QueueKind) -> None:
+    entities = work_queue(WorkQueue("orders", kind, ordered=2))
+
+    usual = queues(work_queue(WorkQueue("orders", kind)))["orders"]
+    assert queues(entities) == {
+        "orders.dlq": DLQ_ARGUMENTS,
+        "orders.s00": {**usual, "x-single-active-consumer": True},
+        "orders.s01": {**usual, "x-single-active-consumer": True},
+    }
+    assert bindings(entities) == {
+        Binding("taskmq.dlx", "orders.dlq", "orders"),
+        *(Binding("taskmq.delay.v1.deliver", name, "*." * 28 + name) for name in ("orders.s00", "orders.s01")),
+    }
+
+
+def test_limits_are_those_of_each_queue_and_delayed_messages_come_through_an_entrance() -> None:
+    entities = work_queue(WorkQueue("orders", max_length=10, max_bytes=1000, delivery_limit=3))
+
+    found = queues(entities)
+    for name in ("orders.p.high", "orders", "orders.p.low"):
+        assert found[name] == {
+            **queues(work_queue(WorkQueue("orders")))[name],
+            "x-max-length": 10,
+            "x-max-length-bytes": 1000,
+            "x-delivery-limit": 3,
+        }
+        assert found[entrance(name)] == {
+            "x-queue-type": "quorum",
+            "x-message-ttl": 0,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": name,
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+            "x-queue-leader-locator": "balanced",
+        }
+        # To the queue itself beside it, everything would come twice.
+        assert [each.target for each in bindings(entities) if each.key == "*." * 28 + name] == [entrance(name)]
+    assert len(found) == 7
+
+
+@pytest.mark.parametrize("name", ["a" * 192, "ä" * 96])
+def test_the_longest_name_has_an_entrance(name: str) -> None:
+    for queue in WorkQueue(name, max_length=1).physical:
+        assert len(entrance(queue).encode()) <= 255
+
+
+def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
+    entities = shared()
+
+    assert queues(entities) == {"taskmq.unroutable": DLQ_ARGUMENTS, "taskmq.parking": DLQ_ARGUMENTS}
+    assert bindings(entities) == {Binding("taskmq.unroutable", "taskmq.unroutable")}
+    assert exchanges(entities) == {
+        "taskmq.unroutable": ("fanout", {}),
+        "taskmq.dlx": ("direct", {"alternate-exchange": "taskmq.unroutable"}),
+    }
+
+
+def test_events_go_to_an_exchange_that_no_queue_of_taskmq_is_bound_to() -> None:
+    assert exchanges(events()) == {"taskmq.events": ("topic", {})}
+    assert queues(events()) == {}
+
+
+def test_the_ladder_has_28_levels_and_ends_with_its_marker() -> None:
+    entities = ladder()
+
+    assert len(queues(entities)) == 28
+    assert len(exchanges(entities)) == 28 + 2
+    assert len(bindings(entities)) == 2 * 28
+    assert entities[-1] == ladder_marker() == Exchange("taskmq.delay.v1.ready", "fanout")
+    assert exchanges(entities)[delay.DELIVER] == ("topic", {"alternate-exchange": "taskmq.unroutable"})
+
+
+@pytest.mark.parametrize("level", range(28))
+def test_a_level_holds_for_its_time_and_hands_down(level: int) -> None:
+    name = f"taskmq.delay.v1.l{level:02d}"
+    below = f"taskmq.delay.v1.l{level - 1:02d}" if level else "taskmq.delay.v1.deliver"
+
+    entities = ladder()
+
+    assert queues(entities)[name] == {
+        "x-queue-type": "quorum",
+        "x-message-ttl": 125 * 2**level,
+        "x-dead-letter-exchange": below,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+        "x-queue-leader-locator": "balanced",
+    }
+    stars = "*." * (27 - level)
+    assert {binding for binding in bindings(entities) if binding.source == name} == {
+        Binding(name, name, f"{stars}1.#"),
+        Binding(name, below, f"{stars}0.#", "exchange"),
+    }
+
+
+@pytest.mark.parametrize(
+    "entities",
+    [
+        shared(),
+        (*shared(), *ladder()),
+        *(
+            (*shared(), *ladder(), *work_queue(queue))
+            for queue in (WorkQueue("q"), WorkQueue("q", ordered=3), WorkQueue("q", max_length=1))
+        ),
+    ],
+)
+def test_whatever_is_bound_was_declared_before(entities: tuple[Entity, ...]) -> None:
+    known: set[tuple[type[Entity], str]] = set()
+
+    for entity in entities:
+        if isinstance(entity, Binding):
+            target = Queue if entity.target_kind == "queue" else Exchange
+            assert {(Exchange, entity.source), (target, entity.target)} <= known
+        else:
+            known.add((type(entity), entity.name))
+
+
+@pytest.mark.parametrize("name", ["*", "#", "a.*", "#.b", "a.*.b"])
+def test_a_name_that_would_take_other_queues_messages_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption, match="any name"):
+        delivery_binding(name)
+
+
+@pytest.mark.parametrize("name", ["a*", "*a", "a.#b", "**"])
+def test_a_name_with_a_star_inside_a_word_is_a_name(name: str) -> None:
+    assert len(queues(work_queue(WorkQueue(name)))) == 4
+
+
+def queues(entities: tuple[Entity, ...]) -> dict[str, dict[str, str | int]]:
+    return {entity.name: dict(entity.arguments) for entity in entities if isinstance(entity, Queue)}
+
+
+def exchanges(entities: tuple[Entity, ...]) -> dict[str, tuple[str, dict[str, str | int]]]:
+    return {entity.name: (entity.kind, dict(entity.arguments)) for entity in entities if isinstance(entity, Exchange)}
+
+
+def bindings(entities: tuple[Entity, ...]) -> set[Binding]:
+    return {entity for entity in entities if isinstance(entity, Binding)}

@@ -1,0 +1,238 @@
+import ssl
+import string
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidSetting
+from taskmq_rabbitmq.model.url import Endpoint, Host, Tls, TokenFile, TokenServer, parse_url
+from tests.servers.certificates import Authority
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+names = st.text(string.ascii_lowercase + string.digits + "-.", min_size=1, max_size=20)
+hosts = st.lists(st.builds(Host, names, st.integers(1, 65535)), min_size=1, max_size=4)
+
+
+@given(user=texts, password=texts, vhost=texts, nodes=hosts, heartbeat=st.integers(0, 65535))
+def test_what_is_percent_encoded_comes_back(
+    user: str, password: str, vhost: str, nodes: list[Host], heartbeat: int
+) -> None:
+    authority = f"{quote(user, safe='')}:{quote(password, safe='')}@{','.join(map(str, nodes))}"
+
+    endpoint = parse_url(f"amqp://{authority}/{quote(vhost, safe='')}?heartbeat={heartbeat}")
+
+    assert endpoint == Endpoint(tuple(nodes), user, password, vhost, heartbeat=heartbeat)
+
+
+@given(user=texts, vhost=texts, nodes=hosts)
+def test_the_address_is_a_url_of_the_same_place_without_the_password(
+    user: str, vhost: str, nodes: list[Host]
+) -> None:
+    endpoint = Endpoint(tuple(nodes), user, "S3CRET", vhost)
+
+    read = parse_url(endpoint.address)
+
+    assert (read.hosts, read.user, read.vhost, read.password) == (endpoint.hosts, user, vhost, "")
+    assert "S3CRET" not in endpoint.address + repr(endpoint)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_endpoint_or_an_error_that_does_not_show_it(text: str) -> None:
+    secret = "Q7x" + "".join(character for character in text if character.isprintable()) + "Q7x"
+    shown = ""
+    try:
+        shown = parse_url(f"amqp://user:{secret}@host/").address
+    except InvalidSetting as error:
+        shown = f"{error} {error.__cause__} {error.__context__ if not error.__suppress_context__ else ''}"
+    assert "Q7x" not in shown
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("amqp://", Endpoint((Host("localhost", 5672),), "guest", "guest")),
+        ("amqp://h", Endpoint((Host("h", 5672),), "guest", "guest")),
+        ("amqp://h/", Endpoint((Host("h", 5672),), "guest", "guest")),
+        ("amqp://h/%2F", Endpoint((Host("h", 5672),), "guest", "guest")),
+        ("amqp://h/%2Fa", Endpoint((Host("h", 5672),), "guest", "guest", "/a")),
+        ("amqp://u@h:1,i", Endpoint((Host("h", 1), Host("i", 5672)), "u", "")),
+        ("amqp://u:p@[::1]:7,[fe80::1]", Endpoint((Host("::1", 7), Host("fe80::1", 5672)), "u", "p")),
+        ("amqps://h", Endpoint((Host("h", 5671),), "guest", "guest", tls=Tls())),
+        ("amqp://h?wire=plain", Endpoint((Host("h", 5672),), "guest", "guest", wire="plain")),
+        ("amqp://h?declare=auto", Endpoint((Host("h", 5672),), "guest", "guest")),
+        ("amqp://h?declare=off", Endpoint((Host("h", 5672),), "guest", "guest", declare="off")),
+        (
+            "amqp://h?management=http%3A%2F%2Fweb%3A15672%2Frabbit%2F",
+            Endpoint((Host("h", 5672),), "guest", "guest", management="http://web:15672/rabbit"),
+        ),
+        (
+            "amqp://h?management=https://web",
+            Endpoint((Host("h", 5672),), "guest", "guest", management="https://web"),
+        ),
+        (
+            "amqps://h?cafile=a&certfile=c&keyfile=k&auth=external",
+            Endpoint((Host("h", 5671),), "", "", tls=Tls("a", "c", "k"), auth="external"),
+        ),
+        ("amqp://h?token_file=/run/token", Endpoint((Host("h", 5672),), "", "", token=TokenFile("/run/token"))),
+        ("amqp://u@h?token_file=t", Endpoint((Host("h", 5672),), "u", "", token=TokenFile("t"))),
+        (
+            "amqp://id:pass@h?oauth2_token_url=https%3A%2F%2Fidp%2Ftoken%3Fa%3Db&oauth2_scope=a%20b",
+            Endpoint((Host("h", 5672),), "id", "pass", token=TokenServer("https://idp/token?a=b", "a b")),
+        ),
+        (
+            "amqp://id:pass@h?oauth2_token_url=http://localhost:8080/token",
+            Endpoint((Host("h", 5672),), "id", "pass", token=TokenServer("http://localhost:8080/token")),
+        ),
+    ],
+)
+def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
+    assert parse_url(url) == endpoint
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/",
+        "amqp:h",
+        "amqp://h:0/",
+        "amqp://h:65536/",
+        "amqp://h:x/",
+        "amqp://h,/",
+        "amqp://u:p:q@h/",
+        "amqp://u:p@q@h/",
+        "amqp://u:p/q@h/",
+        "amqp://u:p?q@h/",
+        "amqp://u:p#q@h/",
+        "amqp://h/a/b",
+        "amqp://h/%FF",
+        "amqp://h/?heartbeat=soon",
+        "amqp://h/?consumer_timeout=0",
+        "amqp://h/?consumer_timeout=30m",
+        "amqp://h/?heartbeat=1&heartbeat=2",
+        "amqp://h/?hearbeat=1",
+        "amqp://h/?heartbeat",
+        "amqp://h/?wire=slow",
+        "amqp://h/?cafile=x",
+        "amqps://h/?keyfile=x",
+        "amqp://h/?declare=no",
+        "amqp://h/?management=web:15672",
+        "amqp://h/?management=http://user:pw@web",
+        "amqp://h/?auth=certificate",
+        "amqp://h/?auth=external",
+        "amqps://h/?auth=external",
+        "amqps://u@h/?auth=external&certfile=c",
+        "amqps://h/?auth=external&certfile=c&token_file=t",
+        "amqp://u:p@h/?token_file=t",
+        "amqp://h/?token_file=",
+        "amqp://h/?oauth2_token_url=https://idp",
+        "amqp://id@h/?oauth2_token_url=https://idp",
+        "amqp://id:pass@h/?oauth2_token_url=https://idp&token_file=t",
+        "amqp://id:pass@h/?oauth2_token_url=http://idp",
+        "amqp://id:pass@h/?oauth2_token_url=https://u:p@idp",
+        "amqp://id:pass@h/?oauth2_token_url=idp",
+        "amqp://id:pass@h/?oauth2_token_url=https://[idp",
+        "amqp://id:pass@h/?oauth2_token_url=https://idp:99999",
+        "amqp://id:pass@h/?oauth2_scope=a",
+        "amqps://h/?verify=off",
+    ],
+)
+def test_what_cannot_be_read_is_refused(url: str) -> None:
+    with pytest.raises(InvalidSetting, match="the broker URL cannot be read"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("value", ["levels", "ladder"])
+def test_the_former_option_for_delays_is_refused_with_what_to_do_instead(value: str) -> None:
+    with pytest.raises(
+        InvalidSetting, match=rf"delay={value} does not exist any more, remove it: .* TaskMQ\(delay='state'\)"
+    ):
+        parse_url(f"amqp://h/?delay={value}")
+
+
+def test_tls_verifies_the_server_and_its_name() -> None:
+    tls = parse_url("amqps://h").tls
+
+    assert tls is not None
+    context = tls.context()
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_an_address_without_a_user_is_the_same_place() -> None:
+    endpoint = parse_url("amqp://h/v?token_file=t")
+
+    assert endpoint.address == "amqp://h:5672/v"
+
+
+@pytest.mark.parametrize("option", ["cafile", "certfile"])
+@pytest.mark.parametrize(
+    ("text", "reason"), [(None, "No such file"), ("no certificate", "no certificate or crl found|not PEM")]
+)
+def test_a_certificate_file_that_cannot_be_used_is_named_by_its_option(
+    tmp_path: Path, option: str, text: str | None, reason: str
+) -> None:
+    path = tmp_path / "file.pem"
+    if text is not None:
+        path.write_text(text)
+    tls = parse_url(f"amqps://h?{option}={path}").tls
+
+    assert tls is not None
+    with pytest.raises(InvalidSetting, match=f"'s {option} cannot be used: .*({reason})"):
+        tls.context()
+
+
+def test_an_encrypted_key_is_refused_and_not_asked_about(tmp_path: Path) -> None:
+    certificate = Authority(tmp_path).issue("client")
+    key = load_pem_private_key(certificate.key.read_bytes(), None)
+    certificate.key.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"a password"))
+    )
+    tls = Tls(certfile=str(certificate.chain), keyfile=str(certificate.key))
+
+    with pytest.raises(InvalidSetting, match="certfile or keyfile cannot be used: it is not PEM, or its key is"):
+        tls.context()
+
+
+# The archive of dead letters ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "age", "size"),
+    [
+        ("archive=30d", "30D", 5_000_000_000),
+        ("archive=12h", "12h", 5_000_000_000),
+        ("archive=1d&archive_bytes=1000", "1D", 1000),
+    ],
+)
+def test_an_archive_is_kept_by_age_and_size(query: str, age: str, size: int) -> None:
+    archive = parse_url(f"amqp://h?{query}").archive
+
+    assert archive is not None
+    assert (archive.age, archive.bytes) == (age, size)
+
+
+def test_there_is_no_archive_that_nobody_asked_for() -> None:
+    assert parse_url("amqp://h").archive is None
+
+
+@pytest.mark.parametrize(
+    "query", ["archive=", "archive=0d", "archive=30", "archive=1w", "archive=1d&archive_bytes=x", "archive_bytes=10"]
+)
+def test_an_archive_without_an_end_that_can_be_read_is_refused(query: str) -> None:
+    with pytest.raises(InvalidSetting, match="archive"):
+        parse_url(f"amqp://h?{query}")
+
+
+def test_the_nodes_consumer_timeout_is_half_an_hour_unless_the_url_says_otherwise() -> None:
+    assert parse_url("amqp://h/").consumer_timeout == 1800
+    assert parse_url("amqp://h/?consumer_timeout=7200").consumer_timeout == 7200
+    assert parse_url("amqp://h/?consumer_timeout=off").consumer_timeout is None

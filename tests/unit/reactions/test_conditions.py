@@ -1,0 +1,139 @@
+"""What can be said about what a task waits for."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import taskmq.reactions
+from taskmq.errors import InvalidOption
+from taskmq.reactions import all_of, any_of, file, job, message
+from taskmq.reactions.conditions import Expression, conditions_of, is_met, rule_of
+from taskmq.schedules.triggers import every, once
+
+CSV = file("/in/*.csv")
+LOADED = job("shop.load")
+ORDER = message("orders.#")
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (LOADED, "a job of shop.load has succeeded"),
+        (job("a", "b", state=["dead", "cancelled"]), "a job of a or b has ended dead or cancelled"),
+        (CSV, "a file /in/*.csv is there, unchanged for 5 s"),
+        (file("/in/*", done=".done"), "a file /in/* is there, with its .done beside it"),
+        (
+            file("/in/*", done=".ok", stable="1m"),
+            "a file /in/* is there, unchanged for 60 s, with its .ok beside it",
+        ),
+        (ORDER, "a message orders.# has come over amq.topic"),
+        (
+            all_of(any_of(LOADED, ORDER), every("1h")),
+            (
+                "(a job of shop.load has succeeded or a message orders.# has come over amq.topic) "
+                "and it is due every hour"
+            ),
+        ),
+    ],
+)
+def test_a_condition_says_what_it_waits_for(condition: Expression, words: str) -> None:
+    assert condition.describe() == words
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (job, "which task"),
+        (lambda: job(3), "which task"),
+        (lambda: job("a", state="retrying"), "a job ends as succeeded, dead or cancelled"),
+        (lambda: job("a", state=()), "a job ends as"),
+        (lambda: file(""), "a path"),
+        (lambda: file("/in/*", done="../x"), "what a name ends with"),
+        (lambda: file("/in/a.done", done=".done"), "is a done='.done' itself"),
+        (lambda: file("/in/*", stable=0), "or say done="),
+        (lambda: file("/in/*", stable="soon"), "is no duration"),
+        (message, "which routing key"),
+        (lambda: message("a", exchange=""), "which routing key"),
+        (lambda: message("a" * 256), "1 to 255 bytes"),
+        (lambda: message("orders.b*"), "whole words"),
+        (lambda: all_of(LOADED), "at least two"),
+        (lambda: any_of(LOADED, "file"), "is no condition"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_refused(make: object, words: str) -> None:
+    with pytest.raises(InvalidOption, match=words):
+        make()  # type: ignore[operator]
+
+
+def test_a_task_may_stand_for_its_name() -> None:
+    class Named:
+        name = "shop.load"
+
+    assert job(Named(), "shop.load") == LOADED
+
+
+def test_conditions_are_numbered_from_left_to_right() -> None:
+    when = once(datetime(2027, 1, 1, tzinfo=UTC))
+    expression = all_of(any_of(LOADED, CSV), when, ORDER)
+
+    assert [type(each).__name__ for each in conditions_of(expression)] == [
+        "JobEnds",
+        "FileArrives",
+        "TimeComes",
+        "MessageComes",
+    ]
+    assert is_met(expression, {1, 2, 3})
+    assert is_met(expression, {0, 1, 2, 3})
+    assert not is_met(expression, {0, 1, 3})
+    assert not is_met(expression, {2, 3})
+
+
+def test_equal_expressions_have_equal_rules_and_others_do_not() -> None:
+    assert rule_of(all_of(LOADED, CSV), 0) == rule_of(all_of(job("shop.load"), file("/in/*.csv")), 0)
+    assert rule_of(all_of(LOADED, CSV), 0) != rule_of(any_of(LOADED, CSV), 0)
+    assert rule_of(all_of(LOADED, CSV), 0) != rule_of(all_of(LOADED, CSV), 1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "fits"),
+    [
+        ("orders.#", "orders", True),
+        ("orders.#", "orders.eu.new", True),
+        ("orders.*", "orders.eu", True),
+        ("orders.*", "orders.eu.new", False),
+        ("orders.*", "orders", False),
+        ("#.new", "orders.eu.new", True),
+        ("#.new", "new.old", False),
+        ("a.#.b.#.c", "a.x.b.c", True),
+        ("#", "", True),
+        ("*", "", True),
+        ("a", "b", False),
+    ],
+)
+def test_a_pattern_fits_as_a_topic_exchange_has_it(pattern: str, key: str, fits: bool) -> None:
+    assert message("never", pattern).fits(key) is fits
+
+
+def _fits(pattern: list[str], words: list[str]) -> bool:
+    """The same, said in another way."""
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return any(_fits(pattern[1:], words[at:]) for at in range(len(words) + 1))
+    return bool(words) and pattern[0] in ("*", words[0]) and _fits(pattern[1:], words[1:])
+
+
+@given(
+    pattern=st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=6),
+    words=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=6),
+)
+def test_patterns_agree_with_a_search_through_all_ways(pattern: list[str], words: list[str]) -> None:
+    assert message(".".join(pattern)).fits(".".join(words)) is _fits(pattern, words)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = taskmq.reactions.nothing
+    assert taskmq.reactions.Arrivals.__name__ == "Arrivals"

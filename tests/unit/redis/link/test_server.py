@@ -1,0 +1,84 @@
+"""Calls that go from node to node, against servers that play their part: what can be said of one that has failed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from taskmq.errors import StateUnavailable
+from taskmq_redis.link.server import Server
+from taskmq_redis.scripts.state import BEGIN
+from taskmq_redis.url import parse_url
+
+Part = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def command(reader: asyncio.StreamReader) -> bytes:
+    """The first word of the next command."""
+    words: list[bytes] = []
+    for _ in range(int((await reader.readuntil(b"\r\n"))[1:])):
+        length = int((await reader.readuntil(b"\r\n"))[1:])
+        words.append((await reader.readexactly(length + 2))[:-2])
+    return words[0]
+
+
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer what a client says of itself, up to its first script."""
+    while await command(reader) != b"EVALSHA":
+        writer.write(b"+OK\r\n")
+
+
+@asynccontextmanager
+async def playing(*parts: Part) -> AsyncGenerator[int]:
+    """A server that plays one part for each connection, and the last one for all that follow; its port."""
+    left = list(parts)
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await (left.pop(0) if len(left) > 1 else left[0])(reader, writer)
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take what comes, until the client goes."""
+    await reader.read()
+
+
+async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Nothing at all."""
+
+
+@pytest.mark.parametrize(("stand_in", "said"), [(silent, "did not answer"), (dies, "could not be reached")])
+def test_a_call_whose_answer_a_node_has_lost_may_have_happened_although_it_reaches_nobody_else(
+    stand_in: Part, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As when nothing was asked for a while: a connection that the server has closed is seen to be.
+    monkeypatch.setattr("taskmq_redis.link.pipeline._FRESH", 0.0)
+
+    async def answers_and_dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        writer.write(b":1\r\n")
+        await command(reader)
+
+    async def main() -> None:
+        async with playing(answers_and_dies, dies, stand_in) as node:
+
+            async def refers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await greet(reader, writer)
+                writer.write(b"-MOVED 5 127.0.0.1:%d\r\n" % node)
+                await writer.drain()
+
+            async with playing(refers, silent) as home:
+                server = Server(parse_url(f"redis://127.0.0.1:{home}/0?timeout=1"), name="test")
+                assert await server.run(BEGIN, ["key"], ["1", "2"]) == 1
+                with pytest.raises(StateUnavailable, match=said) as caught:
+                    await server.run(BEGIN, ["key"], ["1", "2"], timeout=0.3)
+                assert not caught.value.is_certain
+                await server.aclose()
+
+    asyncio.run(main())

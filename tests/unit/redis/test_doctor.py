@@ -1,0 +1,47 @@
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions, Diagnosable
+from taskmq_redis import open_state
+from taskmq_redis.doctor import examine, parse_info
+
+_WELL = """\
+# Server
+redis_version:7.0.15
+
+# Persistence
+aof_enabled:1
+# Memory
+maxmemory_policy:noeviction
+# Replication
+role:master
+"""
+
+
+def test_a_server_that_is_well_gives_no_advice() -> None:
+    findings = examine(parse_info(_WELL))
+
+    assert [finding[0] for finding in findings] == ["ok"] * 4
+    assert "7.0.15" in findings[0][2]
+    assert all(finding[3] == "" for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("well", "ill", "level", "about", "remedy"),
+    [
+        ("role:master", "role:slave", "problem", "role", "name the primary"),
+        ("policy:noeviction", "policy:allkeys-lru", "problem", "eviction", "noeviction"),
+        ("policy:noeviction", "policy:volatile-ttl", "warning", "eviction", "noeviction"),
+        ("aof_enabled:1", "aof_enabled:0", "warning", "durability", "appendonly yes"),
+    ],
+)
+def test_what_may_lose_jobs_is_found_with_its_remedy(
+    well: str, ill: str, level: str, about: str, remedy: str
+) -> None:
+    found = [finding for finding in examine(parse_info(_WELL.replace(well, ill))) if finding[0] != "ok"]
+
+    assert [(finding[0], finding[1]) for finding in found] == [(level, about)]
+    assert remedy in found[0][3]
+
+
+def test_the_state_can_be_diagnosed() -> None:
+    assert isinstance(open_state("redis://localhost", BrokerOptions()), Diagnosable)

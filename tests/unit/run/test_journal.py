@@ -1,0 +1,291 @@
+"""What a run writes down, with a desk that keeps it."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from taskmq import Context, TaskMQ
+from taskmq.contracts.stores import BegunRun
+from taskmq.errors import EncodeError, InvalidOption, RunSuperseded, StateUnavailable, TooLarge
+from taskmq.model.envelope import Envelope
+from taskmq.run.journal import LARGEST_VALUE, Journal
+
+
+class Shelf:
+    """A desk: what runs of one job have saved, and what they have told."""
+
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        self.values = values or {}
+        self.told: list[tuple[float, float | None, str, bytes | None]] = []
+        self.changes = 0
+        self.begun = 0
+        self.error: Exception | None = None
+
+    def changed(self, journal: Journal) -> None:
+        self.changes += 1
+
+    def look(self, journal: Journal) -> None:
+        journal.is_dirty = False
+        self.told.append((journal.done, journal.total, journal.note, journal.details))
+
+    async def begin(self, journal: Journal) -> BegunRun:
+        return self.begin_blocking(journal)
+
+    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+        self.save_blocking(journal, name, value)
+
+    def begin_blocking(self, journal: Journal) -> BegunRun:
+        if self.error is not None:
+            raise self.error
+        if journal.run is None:
+            self.begun += 1
+            journal.run = BegunRun(self.begun, dict(self.values))
+        return journal.run
+
+    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        self.values[name] = value
+
+
+def context(desk: Shelf) -> Context:
+    return Context(
+        Envelope(task="t", attempt=2),
+        job_id="job-7",
+        max_attempts=5,
+        queue="q",
+        redelivered=False,
+        _desk=desk,
+    )
+
+
+# Progress and heartbeats -------------------------------------------------------------------------------
+
+
+def test_a_run_that_uses_nothing_has_no_journal() -> None:
+    assert context(Shelf()).journal is None
+
+
+def test_progress_is_told_once_until_somebody_looks_however_often_it_changes() -> None:
+    desk = Shelf()
+    run = context(desk)
+
+    for done in range(1000):
+        run.progress(done, 1000, f"at {done}")
+    assert desk.changes == 1
+    assert run.journal is not None
+    desk.look(run.journal)
+    run.progress(1000)
+    desk.look(run.journal)
+
+    assert desk.changes == 2
+    assert desk.told == [(999, 1000, "at 999", None), (1000, None, "", None)]
+
+
+def test_a_note_has_an_end() -> None:
+    desk = Shelf()
+    run = context(desk)
+
+    run.progress(1, note="x" * 10_000)
+
+    assert run.journal is not None
+    assert len(run.journal.note) == 500
+
+
+def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none() -> None:
+    desk = Shelf()
+    run = context(desk)
+
+    run.heartbeat({"row": 5})
+    run.heartbeat()
+
+    assert run.journal is not None
+    assert run.journal.details == b'{"row":5}'
+    assert desk.changes == 1
+
+
+def test_details_without_a_form_as_json_are_the_tasks_error() -> None:
+    with pytest.raises(EncodeError, match="details of the heartbeat cannot be saved"):
+        context(Shelf()).heartbeat(object())
+
+
+# Steps -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sale:
+    item: str
+    count: int
+
+
+def test_a_step_runs_once_per_job_and_later_runs_get_what_it_returned_in_its_type() -> None:
+    desk = Shelf()
+    calls: list[tuple[str, int]] = []
+
+    def sell(item: str, *, count: int) -> Sale:
+        calls.append((item, count))
+        return Sale(item, count)
+
+    first = context(desk).step("sell", sell, "hat", count=2)
+    second = context(desk).step("sell", sell, "hat", count=2)
+
+    assert first == second == Sale("hat", 2)
+    assert calls == [("hat", 2)]
+
+
+def test_a_step_returns_in_the_first_run_what_it_will_return_in_later_ones() -> None:
+    desk = Shelf()
+
+    def pair() -> Any:
+        return (1, 2)
+
+    assert context(desk).step("pair", pair) == [1, 2] == context(desk).step("pair", pair)
+
+
+def test_steps_of_coroutines_run_together_and_each_once() -> None:
+    desk = Shelf()
+    calls: list[int] = []
+
+    async def double(n: int) -> int:
+        calls.append(n)
+        await asyncio.sleep(0)
+        return 2 * n
+
+    async def run() -> list[int]:
+        it = context(desk)
+        return await asyncio.gather(*(it.astep(f"double {n}", double, n) for n in range(5)))
+
+    assert asyncio.run(run()) == asyncio.run(run()) == [0, 2, 4, 6, 8]
+    assert calls == [0, 1, 2, 3, 4]
+
+
+def test_a_step_that_raises_is_not_done_and_may_be_tried_again_in_the_same_run() -> None:
+    desk = Shelf()
+    run = context(desk)
+    fails = [True, False]
+
+    def flaky() -> str:
+        if fails.pop(0):
+            raise ConnectionError("no")
+        return "done"
+
+    with pytest.raises(ConnectionError):
+        run.step("flaky", flaky)
+
+    assert desk.values == {}
+    assert run.step("flaky", flaky) == "done"
+
+
+def test_two_steps_of_one_name_in_one_run_are_a_mistake_that_is_said() -> None:
+    run = context(Shelf())
+    run.step("one", str)
+
+    with pytest.raises(InvalidOption, match="job job-7: step 'one' comes a second time in one run"):
+        run.step("one", str)
+
+
+def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> None:
+    desk = Shelf()
+
+    with pytest.raises(EncodeError, match="the value of step 'odd' cannot be saved"):
+        context(desk).step("odd", object)
+    with pytest.raises(TooLarge, match="the value of step 'large' has"):
+        context(desk).step("large", lambda: "x" * LARGEST_VALUE)
+
+    assert desk.values == {}
+
+
+def test_a_value_that_its_function_does_not_return_any_more_is_said_with_the_steps_name() -> None:
+    desk = Shelf({"step old": b'"text"'})
+
+    def old() -> int:
+        return 1
+
+    with pytest.raises(EncodeError, match="the value of step 'old' does not fit what its function returns"):
+        context(desk).step("old", old)
+
+
+def test_a_function_with_an_annotation_of_the_checkers_only_returns_plain_data() -> None:
+    def odd() -> "OnlyForCheckers":  # type: ignore[name-defined]  # noqa: F821
+        return {"a": 1}
+
+    assert context(Shelf()).step("odd", odd) == {"a": 1}
+
+
+@pytest.mark.parametrize("error", [StateUnavailable("down"), RunSuperseded("another one")])
+def test_a_step_that_cannot_be_saved_is_an_error_of_the_task(error: Exception) -> None:
+    desk = Shelf()
+    run = context(desk)
+    calls: list[int] = []
+
+    def work() -> int:
+        desk.error = error
+        calls.append(1)
+        return 1
+
+    with pytest.raises(type(error)):
+        run.step("work", work)
+    with pytest.raises(type(error)):
+        context(desk).step("work", work)
+
+    # Where it is not known what is saved, nothing is run.
+    assert calls == [1]
+
+
+# Checkpoints -------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_there_for_the_next_run_and_for_this_one() -> None:
+    desk = Shelf({"heartbeat": b"[1]"})
+    run = context(desk)
+    assert (run.last_checkpoint, run.last_heartbeat, run.fencing_token) == (None, [1], 1)
+
+    run.checkpoint({"row": 5})
+    asyncio.run(run.acheckpoint({"row": 6}))
+
+    assert run.last_checkpoint == {"row": 6}
+    later = context(desk)
+    asyncio.run(later.resume())
+    assert (later.last_checkpoint, later.fencing_token) == ({"row": 6}, 2)
+
+
+def test_a_checkpoint_without_a_form_as_json_names_its_job() -> None:
+    with pytest.raises(EncodeError, match="the checkpoint of job job-7 cannot be saved"):
+        context(Shelf()).checkpoint(object())
+    with pytest.raises(TooLarge, match="the checkpoint of job job-7"):
+        asyncio.run(context(Shelf()).acheckpoint("x" * LARGEST_VALUE))
+
+
+# Outside of a worker -----------------------------------------------------------------------------------
+
+
+def test_in_a_plain_call_everything_works_and_nothing_outlives_it() -> None:
+    app = TaskMQ("memory://journal")
+    calls: list[int] = []
+
+    def work() -> int:
+        calls.append(1)
+        return 3
+
+    @app.task
+    def sell(ctx: Context) -> list[Any]:
+        ctx.progress(1, 2)
+        ctx.heartbeat("here")
+        before = ctx.last_checkpoint
+        ctx.checkpoint(5)
+        return [before, ctx.last_checkpoint, ctx.last_heartbeat, ctx.fencing_token, ctx.step("work", work)]
+
+    @app.task
+    async def asell(ctx: Context) -> list[Any]:
+        async def awork() -> int:
+            return work()
+
+        await ctx.resume()
+        await ctx.acheckpoint(6)
+        return [ctx.last_checkpoint, await ctx.astep("work", awork)]
+
+    assert sell() == sell() == [None, 5, None, 0, 3]
+    assert asyncio.run(asell()) == [6, 3]
+    assert calls == [1, 1, 1]

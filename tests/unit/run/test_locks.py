@@ -1,0 +1,396 @@
+"""Locks: one holder at a time, who is told when that is over."""
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from taskmq import Context, InvalidOption, LockLost, LockTimeout, StateUnavailable, TaskMQ, UnsupportedFeature
+from taskmq.contracts.stores import Lease
+from taskmq.run.locks import Lock, OwnLeases
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_local import forget_memory
+from tests.unit.worker import virtual_time
+from tests.unit.worker.staged import settle_loop
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture
+def app() -> Iterator[TaskMQ]:
+    name = uuid.uuid4().hex
+    with TaskMQ(f"memory://{name}") as app:
+        yield app
+    forget_memory(name)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a coroutine with locks and leases by the clock of its loop, which waits for nothing."""
+    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time())
+    monkeypatch.setattr("taskmq.run.locks.time", clock)
+    return virtual_time.run
+
+
+class Flaky(OwnLeases):
+    """Leases that fail on order.
+
+    Attributes:
+        is_down: nothing is done, and every call fails.
+        loses: so many of the next takes are done, and fail.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_down = False
+        self.loses = 0
+
+    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        self._check()
+        answer = await super().take(key, owner=owner, seconds=seconds, note=note)
+        if self.loses:
+            self.loses -= 1
+            await asyncio.sleep(3600)
+        return answer
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        self._check()
+        return await super().renew(key, token=token, seconds=seconds, note=note)
+
+    async def release(self, key: str, *, token: int) -> None:
+        self._check()
+        await super().release(key, token=token)
+
+    def _check(self) -> None:
+        if self.is_down:
+            raise StateUnavailable("no state (staged)")
+
+
+def lock_on(leases: OwnLeases, **options: Any) -> Lock:
+    return Lock("name", leases=lambda: leases, call=asyncio.run, owner="me", **options)
+
+
+def test_one_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
+    inside, most, tokens = 0, 0, list[int]()
+
+    async def holder() -> None:
+        nonlocal inside, most
+        async with app.lock("account:7") as lock:
+            inside += 1
+            most = max(most, inside)
+            tokens.append(lock.token)
+            await asyncio.sleep(0.002)
+            inside -= 1
+
+    async def main() -> None:
+        await asyncio.gather(*(holder() for _ in range(10)))
+        await app.aclose()
+
+    asyncio.run(main())
+    assert most == 1
+    assert tokens == sorted(set(tokens))
+
+
+def test_threads_and_coroutines_share_a_lock(app: TaskMQ) -> None:
+    inside, most = 0, 0
+    guard = threading.Lock()
+
+    def step(change: int) -> None:
+        nonlocal inside, most
+        with guard:
+            inside += change
+            most = max(most, inside)
+
+    def holder() -> None:
+        with app.lock("name") as lock:
+            assert lock.token
+            assert not lock.is_lost
+            step(1)
+            time.sleep(0.01)
+            step(-1)
+
+    async def main() -> None:
+        threads = [asyncio.to_thread(holder) for _ in range(4)]
+
+        async def other() -> None:
+            async with app.lock("name"):
+                step(1)
+                await asyncio.sleep(0.01)
+                step(-1)
+
+        await asyncio.gather(*threads, other(), other())
+        await app.aclose()
+
+    asyncio.run(main())
+    assert most == 1
+
+
+def test_other_names_are_other_locks(app: TaskMQ) -> None:
+    with app.lock("a"), app.lock("b", timeout=0):
+        pass
+
+
+def test_who_does_not_get_a_lock_in_time_is_told_who_has_it(app: TaskMQ) -> None:
+    def other() -> None:
+        began = time.monotonic()
+        with (
+            pytest.raises(LockTimeout, match="'name' was not to be had in time") as caught,
+            app.lock("name", timeout=0.1),
+        ):
+            pass
+        assert 0.09 < time.monotonic() - began < 5
+        assert str(caught.value.owner) in str(caught.value)
+        with pytest.raises(TimeoutError), app.lock("name", timeout=0):
+            pass
+
+    with app.lock("name"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    with app.lock("name", timeout=0):
+        pass
+
+
+def test_a_task_that_takes_its_lock_again_is_refused_instead_of_waiting_for_itself(app: TaskMQ) -> None:
+    with app.lock("name") as lock:
+        with pytest.raises(InvalidOption, match="'name' is held by this very task"), app.lock("name"):
+            pass
+        with pytest.raises(InvalidOption, match="it is held; for another block"), lock:
+            pass
+    with lock:
+        assert lock.token
+
+
+def test_a_lock_is_renewed_for_as_long_as_its_block_lasts(run: Run) -> None:
+    async def main() -> None:
+        leases = OwnLeases()
+        async with lock_on(leases, lease=1) as lock:
+            await asyncio.sleep(2.5)
+            lock.check()
+            held = await leases.look("lock:name")
+            assert held is not None
+            assert held.token == lock.token
+        assert await leases.look("lock:name") is None
+
+    run(main())
+
+
+def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over(run: Run) -> None:
+    async def main() -> None:
+        leases = Flaky()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(LockLost, match="'name'") as caught:  # noqa: PT012 - the block's end raises
+            async with lock_on(leases, lease=1) as lock:
+                leases.is_down = True
+                lock.check()
+                assert await lock.lost()
+                assert loop.time() - began == pytest.approx(1, abs=0.1)
+                assert lock.is_lost
+                with pytest.raises(LockLost):
+                    lock.check()
+                leases.is_down = False
+        assert caught.value.token == 1
+
+    run(main())
+
+
+def test_a_lock_survives_a_short_time_without_the_state(run: Run) -> None:
+    async def main() -> None:
+        leases = Flaky()
+        async with lock_on(leases, lease=1.5) as lock:
+            leases.is_down = True
+            await asyncio.sleep(0.8)
+            leases.is_down = False
+            await asyncio.sleep(1.0)
+            lock.check()
+
+    run(main())
+
+
+def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal(run: Run) -> None:
+    async def main() -> None:
+        leases = OwnLeases()
+        with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
+            async with lock_on(leases, lease=1) as lock:
+                await leases.release("lock:name", token=lock.token)
+                assert isinstance(await leases.take("lock:name", owner="other", seconds=60), int)
+                assert await lock.lost()
+        held = await leases.look("lock:name")
+        assert held is not None
+        assert held.owner == "other"
+
+    run(main())
+
+
+def test_who_watches_a_lock_is_told_when_its_block_has_ended(run: Run) -> None:
+    async def main() -> None:
+        async with lock_on(OwnLeases()) as lock:
+            watching = asyncio.create_task(lock.lost())
+            await settle_loop()
+        assert await watching is False
+
+    run(main())
+
+
+def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock(run: Run) -> None:
+    async def main() -> None:
+        leases = Flaky()
+        with pytest.raises(KeyError):  # noqa: PT012 - the block's end comes after
+            async with lock_on(leases, lease=1) as lock:
+                leases.is_down = True
+                await lock.lost()
+                raise KeyError
+
+    run(main())
+
+
+def test_a_lock_that_cannot_be_asked_for_is_not_had(run: Run) -> None:
+    async def main() -> None:
+        leases = Flaky()
+        leases.is_down = True
+        with pytest.raises(StateUnavailable):
+            async with lock_on(leases):
+                raise AssertionError
+
+    run(main())
+
+
+def test_a_lock_that_cannot_be_given_back_ends_by_itself(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        leases = Flaky()
+        async with lock_on(leases):
+            leases.is_down = True
+
+    run(main())
+    assert "lock 'name' ends within 30 s" in caplog.text
+
+
+def test_a_wait_that_is_cancelled_leaves_no_lock_behind(run: Run) -> None:
+    async def main() -> None:
+        leases = Flaky()
+        leases.loses = 1
+
+        async def wait() -> None:
+            async with lock_on(leases):
+                raise AssertionError
+
+        waiting = asyncio.create_task(wait())
+        await settle_loop()
+        assert await leases.look("lock:name") is not None
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        assert waiting.cancelled()
+        assert await leases.look("lock:name") is None
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": ""}, "1 to 255 bytes"),
+        ({"name": "x" * 256}, "1 to 255 bytes"),
+        ({"name": "a", "lease": 0.5}, "at least a second"),
+        ({"name": "a", "timeout": "soon"}, "no duration"),
+    ],
+)
+def test_impossible_locks_are_refused(app: TaskMQ, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        app.lock(**options)
+
+
+def test_an_app_without_a_state_has_no_locks() -> None:
+    with pytest.raises(UnsupportedFeature, match="locks need a state"):
+        TaskMQ("amqp://nowhere").lock("name")
+
+
+def test_a_lock_says_how_it_stands(app: TaskMQ) -> None:
+    lock = app.lock("name")
+    assert repr(lock) == "<Lock name (not held)>"
+    with lock:
+        assert repr(lock) == f"<Lock name (held, token {lock.token})>"
+    assert lock.token == 0
+
+
+# In tasks --------------------------------------------------------------------------------------------------
+
+
+def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
+    seen: list[tuple[str, int]] = []
+
+    @app.task
+    async def slow(context: Context) -> None:
+        async with context.lock("account:7") as lock:
+            held = await leases().look("lock:account:7")
+            assert held is not None
+            assert held.owner == f"job {context.job_id}"
+            seen.append(("async", lock.token))
+
+    @app.task
+    def threaded(context: Context) -> None:
+        with context.lock("account:7") as lock:
+            seen.append(("thread", lock.token))
+
+    def leases() -> Any:
+        state = app.session().state
+        assert state is not None
+        return state.leases
+
+    async def main() -> None:
+        async with app:
+            for job in [await slow.asend() for _ in range(3)] + [await threaded.asend() for _ in range(3)]:
+                await job.aresult(timeout=20)
+
+    async def work() -> None:
+        worker = Worker(app, WorkerConfig(burst=False))
+        running = asyncio.create_task(worker.run())
+        await worker.is_ready.wait()
+        await asyncio.to_thread(asyncio.run, main())
+        worker.drain()
+        await running
+
+    asyncio.run(work())
+    assert sorted(kind for kind, _ in seen) == ["async"] * 3 + ["thread"] * 3
+    assert len({token for _, token in seen}) == 6
+
+
+def test_a_task_that_is_called_as_a_function_has_locks_of_its_own() -> None:
+    context = Context.detached("task")
+
+    with context.lock("name") as lock:
+        assert lock.token
+        assert not lock.is_lost
+
+
+def test_a_desk_without_locks_says_what_to_do_instead() -> None:
+    class Desk: ...
+
+    context = Context.detached("task")
+    context._desk = Desk()  # type: ignore[assignment]
+
+    with pytest.raises(UnsupportedFeature, match=r"use `with app\.lock"):
+        context.lock("name")
+
+
+def test_waiting_for_a_lock_looks_less_and_less_often(run: Run) -> None:
+    async def main() -> None:
+        looks = 0
+
+        class Counting(OwnLeases):
+            async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+                nonlocal looks
+                looks += 1
+                return Lease(owner="other", token=1, left=3600)
+
+        with pytest.raises(LockTimeout):
+            async with Lock("name", leases=Counting, call=asyncio.run, owner="me", timeout=0.6):
+                pass
+        assert looks < 15
+
+    run(main())

@@ -1,0 +1,177 @@
+import asyncio
+import copy
+import io
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from taskmq import JobFields, install_job_fields
+from taskmq.executors.child_logs import ConsoleFormatter
+from taskmq.model.envelope import Envelope
+from taskmq.run.context import Context, current_context
+
+_FORMAT = "%(job_id)s|%(task)s|%(attempt)s|%(queue)s|%(message)s"
+
+
+@pytest.fixture(autouse=True)
+def _factory() -> Iterator[None]:
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)
+    yield
+    logging.setLogRecordFactory(before)
+
+
+@pytest.fixture
+def _in_a_task() -> Iterator[None]:
+    envelope = Envelope(task="shop.sell", attempt=2)
+    context = Context(envelope, job_id="job-7", max_attempts=5, queue="sales", redelivered=False)
+    token = current_context.set(context)
+    yield
+    current_context.reset(token)
+
+
+class Book:
+    """A logger, and what it has written."""
+
+    def __init__(self, formatter: logging.Formatter, *filters: logging.Filter) -> None:
+        self.text = io.StringIO()
+        self.logger = logging.Logger("shop")  # noqa: LOG001 - it is this test\'s own
+        handler = logging.StreamHandler(self.text)
+        handler.setFormatter(formatter)
+        for each in filters:
+            handler.addFilter(each)
+        self.logger.addHandler(handler)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.getvalue().splitlines()
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_every_record_that_is_made_in_a_task_says_whose_it_is() -> None:
+    install_job_fields()
+    book = Book(logging.Formatter(_FORMAT))
+
+    book.logger.info("sold %d", 3)
+
+    assert book.lines == ["job-7|shop.sell|2|sales|sold 3"]
+
+
+def test_without_a_task_the_fields_are_empty() -> None:
+    install_job_fields()
+    book = Book(logging.Formatter(_FORMAT))
+
+    book.logger.info("idle")
+
+    assert book.lines == ["||||idle"]
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_a_thread_that_copies_the_context_belongs_to_the_task_and_another_one_does_not() -> None:
+    install_job_fields()
+    book = Book(logging.Formatter("%(job_id)s"))
+
+    async def copied() -> None:
+        await asyncio.to_thread(book.logger.info, "")
+
+    asyncio.run(copied())
+    thread = threading.Thread(target=book.logger.info, args=("",))
+    thread.start()
+    thread.join()
+
+    assert book.lines == ["job-7", ""]
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_words_that_the_program_gives_a_record_itself_stay() -> None:
+    install_job_fields()
+    book = Book(logging.Formatter(_FORMAT))
+
+    book.logger.info("bought", extra={"task": "own", "queue": 7})
+
+    assert book.lines == ["job-7|own|2|7|bought"]
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_filters_formatters_and_other_processes_see_the_fields() -> None:
+    install_job_fields()
+    seen: list[logging.LogRecord] = []
+    logger = logging.Logger("shop")  # noqa: LOG001 - it is this test\'s own
+    logger.addFilter(lambda record: record.job_id == "job-7")  # type: ignore[attr-defined]
+    logger.addFilter(lambda record: not seen.append(record))  # type: ignore[func-returns-value]
+
+    logger.info("sold")
+
+    (record,) = seen
+    current_context.set(None)
+    copies: list[Any] = [record, copy.copy(record), pickle.loads(pickle.dumps(record))]
+    for each in copies:
+        assert (each.job_id, each.attempt) == ("job-7", 2)
+        each.getMessage()
+        assert json.loads(json.dumps(vars(each), default=str))["queue"] == "sales"
+    with pytest.raises(AttributeError, match="colour"):
+        _ = record.colour  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_a_filter_of_ones_own_configuration_gives_the_fields_without_the_factory() -> None:
+    book = Book(logging.Formatter(_FORMAT), JobFields())
+
+    book.logger.info("sold")
+
+    assert book.lines == ["job-7|shop.sell|2|sales|sold"]
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_a_factory_of_the_program_goes_on_making_the_records() -> None:
+    class Own(logging.LogRecord):
+        own = True
+
+    logging.setLogRecordFactory(Own)
+    install_job_fields()
+    factory = logging.getLogRecordFactory()
+    install_job_fields()
+
+    record = logging.Logger("shop").makeRecord("shop", logging.INFO, "", 0, "sold", (), None)  # noqa: LOG001 - it is this test\'s own
+
+    assert logging.getLogRecordFactory() is factory
+    assert isinstance(record, Own)
+    assert vars(record)["job_id"] == "job-7"
+
+
+def test_installing_twice_is_as_once() -> None:
+    install_job_fields()
+    factory = logging.getLogRecordFactory()
+
+    install_job_fields()
+
+    assert logging.getLogRecordFactory() is factory
+
+
+@pytest.mark.usefixtures("_in_a_task")
+def test_the_workers_console_shows_whose_a_line_is_unless_the_line_does() -> None:
+    install_job_fields()
+    book = Book(ConsoleFormatter())
+
+    book.logger.warning("sold")
+    book.logger.warning("job job-7 was sold")
+    current_context.set(None)
+    book.logger.warning("closed")
+
+    sold, named, closed = book.lines
+    assert sold.endswith(" shop: sold [shop.sell job=job-7 attempt=2 queue=sales]")
+    assert named.endswith(" shop: job job-7 was sold")
+    assert closed.endswith(" shop: closed")
+
+
+def test_the_workers_console_bears_records_without_fields() -> None:
+    book = Book(ConsoleFormatter())
+
+    book.logger.warning("early")
+
+    assert book.lines[0].endswith(" shop: early")

@@ -1,0 +1,66 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidOption
+from taskmq.schedules.triggers import Every
+
+_periods = st.integers(100, 10**10)
+_instants = st.integers(0, 2**45)
+
+
+@pytest.mark.parametrize(
+    ("written", "milliseconds"),
+    [("30s", 30_000), (0.1, 100), (5, 5000), ("1h30m", 5_400_000), (timedelta(days=1), 86_400_000)],
+)
+def test_a_period_is_written_as_any_duration(written: Any, milliseconds: int) -> None:
+    assert Every.parse(written) == Every(milliseconds)
+
+
+@pytest.mark.parametrize("written", [0, 0.099, "99ms", timedelta(0)])
+def test_a_period_below_a_tenth_of_a_second_is_refused(written: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"^every=.*: at least 100 ms$"):
+        Every.parse(written)
+
+
+@pytest.mark.parametrize("written", [-1, "soon", None, True])
+def test_what_is_no_duration_is_refused_by_its_name(written: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"^every=.* is no duration"):
+        Every.parse(written)
+
+
+def test_the_instants_are_the_multiples_since_the_epoch() -> None:
+    every = Every.parse("1h")
+
+    assert [every.next_after(instant) for instant in (0, 1, 3_599_999, 3_600_000)] == [
+        3_600_000,
+        3_600_000,
+        3_600_000,
+        7_200_000,
+    ]
+
+
+@given(_periods, _instants)
+def test_the_next_instant_is_the_first_one_strictly_later(period: int, instant: int) -> None:
+    later = Every(period).next_after(instant)
+
+    assert instant < later <= instant + period
+    assert later % period == 0
+
+
+@given(_periods, _instants, st.integers(0, 10**9))
+def test_whoever_looks_between_two_instants_sees_the_same_next_one(period: int, instant: int, wait: int) -> None:
+    later = Every(period).next_after(instant)
+
+    assert Every(period).next_after(min(instant + wait, later - 1)) == later
+
+
+@given(_periods, _instants)
+def test_no_instant_is_skipped(period: int, instant: int) -> None:
+    every = Every(period)
+    first = every.next_after(instant)
+
+    assert every.next_after(first) == first + period

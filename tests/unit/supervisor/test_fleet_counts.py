@@ -1,0 +1,46 @@
+"""Counts of several processes, some of which are gone."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.model.telemetry.metrics import Count
+from taskmq.supervisor.fleet_status import Totals
+
+names = st.sampled_from("abc")
+runs = st.lists(st.tuples(names, names, st.sampled_from(["succeeded", "retried"]), st.floats(0, 100)))
+
+
+def _counts(ended: Iterable[tuple[str, str, str, float]]) -> list[Count]:
+    counts: dict[tuple[str, str], Count] = {}
+    for task, queue, outcome, seconds in ended:
+        count = counts.setdefault((task, queue), Count(task, queue))
+        count.outcomes[outcome] = count.outcomes.get(outcome, 0) + 1
+        count.run.add(seconds)
+    return list(counts.values())
+
+
+def _plain(counts: list[Count]) -> dict[tuple[str, str], tuple[dict[str, int], list[int]]]:
+    return {(count.task, count.queue): (count.outcomes, count.run.counts) for count in counts}
+
+
+@given(st.lists(runs), st.lists(runs))
+def test_the_sum_is_that_of_all_runs_whichever_processes_are_still_there(
+    ended: list[list[tuple[str, str, str, float]]], living: list[list[tuple[str, str, str, float]]]
+) -> None:
+    totals = Totals()
+    for process in ended:
+        totals.keep(_counts(process))
+
+    total = totals.sum([_counts(process) for process in living])
+
+    assert _plain(total) == _plain(_counts(run for process in (*ended, *living) for run in process))
+
+
+def test_asking_changes_nothing() -> None:
+    totals, living = Totals(), _counts([("t", "q", "succeeded", 1.0)])
+    totals.keep(_counts([("t", "q", "succeeded", 1.0)]))
+
+    assert [totals.sum([living])[0].ended for _ in range(3)] == [2, 2, 2]
+    assert living[0].ended == 1

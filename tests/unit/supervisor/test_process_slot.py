@@ -1,0 +1,60 @@
+"""A seat whose process cannot even be started."""
+
+import asyncio
+import errno
+import logging
+
+import pytest
+
+from taskmq.supervisor.child_process import ChildProcess
+from taskmq.supervisor.exit_reason import Ending
+from taskmq.supervisor.process_slot import Seat
+
+
+class Full:
+    """A system that has no process to give."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    async def start(self, seat: Seat) -> ChildProcess:
+        self.tries += 1
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def seat(self) -> Seat:
+        return Seat(0, start=self.start, judge=Ending, proven=lambda: True, burst=False)
+
+
+def test_it_tries_again_later_and_later_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    full = Full()
+    seat = full.seat()
+
+    async def main() -> None:
+        running = asyncio.create_task(seat.run())
+        for tries in (1, 2, 3):
+            async with asyncio.timeout(10):
+                while full.tries < tries or seat.next_try is None:
+                    await asyncio.sleep(0)
+            assert seat.failures == tries
+            # Twice as long each time; not waited for here.
+            seat.hurry()
+            await asyncio.sleep(0)
+        seat.leave()
+        assert await running == "done"
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+
+    assert [record.getMessage().partition("unavailable ")[2] for record in caplog.records][:3] == [
+        "(once); starting another in 0.5 s",
+        "(2 times in a row); starting another in 1.0 s",
+        "(3 times in a row); starting another in 2.0 s",
+    ]
+    assert "no worker process can be started" in caplog.text
+
+
+def test_nothing_is_replaced_where_there_is_nobody() -> None:
+    async def main() -> None:
+        assert await Full().seat().replace("restarting") is None
+
+    asyncio.run(main())

@@ -1,0 +1,246 @@
+"""What a run has to pass, and who learns how it ended."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import StateUnavailable
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.outcome import Answered, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Gates, Pass
+from tests.unit.worker.gate import working
+from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.virtual_time import run
+
+
+@dataclass
+class Door:
+    """A gate: what it answers, and what it has seen. As long as it has `failures` left it cannot be asked."""
+
+    name: str = "door"
+    answer: Outcome | None = None
+    counts: bool = True
+    failures: int = 0
+    leave_failures: int = 0
+    seen: list[str] = field(default_factory=list[str])
+    records: list[ResultRecord | None] = field(default_factory=list["ResultRecord | None"])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+    def concerns(self, attempt: Attempt) -> bool:
+        return attempt.envelope.key != "none of mine"
+
+    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise StateUnavailable("no state (staged)")
+        self.seen.append(f"{self.name} {attempt.cancelled or 'entered'}")
+        return self.answer if self.answer is not None else self
+
+    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:
+        await asyncio.sleep(0)
+        if self.leave_failures:
+            self.leave_failures -= 1
+            raise StateUnavailable("no state (staged)")
+        self.seen.append(f"{self.name} left")
+        self.outcomes.append(outcome)
+        self.records.append(record)
+        return self.counts
+
+
+ran: list[str] = []
+
+
+def _play(*doors: Door, test: Callable[[StagedApp], object] | None = None, task: str = "fine", key: str = "k") -> str:
+    """Run one job behind `doors`: the story of its broker and state, settled or after some turns."""
+    stories: list[str] = []
+    ran.clear()
+
+    async def main() -> None:
+        with staged() as app, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Gates(doors))
+            _define(app)
+            await app.put(
+                b'{"task":"%s","id":"job-1","key":"%s","args":[]}' % (task.encode(), key.encode()), task=task
+            )
+            async with working(app):
+                await settle_loop()
+                if test is not None:
+                    test(app)
+                await asyncio.sleep(10)
+                stories.append(", ".join(app.story()))
+
+    run(main())
+    return stories[0]
+
+
+def _define(app: StagedApp) -> None:
+    @app.task(name="fine", queue="work")
+    async def fine() -> str:
+        ran.append("fine")
+        return "done"
+
+    @app.task(name="quiet", queue="work", result=False)
+    async def quiet() -> object:
+        ran.append("quiet")
+        return object()
+
+    @app.task(name="failing", queue="work", retry=None)
+    async def failing() -> None:
+        raise ValueError
+
+    @app.task(name="again", queue="work")
+    async def again() -> None:
+        raise ValueError
+
+
+def test_a_run_passes_its_gates_in_order_and_leaves_them_in_reverse_before_it_is_stored() -> None:
+    first, second = Door("first"), Door("second")
+    second.seen = first.seen
+
+    story = _play(first, second)
+
+    assert first.seen == ["first entered", "second entered", "second left", "first left"]
+    assert ran == ["fine"]
+    assert story == "stored succeeded, acked work"
+    assert [record.value for record in first.records if record is not None] == [b'"done"']
+    assert first.outcomes == second.outcomes == [Succeeded("done")]
+
+
+def test_a_job_that_a_gate_is_not_concerned_with_passes_it_by() -> None:
+    door = Door()
+
+    assert _play(door, key="none of mine") == "stored succeeded, acked work"
+    assert door.seen == []
+
+
+def test_what_a_gate_answers_instead_of_a_pass_is_settled_and_the_gates_before_it_are_left() -> None:
+    first, second = Door("first"), Door("second", answer=Answered("application/json", b'"earlier"'))
+    second.seen = first.seen
+
+    story = _play(first, second)
+
+    assert ran == []
+    assert first.seen == ["first entered", "second entered", "first left"]
+    assert story == "stored succeeded, acked work"
+
+
+def test_a_job_that_is_turned_back_waits_at_the_broker() -> None:
+    door = Door(answer=Snoozed(timedelta(seconds=30)))
+
+    assert _play(door) == "confirmed work, acked work"
+    assert ran == []
+
+
+def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_goes_back() -> None:
+    door = Door(counts=False)
+
+    def then(_: StagedApp) -> None:
+        door.counts = True
+
+    story = _play(door, test=then)
+
+    assert ran[:2] == ["fine", "fine"]
+    assert story.startswith("requeued work")
+    assert story.endswith("stored succeeded, acked work")
+    assert story.count("stored") == 1
+
+
+def test_a_pass_learns_of_every_kind_of_end() -> None:
+    dead, retried, quiet = Door(), Door(), Door()
+
+    assert _play(dead, task="failing") == "stored dead, confirmed work.dlq, acked work"
+    assert _play(retried, task="again").startswith("confirmed work, acked work")
+    assert _play(quiet, task="quiet") == "acked work"
+
+    assert [type(outcome) for outcome in dead.outcomes] == [Dead]
+    assert dead.records[0] is not None
+    assert dead.records[0].error is not None
+    assert (type(retried.outcomes[0]), retried.records[0]) == (Retried, None)
+    assert quiet.records[0] is not None
+    assert quiet.records[0].value == b""
+
+
+def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
+    door = Door()
+
+    async def main() -> None:
+        with staged() as app, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Gates([door]))
+            _define(app)
+            await app.cancel_job("job-1", reason="not wanted", remember="1h")
+            await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
+            ran.clear()
+            async with working(app):
+                await settle_loop()
+
+    run(main())
+    assert ran == []
+    assert door.seen == ["door not wanted", "door left"]
+    assert door.outcomes == [Cancelled("not wanted")]
+
+
+def test_a_gate_that_cannot_be_asked_is_asked_again() -> None:
+    door = Door(failures=3)
+
+    assert _play(door) == "stored succeeded, acked work"
+    assert door.seen == ["door entered", "door left"]
+
+
+def test_a_gate_that_cannot_be_asked_for_long_has_the_job_come_again_later() -> None:
+    door = Door(failures=1000)
+
+    assert _play(door) == "confirmed work, acked work"
+    assert ran == []
+
+
+def test_leaving_is_tried_until_somebody_listens() -> None:
+    door = Door(leave_failures=3)
+
+    assert _play(door) == "stored succeeded, acked work"
+    assert ran == ["fine"]
+    assert door.seen == ["door entered", "door left"]
+
+
+def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> None:
+    door = Door(leave_failures=1000)
+    stories: list[list[str]] = []
+
+    async def main() -> None:
+        with staged() as app, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Gates([door]))
+            _define(app)
+            await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
+            async with working(app):
+                await settle_loop()
+            stories.append(app.story())
+
+    run(main())
+    assert stories == [["requeued work"]]
+
+
+def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
+    first = Door("first", leave_failures=1)
+
+    class Broken(Door):
+        async def enter(self, attempt: Attempt) -> Pass | Outcome:
+            raise ZeroDivisionError
+
+    async def main() -> None:
+        with staged() as app:
+            _define(app)
+            await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
+            async with app.flaky.hold("work", limit=1) as (delivery,):
+                attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
+                with pytest.raises(ZeroDivisionError):
+                    await Gates([first, Door("second"), Broken()]).enter(attempt)
+                assert attempt.passes == []
+
+    run(main())
+    assert first.outcomes == []
+    assert first.seen == ["first entered"]

@@ -1,0 +1,472 @@
+"""The work of a key is done once: duplicates wait or are answered, late ones do not count."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from taskmq import Context, Snooze, TaskMQ, UnsupportedFeature
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores import ClaimStore, Granted, Held, State
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.outcome import Answered, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
+from taskmq.model.states import JobState
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Pass
+from taskmq.worker.guards.idempotency import IdempotencyGate
+from taskmq_local import open_memory_state
+from tests.unit.worker.gate import working
+from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
+from tests.unit.worker.virtual_time import run
+
+LEASE = 60.0
+
+
+class Shop:
+    """Tasks with keys, and what their runs have seen."""
+
+    def __init__(self, app: StagedApp) -> None:
+        self.runs: list[str] = []
+        self.tokens: list[int] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.cancelled: list[bool] = []
+
+        @app.task(name="pay", queue="work", idempotency_key="order:{order}", idempotency_ttl="1h")
+        async def pay(context: Context, order: str, what: str = "fine") -> str:
+            self.runs.append(f"{order} {what}")
+            self.tokens.append(context.fencing_token)
+            await self.open.wait()
+            self.cancelled.append(context.cancelled)
+            if what == "fails" and context.attempt == 1:
+                raise ValueError(what)
+            if what == "snoozes":
+                raise Snooze("5s")
+            return f"{context.idempotency_key} by {context.job_id}"
+
+        @app.task(name="refund", queue="work", idempotency_key="order", idempotency_scope="money")
+        async def refund(order: str) -> str:
+            self.runs.append(f"refund {order}")
+            return "refunded"
+
+        @app.task(name="book", queue="work", idempotency_key=lambda order: order, idempotency_scope="money")
+        async def book(order: str) -> None:
+            self.runs.append(f"book {order}")
+
+        @app.task(name="quiet", queue="work", idempotency_key="order", result=False)
+        async def quiet(order: str) -> object:
+            self.runs.append(f"quiet {order}")
+            return object()
+
+        @app.task(name="odd", queue="work", idempotency_key="order")
+        async def odd(order: str) -> object:
+            self.runs.append(f"odd {order}")
+            return object()
+
+        @app.task(name="plain", queue="work")
+        async def plain(order: str) -> str:
+            self.runs.append(f"plain {order}")
+            return "plain"
+
+
+def _play(test: Callable[[StagedApp, Shop], Awaitable[None]]) -> None:
+    async def main() -> None:
+        with staged() as app:
+            await test(app, Shop(app))
+
+    run(main())
+
+
+async def _send(app: StagedApp, job: str, *args: object, task: str = "pay", key: str | None = None) -> None:
+    import json
+
+    body = {"task": task, "id": job, "args": args, **({} if key is None else {"key": key})}
+    await app.put(json.dumps(body).encode(), job_id=job, task=task)
+
+
+async def _later(app: StagedApp, seconds: float = 40) -> None:
+    for _ in range(10):
+        app.fake_clock.advance(seconds / 10)
+        await asyncio.sleep(0.1)
+        await settle_loop()
+
+
+async def _value(app: StagedApp, job: str) -> bytes | None:
+    record = await app.record(job)
+    return None if record is None or record.state is not JobState.SUCCEEDED else record.value
+
+
+def test_the_second_job_of_a_key_is_answered_with_what_the_first_has_returned() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        async with working(app):
+            await _send(app, "a", "7")
+            await settle_loop()
+            await _send(app, "b", "7")
+            await _send(app, "c", "8")
+            await settle_loop()
+
+        assert shop.runs == ["7 fine", "8 fine"]
+        assert await _value(app, "a") == await _value(app, "b") == b'"order:7 by a"'
+        assert await _value(app, "c") == b'"order:8 by c"'
+        assert shop.tokens == sorted({*shop.tokens})
+
+    _play(test)
+
+
+def test_a_duplicate_waits_at_the_broker_while_the_first_runs_and_no_attempt_is_counted() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        shop.open.clear()
+        async with working(app):
+            await _send(app, "a", "7")
+            await settle_loop()
+            await _send(app, "b", "7")
+            await settle_loop()
+            assert shop.runs == ["7 fine"]
+            (entry,) = [entry for entry in app.story() if entry.startswith("confirmed")]
+            assert entry == "confirmed work"
+            assert (await app.stats("work")).delayed == 1
+
+            await _later(app)
+            assert shop.runs == ["7 fine"]
+            shop.open.set()
+            await _later(app)
+
+        assert shop.runs == ["7 fine"]
+        assert await _value(app, "b") == b'"order:7 by a"'
+
+    _play(test)
+
+
+@pytest.mark.parametrize("what", ["fails", "snoozes"])
+def test_a_run_that_is_not_the_last_frees_the_key_for_the_next(what: str) -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        async with working(app):
+            await _send(app, "a", "7", what)
+            await settle_loop()
+            held = await _claim(_state(app).claims, "once:pay:order:7", over=None)
+            assert isinstance(held, Granted)
+            await _state(app).claims.release("once:pay:order:7", token=held.token)
+            await _later(app)
+
+        assert len(shop.runs) > 1
+        assert (await _value(app, "a") is not None) is (what == "fails")
+
+    _play(test)
+
+
+def test_a_key_of_the_message_counts_over_that_of_the_arguments_and_for_tasks_without() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        async with working(app):
+            for job, order in (("a", "1"), ("b", "2")):
+                await _send(app, job, order, key="same")
+                await _send(app, f"{job}-plain", order, key="same", task="plain")
+                await settle_loop()
+
+        assert shop.runs == ["1 fine", "plain 1"]
+
+    _play(test)
+
+
+def test_tasks_of_one_scope_share_their_keys_and_what_kept_no_result_answers_with_none() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        async with working(app):
+            await _send(app, "a", "7", task="book")
+            await settle_loop()
+            await _send(app, "b", "7", task="refund")
+            await _send(app, "c", "7", task="quiet")
+            await _send(app, "d", "7", task="quiet")
+            await settle_loop()
+
+        assert shop.runs == ["book 7", "quiet 7"]
+        assert await _value(app, "b") == b"null"
+        assert app.story().count("acked work") == 4
+
+    _play(test)
+
+
+def test_work_whose_result_cannot_be_stored_is_done_all_the_same() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        async with working(app):
+            for job in ("a", "b"):
+                await _send(app, job, "7", task="odd")
+                await settle_loop()
+
+        assert shop.runs == ["odd 7"]
+        assert [letter.message_id for letter in await app.messages("work.dlq")] == ["a", "b"]
+
+    _play(test)
+
+
+def test_arguments_that_make_no_key_are_dead_letters() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        async with working(app):
+            await _send(app, "a", {"no": "text"})
+            await settle_loop()
+
+        (letter,) = await app.messages("work.dlq")
+        assert letter.headers["x-taskmq-reason"] == "invalid_arguments"
+
+    _play(test)
+
+
+def test_a_cancelled_job_does_not_wait_for_the_key() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        await _state(app).revocations.revoke("b", reason="no", ttl=60)
+        await _claim(_state(app).claims, "once:pay:order:7")
+        async with working(app):
+            await _send(app, "b", "7")
+            await settle_loop()
+
+        record = await app.record("b")
+        assert record is not None
+        assert record.state is JobState.CANCELLED
+
+    _play(test)
+
+
+def test_what_a_late_holder_returns_does_not_count_and_its_message_finds_the_other_one_s() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        shop.open.clear()
+        claims = _state(app).claims
+        async with working(app):
+            await _send(app, "a", "7")
+            await settle_loop()
+            held = await _claim(claims, "once:pay:order:7", owner="other")
+            assert isinstance(held, Held)
+            other = await _claim(claims, "once:pay:order:7", job_id="z", owner="other", over=held.token)
+            assert isinstance(other, Granted)
+            await claims.complete(
+                "once:pay:order:7",
+                token=other.token,
+                job_id="z",
+                content_type="application/json",
+                value=b'"z"',
+                ttl=60,
+            )
+            shop.open.set()
+            await settle_loop()
+
+        assert app.story()[:1] == ["requeued work"]
+        assert shop.runs == ["7 fine"]
+        assert await _value(app, "a") == b'"z"'
+
+    _play(test)
+
+
+def test_a_run_is_told_when_it_has_lost_its_key() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        shop.open.clear()
+        claims = _state(app).claims
+        async with working(app, lease=9.0):
+            await _send(app, "a", "7")
+            await settle_loop()
+            held = await _claim(claims, "once:pay:order:7")
+            assert isinstance(held, Held)
+            await _claim(claims, "once:pay:order:7", over=held.token)
+            await asyncio.sleep(10)
+            shop.open.set()
+            await settle_loop()
+
+            assert shop.cancelled[0] is True
+
+    _play(test)
+
+
+def test_a_long_run_keeps_its_key() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        shop.open.clear()
+        async with working(app, lease=9.0):
+            await _send(app, "a", "7")
+            await settle_loop()
+            for _ in range(40):
+                app.fake_clock.advance(1)
+                await asyncio.sleep(1)
+            held = await _claim(_state(app).claims, "once:pay:order:7", job_id="b")
+            assert isinstance(held, Held)
+            assert held.job_id == "a"
+            assert held.left > 3
+            assert await _state(app).leases.look(f"worker:{held.owner}") is not None
+            shop.open.set()
+            await settle_loop()
+
+    _play(test)
+
+
+# Who is gone -------------------------------------------------------------------------------------------
+
+
+def _state(app: StagedApp) -> State:
+    return open_memory_state(app._memory, BrokerOptions(clock=app.fake_clock))
+
+
+async def _claim(
+    claims: ClaimStore, name: str, *, job_id: str = "b", owner: str = "somebody", over: int | None = None
+) -> Any:
+    return await claims.claim(name, job_id=job_id, owner=owner, lease=LEASE, ttl=LEASE, over=over)
+
+
+def _attempt(app: StagedApp, job: str, *, redelivered: bool = False) -> Attempt:
+    body = b'{"task":"pay","id":"%s","args":["7"]}' % job.encode()
+    delivery = FakeDelivery(body, redelivered=redelivered)
+    return Attempt(delivery, decode_envelope(body), app.tasks["pay"], job)
+
+
+def _gates(app: StagedApp, count: int) -> list[IdempotencyGate]:
+    return [IdempotencyGate(app, _state(app), worker=f"w{number}", lease=LEASE) for number in range(count)]
+
+
+async def _entered(gate: IdempotencyGate, attempt: Attempt) -> Pass | Outcome:
+    assert gate.concerns(attempt)
+    return await gate.enter(attempt)
+
+
+def _is_pass(answer: Pass | Outcome) -> bool:
+    return hasattr(answer, "leave")
+
+
+def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        one, two = _gates(app, 2)
+        dead = _attempt(app, "a")
+        assert _is_pass(await _entered(one, dead))
+
+        assert isinstance(await _entered(two, _attempt(app, "a")), Snoozed)
+        again = _attempt(app, "a", redelivered=True)
+        late, held = await _entered(two, again), dead.fence
+
+        assert _is_pass(late)
+        assert held is not None
+        assert again.fence is not None
+        assert again.fence[1] > held[1]
+        assert app.fake_clock.now_ms() // 1000 == held[1] // 1_000_000
+
+    _play(test)
+
+
+def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for_ever() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        gates = _gates(app, 3)
+        passes = [await _entered(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
+
+        assert [_is_pass(each) for each in passes] == [True, True, False]
+
+    _play(test)
+
+
+def test_another_job_of_a_key_waits_until_the_worker_of_the_first_does_not_say_that_it_lives() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        one, two = _gates(app, 2)
+        assert _is_pass(await _entered(one, _attempt(app, "a")))
+        assert isinstance(await _entered(two, _attempt(app, "b", redelivered=True)), Snoozed)
+
+        app.fake_clock.advance(16)
+        await asyncio.sleep(0)
+
+        assert _is_pass(await _entered(two, _attempt(app, "b")))
+
+    _play(test)
+
+
+def test_a_worker_knows_that_it_still_runs_what_comes_back_to_it() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        (gate,) = _gates(app, 1)
+        assert _is_pass(await _entered(gate, _attempt(app, "a")))
+
+        assert isinstance(await _entered(gate, _attempt(app, "a", redelivered=True)), Snoozed)
+
+    _play(test)
+
+
+def test_a_claim_of_this_worker_that_it_knows_nothing_of_is_its_own() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        (gate,) = _gates(app, 1)
+        await _claim(_state(app).claims, "once:pay:order:7", owner=gate._owner)
+
+        assert _is_pass(await _entered(gate, _attempt(app, "a")))
+
+    _play(test)
+
+
+def test_a_claim_that_was_held_over_a_loss_of_data_has_no_owner_and_its_lease() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        (gate,) = _gates(app, 1)
+        await _state(app).claims.renew({"once:pay:order:7": 5}, lease=LEASE)
+
+        assert isinstance(await _entered(gate, _attempt(app, "a")), Snoozed)
+        app.fake_clock.advance(LEASE)
+        assert _is_pass(await _entered(gate, _attempt(app, "a")))
+
+    _play(test)
+
+
+def test_waits_grow_with_the_time_that_the_first_has_been_running() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        one, two = _gates(app, 2)
+        await _entered(one, _attempt(app, "a"))
+        await _state(app).leases.take(f"worker:{one._owner}x", owner="x", seconds=1)
+        waits = list[float]()
+        for _ in range(3):
+            answer = await _entered(two, _attempt(app, "b"))
+            assert isinstance(answer, Snoozed)
+            waits.append(answer.delay.total_seconds())
+            app.fake_clock.advance(6)
+
+        assert 0.3 < waits[0] < 0.7
+        assert waits == sorted(waits)
+
+    _play(test)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_free"),
+    [
+        (Retried(__import__("datetime").timedelta(0), ValueError()), True),
+        (Dead("error", ValueError()), True),
+        (Cancelled("no"), True),
+        (Succeeded(None), False),
+        (Answered("application/json", b"1"), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_only_success_keeps_the_key(outcome: Outcome, is_free: bool) -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        (gate,) = _gates(app, 1)
+        entered = await _entered(gate, _attempt(app, "a"))
+        assert not isinstance(entered, Outcome)
+
+        assert await entered.leave(outcome, None)
+
+        answer = await _claim(_state(app).claims, "once:pay:order:7")
+        assert isinstance(answer, Granted) is is_free
+
+    _play(test)
+
+
+# Without a state ---------------------------------------------------------------------------------------
+
+
+def test_without_a_state_a_worker_refuses_to_start_with_tasks_that_have_keys() -> None:
+    app = TaskMQ("amqp://nowhere.invalid")
+    app.task(name="pay", idempotency_key="order")(_takes_order)
+
+    with pytest.raises(UnsupportedFeature, match=r"idempotency_key needs a state.*pay"):
+        Worker(app, WorkerConfig())
+
+
+def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
+    async def main() -> None:
+        with staged(with_state=False) as app:
+            app.task(name="plain", queue="work")(_takes_order)
+            async with working(app):
+                await _send(app, "a", "7", task="plain", key="k")
+                await settle_loop()
+            (letter,) = await app.messages("work.dlq")
+            assert letter.headers["x-taskmq-reason"] == "rejected"
+            assert "needs a state" in str(letter.headers["x-taskmq-error"])
+
+    run(main())
+
+
+async def _takes_order(order: str) -> None: ...

@@ -1,0 +1,405 @@
+"""Runs that wait for limits which all workers share."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from taskmq import Concurrency, Context, InvalidOption, RateLimit, UnsupportedFeature
+from taskmq.contracts.stores import LimitLook, PlaceDemand
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.host.process_identity import is_gone, process_identity
+from tests.unit.worker.gate import Gate, play, send, working
+from tests.unit.worker.staged import StagedApp, settle_loop, staged
+from tests.unit.worker.staged_limits import StagedLimits
+from tests.unit.worker.virtual_time import run
+
+Play = Callable[[StagedApp, Gate], Awaitable[None]]
+
+
+def _fails(label: str) -> str:
+    raise KeyError(label)
+
+
+async def look(app: StagedApp, key: str) -> LimitLook:
+    state = app.session().state
+    assert state is not None
+    return await state.limits.look(key)
+
+
+def limits_of(app: StagedApp) -> StagedLimits:
+    state = app.session().state
+    assert state is not None
+    return cast("StagedLimits", state.limits)
+
+
+async def pass_time(app: StagedApp, seconds: float) -> None:
+    app.fake_clock.advance(seconds)
+    await asyncio.sleep(0.2)
+    await settle_loop()
+
+
+def test_what_is_over_the_rate_waits_at_the_broker_for_its_turn() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        await send(app, "a", "b", "c")
+        async with working(app):
+            assert gate.started == ["a"]
+            assert (await app.stats("work")).delayed == 2
+            assert await look(app, "rate:gated") == LimitLook(held=0, waiting=2)
+            await pass_time(app, 60)
+            assert gate.started == ["a", "b"]
+            await pass_time(app, 60)
+            assert gate.finished == ["a", "b", "c"]
+            assert {attempt for _, attempt, _ in gate.attempts} == {1}
+
+    play(test, rate_limit="1/m")
+
+
+def test_a_burst_starts_at_once() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a", "b", "c", "d")
+        async with working(app):
+            assert gate.started == ["a", "b", "c"]
+
+    play(test, rate_limit=RateLimit("1/m", burst=3))
+
+
+def test_so_many_run_at_a_time_over_all_workers() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        other = app.twin()
+        gate.define(other, concurrency=2)
+        await send(app, *(f"{number}" for number in range(6)))
+        async with working(app), working(other):
+            await settle_loop()
+            assert gate.running == 2
+            assert await look(app, "places:gated") == LimitLook(held=2, waiting=4)
+            gate.open.set()
+            for _ in range(8):
+                await pass_time(app, 2)
+            assert len(gate.finished) == 6
+            assert gate.most == 2
+            assert (await look(app, "places:gated")).held == 0
+
+    play(test, concurrency=2)
+
+
+def test_each_key_has_a_limit_of_its_own() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a", "a", "b")
+        async with working(app):
+            assert sorted(gate.started) == ["a", "b"]
+            assert (await look(app, "places:gated:account a")).held == 1
+
+    play(test, concurrency=Concurrency(1, key="account {label}"))
+
+
+def test_a_key_that_cannot_be_made_ends_the_job() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        async with working(app):
+            assert gate.started == []
+            assert app.story() == ["stored dead", "confirmed work.dlq", "acked work"]
+
+    play(test, concurrency=Concurrency(1, key=_fails))
+
+
+def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await app.put(b'{"task":"gated","id":"job-1","args":[1,2,3]}', task="gated")
+        async with working(app):
+            assert app.story() == ["stored dead", "confirmed work.dlq", "acked work"]
+            assert limits_of(app).names.count("enter") == 0
+
+    play(test, concurrency=Concurrency(1, key="label"))
+
+
+def test_a_job_that_was_cancelled_while_it_waited_gives_its_turn_away() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a", "b", "c")
+        async with working(app):
+            await app.cancel_job("b", reason="not wanted", remember="1h")
+            # The worker looks for itself what was cancelled.
+            await asyncio.sleep(10)
+            await pass_time(app, 61)
+            assert gate.started == ["a"]
+            assert await look(app, "rate:gated") == LimitLook(held=0, waiting=1)
+            await pass_time(app, 60)
+            assert gate.started == ["a", "c"]
+
+    play(test, rate_limit="1/m")
+
+
+def test_a_job_that_has_expired_takes_no_start() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        expires = app.fake_clock.now_ms() + 1000
+        await app.put(b'{"task":"gated","id":"b","args":["b"],"expires":%d}' % expires, task="gated", job_id="b")
+        async with working(app):
+            await pass_time(app, 61)
+            assert gate.started == ["a"]
+            assert app.story()[-2:] == ["stored cancelled", "acked work"]
+            assert (await look(app, "rate:gated")).waiting == 0
+
+    play(test, rate_limit="1/m")
+
+
+def test_a_job_whose_time_has_not_come_takes_no_start() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        eta = app.fake_clock.now_ms() + 5000
+        await app.put(b'{"task":"gated","id":"a","args":["a"],"eta":%d}' % eta, task="gated", job_id="a")
+        async with working(app):
+            assert limits_of(app).names.count("enter") == 0
+            await pass_time(app, 5.1)
+            assert gate.started == ["a"]
+
+    play(test, rate_limit="1/m")
+
+
+def test_jobs_wait_while_the_state_does_not_answer() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits_of(app).fault = "REFUSED"
+        await send(app, "a")
+        async with working(app):
+            await asyncio.sleep(5)
+            assert gate.started == []
+            assert (await app.stats("work")).delayed == 1
+            limits_of(app).fault = "NONE"
+            await pass_time(app, 16)
+            assert gate.started == ["a"]
+
+    play(test, rate_limit="1/m")
+
+
+def test_jobs_run_without_a_limit_that_says_so_while_the_state_does_not_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        limits_of(app).fault = "REFUSED"
+        await send(app, "a", "b", "c")
+        async with working(app, concurrency=1):
+            assert gate.started == ["a", "b", "c"]
+            assert limits_of(app).names == ["enter"]
+
+    play(test, rate_limit=RateLimit("1/m", on_failure="open"), result=False)
+    assert "task gated runs without its limits" in caplog.text
+
+
+def test_one_limit_that_is_closed_closes_all() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits_of(app).fault = "REFUSED"
+        await send(app, "a")
+        async with working(app):
+            await asyncio.sleep(5)
+            assert gate.started == []
+
+    play(test, rate_limit=RateLimit("1/m", on_failure="open"), concurrency=1)
+
+
+def test_a_place_that_cannot_be_given_back_is_given_back_later() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        async with working(app):
+            limits_of(app).once = "REFUSED"
+            gate.open.set()
+            await settle_loop()
+            assert app.story() == ["stored succeeded", "acked work"]
+            await asyncio.sleep(5)
+            assert limits_of(app).names == ["enter", "leave", "leave"]
+            assert (await look(app, "places:gated")).held == 0
+
+    play(test, concurrency=1)
+
+
+def test_a_place_whose_answer_was_lost_is_given_back() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits_of(app).once = "UNKNOWN"
+        await send(app, "a")
+        async with working(app):
+            await asyncio.sleep(5)
+            assert (await look(app, "places:gated")).held == 1
+            gate.open.set()
+            await settle_loop()
+            assert gate.finished == ["a"]
+            assert (await look(app, "places:gated")).held == 0
+
+    play(test, concurrency=2)
+
+
+def test_places_are_renewed_as_long_as_their_runs_last() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        async with working(app, lease=60.0):
+            for _ in range(10):
+                app.fake_clock.advance(30)
+                await asyncio.sleep(30)
+            assert (await look(app, "places:gated")).held == 1
+            assert limits_of(app).names.count("renew") >= 10
+            gate.open.set()
+            await settle_loop()
+            before = limits_of(app).names.count("renew")
+            await asyncio.sleep(300)
+            assert limits_of(app).names.count("renew") == before
+
+    play(test, concurrency=1)
+
+
+def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        async with working(app, lease=60.0):
+            limits_of(app).fault = "REFUSED"
+            app.fake_clock.advance(61)
+            await asyncio.sleep(61)
+            limits_of(app).fault = "NONE"
+            state = app.session().state
+            assert state is not None
+            demand = PlaceDemand(key="places:gated", places=1)
+            assert (await state.limits.enter("b", [demand], hold="b", seconds=600, patience=0)).granted
+            await asyncio.sleep(30)
+            gate.open.set()
+            await settle_loop()
+            assert gate.finished == ["a"]
+            assert (await look(app, "places:gated")).held == 1
+
+    play(test, concurrency=1)
+    assert "not renewed for now" in caplog.text
+    assert "job a goes on without its place (places:gated)" in caplog.text
+
+
+def test_a_worker_that_stops_gives_its_places_back() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a")
+        async with working(app):
+            assert (await look(app, "places:gated")).held == 1
+        assert (await look(app.twin(), "places:gated")).held == 0
+
+    play(test, concurrency=1)
+
+
+def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", "from taskmq.worker.host.process_identity import *; print(process_identity())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    async def test(app: StagedApp, gate: Gate) -> None:
+        state = app.session().state
+        assert state is not None
+        demand = PlaceDemand(key="places:gated", places=2)
+        for hold in (f"{child.stdout.strip()}/7", f"{process_identity()}/8"):
+            assert (await state.limits.enter(hold, [demand], hold=hold, seconds=600, patience=0)).granted
+        await send(app, "a", "b")
+        async with working(app):
+            assert gate.started == ["a"]
+            assert (await app.stats("work")).delayed == 1
+
+    play(test, concurrency=2)
+
+
+def test_a_process_knows_who_is_gone() -> None:
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from taskmq.worker.host.process_identity import *; print(process_identity()); input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdin is not None
+    name = child.stdout.readline().strip()
+
+    assert not is_gone(process_identity())
+    assert not is_gone(name)
+    place, number, started = name.split(".")
+    assert is_gone(f"{place}.{number}.{int(started) + 1}")
+    for unknown in (f"elsewhere.{number}.1", "?.1234", "", "nonsense", f"{place}.x.{started}"):
+        assert not is_gone(unknown)
+    child.kill()
+    # Ended, and not looked after by its parent yet.
+    while not is_gone(name):
+        pass
+    child.communicate()
+    assert is_gone(name)
+
+
+def test_a_start_that_is_near_is_waited_for_in_its_slot() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        # A quarter of a second's starts may come at once.
+        await send(app, *(f"{number}" for number in range(7)))
+        async with working(app):
+            await asyncio.sleep(0.2)
+            assert len(gate.started) >= 6
+            assert (await app.stats("work")).delayed in (0, 1)
+
+    play(test, rate_limit="20/s")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rate_limit": "1/s"},
+        {"concurrency": 1},
+    ],
+)
+def test_a_worker_without_a_state_refuses_tasks_with_limits_by_name(options: dict[str, Any]) -> None:
+    with staged(with_state=False) as app:
+        Gate().define(app, **options)
+
+        with pytest.raises(UnsupportedFeature, match=r"rate_limit and concurrency need a state.*gated"):
+            Worker(app, WorkerConfig())
+
+
+def test_tasks_that_share_a_limit_share_its_places() -> None:
+    async def main() -> None:
+        gate = Gate()
+        with staged() as app:
+            gate.define(app, concurrency=Concurrency(1, name="stripe"))
+
+            @app.task(name="other", queue="work", concurrency=Concurrency(1, name="stripe"))
+            async def other(context: Context, label: str) -> None:
+                gate.started.append(label)
+
+            await send(app, "a")
+            await send(app, "b", task="other")
+            async with working(app):
+                assert gate.started == ["a"]
+                assert (await look(app, "places:stripe")).held == 1
+
+    run(main())
+
+
+def test_tasks_that_share_a_limit_mean_the_same_by_it() -> None:
+    with staged() as app:
+        Gate().define(app, rate_limit=RateLimit("1/s", name="stripe"))
+
+        @app.task(name="other", rate_limit=RateLimit("2/s", name="stripe"))
+        async def other() -> None: ...
+
+        with pytest.raises(InvalidOption, match="gated and other share the limit 'stripe', and mean 1/s"):
+            Worker(app, WorkerConfig())
+
+
+def test_who_is_told_the_longest_wait_does_not_come_with_all_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, *(f"{number}" for number in range(30)))
+        async with working(app):
+            await pass_time(app, timedelta(minutes=13).total_seconds())
+            early = (await app.stats("work")).delayed
+            assert early == 29
+
+    play(test, rate_limit="1/d")

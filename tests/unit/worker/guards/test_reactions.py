@@ -1,0 +1,248 @@
+"""What follows the end of a job is published before the job is settled."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskmq import Context, InvalidOption, Reject, TaskMQ
+from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.reactions import Happening, JobEnded, all_of, any_of, file, job
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.worker.gate import working
+from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.virtual_time import run
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="load", queue="work", retry=None)
+    async def load(what: str) -> str:
+        if what == "bad":
+            raise Reject(what)
+        return what
+
+    @app.on_job(load)
+    @app.task(name="index", queue="later")
+    async def index(ended: JobEnded) -> None: ...
+
+    @app.on_job("load", state=["dead", "cancelled"])
+    @app.task(name="alarm", queue="alarms")
+    async def alarm(context: Context, ended: JobEnded) -> None: ...
+
+
+def _play(
+    test: Callable[[StagedApp], Awaitable[None]],
+    define: Callable[[TaskMQ], None] = _define,
+    *,
+    with_state: bool = True,
+) -> None:
+    async def main() -> None:
+        with staged(with_state=with_state) as app:
+            define(app)
+            await test(app)
+            await app.aclose()
+
+    run(main())
+
+
+async def _envelopes(app: StagedApp, queue: str) -> list[Envelope]:
+    return [decode_envelope(each.body) for each in await app.messages(queue)]
+
+
+def _load(what: str, job_id: str) -> tuple[bytes, str]:
+    return b'{"task":"load","id":"%s","root":"r","args":["%s"]}' % (job_id.encode(), what.encode()), job_id
+
+
+async def _put(app: StagedApp, what: str, job_id: str = "job-1") -> None:
+    body, name = _load(what, job_id)
+    await app.put(body, job_id=name, task="load")
+
+
+def test_a_job_that_succeeds_is_followed_by_one_that_knows_it_before_it_is_settled() -> None:
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            await _put(app, "good")
+            await asyncio.sleep(1)
+
+        (follower,) = await _envelopes(app, "later")
+        assert follower.task == "index"
+        assert (follower.parent, follower.root) == ("job-1", "r")
+        assert follower.key == follower.id
+        args, _ = app.tasks["index"].signature.decode(follower.args, follower.kwargs, "application/json")
+        (ended,) = args
+        assert isinstance(ended, JobEnded)
+        assert (ended.job_id, ended.task, ended.state) == ("job-1", "load", "succeeded")
+        assert app.story() == ["confirmed later", "stored succeeded", "acked work"]
+
+    _play(test)
+
+
+def test_a_job_that_dies_is_followed_by_what_waits_for_that() -> None:
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            await _put(app, "bad")
+            await asyncio.sleep(1)
+
+        assert [each.task for each in await _envelopes(app, "alarms")] == ["alarm"]
+        assert not (await app.stats("work")).ready
+        with pytest.raises(Exception, match="later"):
+            await _envelopes(app, "later")
+
+    _play(test)
+
+
+def test_a_job_whose_follower_is_not_confirmed_is_not_settled() -> None:
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            app.points.rest = Fault.UNKNOWN
+            await _put(app, "good")
+            await asyncio.sleep(20)
+            assert "acked work" not in app.story()
+            app.points.rest = Fault.NONE
+            await asyncio.sleep(60)
+
+        ids = {each.id for each in await _envelopes(app, "later")}
+        assert len(ids) == 1
+        assert "acked work" in app.story()
+
+    _play(test)
+
+
+@settings(max_examples=20)
+@given(plan=st.lists(st.sampled_from([Fault.NONE, Fault.REFUSED, Fault.UNKNOWN]), max_size=12))
+def test_whatever_fails_on_the_way_every_job_is_followed_by_one(plan: list[Fault]) -> None:
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            app.points.plan = [Fault.NONE] * len(app.points.names) + plan
+            for number in range(3):
+                await _put(app, "good", f"job-{number}")
+            await asyncio.sleep(300)
+        # One that was given back comes to the next worker.
+        other = app.twin()
+        _define(other)
+        async with working(other, queues=("work",)):
+            await asyncio.sleep(300)
+
+        assert not (await app.stats("work")).ready
+        assert {each.parent for each in await _envelopes(app, "later")} == {"job-0", "job-1", "job-2"}
+        assert len({each.id for each in await _envelopes(app, "later")}) == 3
+
+    _play(test)
+
+
+def test_without_a_state_what_follows_has_no_key() -> None:
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            await _put(app, "good")
+            await asyncio.sleep(1)
+
+        (follower,) = await _envelopes(app, "later")
+        assert follower.key is None
+
+    _play(test, with_state=False)
+
+
+def test_a_job_of_which_more_has_to_come_is_noted_in_the_state_before_it_is_settled() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="load", queue="work")
+        async def load(what: str) -> None: ...
+
+        @app.on(all_of(job(load), file("/in/*")))
+        @app.task(name="both", queue="later")
+        async def both(happened: list[Happening]) -> None: ...
+
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            await _put(app, "good")
+            await asyncio.sleep(1)
+            status = await app.reactions.astatus("both")
+
+        (happened,) = status.come.values()
+        assert isinstance(happened, JobEnded)
+        assert happened.job_id == "job-1"
+        assert list(status.come) == ["a job of load has succeeded"]
+        assert (status.fired, status.waiting, status.last) == (0, 0, None)
+
+    _play(test, define)
+
+
+def test_jobs_that_nothing_waits_for_pass_no_gate() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="load", queue="work")
+        async def load(what: str) -> None: ...
+
+        @app.task(name="other", queue="work")
+        async def other() -> None: ...
+
+        @app.on_job(load)
+        @app.task(name="index", queue="later")
+        async def index(ended: JobEnded) -> None: ...
+
+    async def test(app: StagedApp) -> None:
+        async with working(app, queues=("work",)):
+            await settle_loop()
+        assert app.tasks["load"].plan.is_gated
+        assert not app.tasks["other"].plan.is_gated
+        assert not app.tasks["index"].plan.is_gated
+
+    _play(test, define)
+
+
+def test_a_worker_does_not_start_where_a_reaction_waits_for_a_task_that_is_not_there() -> None:
+    async def test(app: StagedApp) -> None:
+        worker = Worker(app, WorkerConfig(queues=("work",)))
+        with pytest.raises(InvalidOption, match=r"waits for jobs of 'lod', and this app has no such task"):
+            await worker.run()
+
+    def define(app: TaskMQ) -> None:
+        @app.on_job("lod")
+        @app.task(name="index", queue="work")
+        async def index(ended: JobEnded) -> None: ...
+
+    _play(test, define)
+
+
+def test_a_task_that_cannot_take_what_has_happened_is_refused_where_it_is_defined() -> None:
+    app = TaskMQ()
+
+    @app.task(name="nothing")
+    def nothing() -> None: ...
+
+    @app.task(name="number")
+    def number(of: int) -> None: ...
+
+    @app.task(name="either")
+    def either(what: JobEnded) -> None: ...
+
+    with pytest.raises(InvalidOption, match="must run with a FileArrived as its one argument"):
+        app.on_file("/in/*")(nothing)
+    with pytest.raises(InvalidOption, match="must run with a MessageArrived"):
+        app.on_message("orders.#")(number)
+    with pytest.raises(InvalidOption, match="must run with a list of JobEnded"):
+        app.on(any_of(job("a"), job("b")))(either)
+    assert not app.reactions
+
+
+def test_names_are_taken_once_and_circles_are_refused() -> None:
+    app = TaskMQ()
+
+    @app.task(name="a")
+    def a(ended: JobEnded) -> None: ...
+
+    @app.task(name="b")
+    def b(ended: JobEnded) -> None: ...
+
+    with pytest.raises(InvalidOption, match="for ever"):
+        app.on_job("a")(a)
+    app.on_job("a")(b)
+    with pytest.raises(InvalidOption, match="defined twice"):
+        app.on_job("c")(b)
+    app.on_job("c", name="c to b")(b)
+    with pytest.raises(InvalidOption, match="for ever"):
+        app.on_job("b")(a)
+    with pytest.raises(InvalidOption, match="can be printed"):
+        app.on_job("c", name="\n")(b)
+    assert [*app.reactions] == ["b", "c to b"]
+    assert app.reactions["b"].describe() == "when a job of a has succeeded"

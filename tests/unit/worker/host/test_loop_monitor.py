@@ -1,0 +1,164 @@
+import asyncio
+import ctypes
+import logging
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from taskmq.worker.host.loop_monitor import LoopWatch
+
+LOOPS = pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def _hold_up(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _run(main: Callable[[], Coroutine[Any, Any, None]], loop_factory: Loop = asyncio.new_event_loop) -> None:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+@LOOPS
+def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_over(
+    loop_factory: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        watch = LoopWatch(patience=0.1, running=lambda: ["shop.bill (job 1)", "shop.mail (job 2)"])
+        async with watch.watching():
+            await asyncio.sleep(0.05)
+            _hold_up(0.7)
+            await asyncio.sleep(0.15)
+            assert watch.lag > 0.5
+
+    _run(main, loop_factory)
+
+    said = [record.getMessage() for record in caplog.records if record.name == "taskmq.worker"]
+    # 0.1, then at twice the time each.
+    assert 2 <= len(said) - 1 <= 4
+    assert said[0].startswith("the event loop has stood for 0.1")
+    assert "running: shop.bill (job 1), shop.mail (job 2)" in said[0]
+    assert "in _hold_up" in said[0]
+    over = re.fullmatch(r"the event loop turns again; it stood for (\d\.\d) s", said[-1])
+    assert over is not None
+    assert 0.5 <= float(over[1]) <= 1.2
+
+
+def test_what_is_over_is_told_also_where_the_worker_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with LoopWatch(patience=0.1, running=list).watching():
+            await asyncio.sleep(0.05)
+            _hold_up(0.4)
+
+    _run(main)
+    assert "the event loop turns again" in caplog.messages[-1]
+
+
+def test_a_loop_that_turns_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        watch = LoopWatch(patience=0.5, running=list)
+        async with watch.watching():
+            for _ in range(20):
+                _hold_up(0.02)
+                await asyncio.sleep(0)
+
+    _run(main)
+    assert caplog.messages == []
+
+
+def test_without_patience_nothing_is_watched(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        watch = LoopWatch(patience=0, running=list)
+        async with watch.watching():
+            _hold_up(0.3)
+            await asyncio.sleep(0.05)
+        assert watch.lag == 0
+
+    _run(main)
+    assert caplog.messages == []
+
+
+def test_a_call_into_c_that_holds_the_interpreter_is_told_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        watch = LoopWatch(patience=0.2, running=lambda: ["shop.bill (job 1)"])
+        async with watch.watching():
+            await asyncio.sleep(0.05)
+            ctypes.PyDLL(None).usleep(600_000)
+            await asyncio.sleep(0.2)
+
+    _run(main)
+    (said,) = caplog.messages
+    assert re.match(r"no Python code of this process could run for 0\.[4-9] s: a call into C held the GIL", said)
+    assert "running: shop.bill (job 1); its threads are now at\nthread " in said
+    assert "thread taskmq-watch" not in said
+
+
+def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.LogCaptureFixture) -> None:
+    def stuck_in_c() -> None:
+        ctypes.PyDLL(None).usleep(600_000)
+        # Until the watch, which has waited for long, has had its turn.
+        while not caplog.messages:
+            pass
+
+    async def main() -> None:
+        async with LoopWatch(patience=0.2, running=list).watching():
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(stuck_in_c)
+
+    _run(main)
+    assert "in test_who_held_the_interpreter_is_seen_when_the_call_returns.<locals>.stuck_in_c" in caplog.messages[0]
+
+
+def test_a_call_that_does_not_return_is_seen_while_it_goes_on() -> None:
+    program = textwrap.dedent("""
+        import asyncio, ctypes, logging
+        from taskmq.worker.watch import LoopWatch
+
+        def stuck_in_c():
+            # For some ticks of the watch, which then knows the thread.
+            ctypes.CDLL(None).usleep(300_000)
+            ctypes.PyDLL(None).usleep(1_000_000)
+
+        async def main():
+            async with LoopWatch(patience=0.2, running=list, stuck_after=0.3).watching():
+                await asyncio.to_thread(stuck_in_c)
+                await asyncio.sleep(0.5)
+
+        logging.basicConfig()
+        asyncio.run(main())
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True, env={**os.environ}
+    )
+
+    before, silence, after = done.stderr.partition("no Python code of this process could run for")
+    assert silence
+    assert re.search(r'Stack \(most recent call first\):\n  File "<string>", line 8 in stuck_in_c\n', before)
+    assert "Stack (" not in after
+
+
+def test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    def changes() -> list[str]:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    async def main() -> None:
+        async with LoopWatch(patience=0.05, running=changes).watching():
+            await asyncio.sleep(0.02)
+            _hold_up(0.3)
+            await asyncio.sleep(0.1)
+
+    caplog.set_level(logging.INFO)
+    _run(main)
+    assert "running: nothing" in caplog.messages[0]
+    assert "turns again" in caplog.messages[-1]

@@ -1,0 +1,149 @@
+"""A worker on `memory://` that adapts how many deliveries it has in hand."""
+
+import asyncio
+
+from taskmq.errors import BrokerUnavailable
+from taskmq.worker.intake.prefetch_tuner import Prefetching
+from taskmq.worker.worker import Worker
+from tests.unit.worker.gate import Gate, play, send, working
+from tests.unit.worker.staged import StagedApp, settle_loop
+
+_LOOK = 10.5
+_EARLY = 0.6
+_MINUTE = 60.0
+
+
+def runs(worker: Worker, count: int, *, seconds: float) -> None:
+    """As if so many had ended meanwhile; the clock of these tests does not move real time."""
+    histogram = worker.tally.counts["gated", "work"].run
+    for _ in range(count):
+        histogram.add(seconds)
+
+
+async def in_hand(app: StagedApp) -> int | None:
+    return (await app.stats("work")).unsettled
+
+
+def test_a_worker_of_short_tasks_comes_to_have_more_in_hand() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        async with working(app, concurrency=4):
+            await send(app, *(str(number) for number in range(10)))
+            await settle_loop()
+            gate.open.clear()
+            await send(app, *(f"later {number}" for number in range(300)))
+            await settle_loop()
+            assert await in_hand(app) == 8
+
+            await asyncio.sleep(_LOOK)
+
+            assert await in_hand(app) == 250
+
+    play(test)
+
+
+def test_a_worker_that_begins_with_a_backlog_of_short_tasks_has_more_in_hand_soon() -> None:
+    async def test(app: StagedApp, gate: Gate, *, backlog: int, soon: int) -> None:
+        gate.open.set()
+        await send(app, *(str(number) for number in range(backlog)))
+        async with working(app, concurrency=4):
+            await settle_loop()
+            gate.open.clear()
+            await send(app, *(f"later {number}" for number in range(300)))
+            await settle_loop()
+
+            await asyncio.sleep(_EARLY)
+
+            assert await in_hand(app) == soon
+
+    async def busy(app: StagedApp, gate: Gate) -> None:
+        await test(app, gate, backlog=40, soon=250)
+
+    async def just_begun(app: StagedApp, gate: Gate) -> None:
+        await test(app, gate, backlog=30, soon=8)
+
+    play(busy)
+    play(just_begun)
+
+
+def test_a_worker_of_long_tasks_gives_back_what_others_could_run() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        async with working(app, concurrency=4) as (worker, _):
+            await send(app, "first")
+            await settle_loop()
+            gate.open.clear()
+            await send(app, *(f"later {number}" for number in range(20)))
+            await settle_loop()
+            assert await in_hand(app) == 8
+            runs(worker, 10, seconds=30)
+
+            await asyncio.sleep(_LOOK)
+
+            assert await in_hand(app) == 4
+            assert gate.running == 4
+            gate.open.set()
+            await settle_loop()
+            assert len(gate.finished) == 21
+
+    play(test)
+
+
+def test_a_queue_is_left_alone_for_a_minute_after_a_change_and_by_a_prefetch_that_was_given() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        async with working(app, concurrency=4) as (worker, _):
+            await send(app, *(str(number) for number in range(10)))
+            await settle_loop()
+            await asyncio.sleep(_LOOK)
+            gate.open.clear()
+            runs(worker, 1000, seconds=30)
+            await send(app, *(f"later {number}" for number in range(300)))
+            await asyncio.sleep(_LOOK)
+            assert await in_hand(app) == 250
+
+            await asyncio.sleep(_MINUTE)
+
+            assert await in_hand(app) == 4
+
+    async def given(app: StagedApp, gate: Gate) -> None:
+        async with working(app, concurrency=4, prefetch=6) as (worker, _):
+            await send(app, *(f"later {number}" for number in range(300)))
+            await asyncio.sleep(_LOOK)
+            assert await in_hand(app) == 6
+            assert worker.status().backlog == 2
+
+    play(test)
+    play(given)
+
+
+def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        async with working(app, concurrency=4) as (worker, _):
+            await send(app, *(str(number) for number in range(10)))
+            await settle_loop()
+            asked: list[int] = []
+
+            class Away:
+                healthy = True
+
+                async def stop(self) -> None: ...
+
+                async def resize(self, queue: str, prefetch: int) -> None:
+                    asked.append(prefetch)
+                    if len(asked) == 1:
+                        raise BrokerUnavailable("away")
+
+            assert worker._dispatcher is not None
+            prefetching = Prefetching(Away(), worker._dispatcher, worker.queues, worker.tally)
+            await prefetching.look()
+            assert asked == [250]
+            runs(worker, 10, seconds=0.0)
+            await prefetching.look()
+            assert asked == [250, 250, 250, 250]
+            runs(worker, 10, seconds=0.0)
+            await prefetching.look()
+            assert len(asked) == 4
+
+    play(test)

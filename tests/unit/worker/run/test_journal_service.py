@@ -1,0 +1,395 @@
+"""What a worker writes down for its runs, on `memory://` with a clock that is moved by hand."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from taskmq import Context, RunSuperseded, StateUnavailable, TaskMQ, UnsupportedFeature
+from taskmq.contracts.stores import BegunRun, ProgressRecord
+from taskmq.errors import TaskFailed
+from taskmq.executors import CoroutineExecutor
+from taskmq.model.outcome import Interrupted, Retried
+from taskmq.model.states import JobState
+from taskmq.testing import FakeClock
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.journal_service import Recorder
+from taskmq.worker.run.processor import Processor
+from taskmq_local import forget_memory
+from tests.unit.worker.bench import NOW, run
+from tests.unit.worker.staged import FakeDelivery
+
+
+@pytest.fixture
+def app() -> Iterator[TaskMQ]:
+    yield TaskMQ("memory://recorder", clock=FakeClock(NOW))
+    forget_memory("recorder")
+
+
+class _Down:
+    """Stores that do not answer while `is_down`."""
+
+    def __init__(self, app: TaskMQ) -> None:
+        self.is_down = True
+        state = app.session().state
+        assert state is not None
+        self._progress, self._checkpoints = state.progress, state.checkpoints
+        state._progress = state._checkpoints = self  # type: ignore[attr-defined]
+
+    async def report(self, record: ProgressRecord, *, ttl: float) -> None:
+        self._check()
+        await self._progress.report(record, ttl=ttl)
+
+    async def begin(self, job_id: str, *, attempt: int, ttl: float) -> BegunRun | None:
+        self._check()
+        return await self._checkpoints.begin(job_id, attempt=attempt, ttl=ttl)
+
+    async def find(self, job_id: str) -> ProgressRecord | None:
+        return await self._progress.find(job_id)
+
+    def _check(self) -> None:
+        if self.is_down:
+            raise StateUnavailable("down")
+
+
+def context(recorder: Recorder, *, attempt: int = 1, job_id: str = "job-7") -> Context:
+    from taskmq.model.envelope import Envelope
+
+    return Context(
+        Envelope(task="t", attempt=attempt),
+        job_id=job_id,
+        max_attempts=5,
+        queue="q",
+        redelivered=False,
+        _desk=recorder,
+        started=NOW + attempt,
+    )
+
+
+async def found(app: TaskMQ, job_id: str = "job-7") -> tuple[float, float | None, str] | None:
+    progress = await app.job(job_id).aprogress()
+    return None if progress is None else (progress.done, progress.total, progress.note)
+
+
+def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> None:
+    @app.task(name="t")
+    async def t(ctx: Context) -> list[Any]:
+        return [ctx.job_id, ctx.attempt, ctx.deadline, ctx.cancelled, ctx.journal is None]
+
+    async def main() -> None:
+        recorder = Recorder(app)
+        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), desk=recorder)
+        attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
+        assert isinstance(attempt, Attempt)
+        await processor.run(attempt)
+
+        assert len(asyncio.all_tasks()) == 1
+        assert attempt.execution is not None
+        assert attempt.execution.context.journal is None
+        await app.aclose()
+
+    run(main())
+
+
+def test_the_first_word_is_written_at_once_the_next_half_a_second_later_and_the_last_at_the_end(app: TaskMQ) -> None:
+    async def main() -> None:
+        recorder = Recorder(app)
+        ctx = context(recorder)
+        loop = asyncio.get_running_loop()
+
+        ctx.progress(1, 10, "a")
+        while await found(app) is None:
+            await asyncio.sleep(0)
+        first = loop.time()
+        for done in range(2, 5):
+            ctx.progress(done, 10, "b")
+        while await found(app) == (1, 10, "a"):
+            await asyncio.sleep(0.01)
+        assert loop.time() - first >= 0.4
+        assert await found(app) == (4, 10, "b")
+
+        ctx.progress(10, 10)
+        assert ctx.journal is not None
+        await recorder.finish(ctx.journal)
+        assert await found(app) == (10, 10, "")
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
+    app: TaskMQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        down = _Down(app)
+        recorder = Recorder(app)
+        ctx = context(recorder)
+        for done in range(3):
+            ctx.progress(done)
+            assert ctx.journal is not None
+            await recorder.finish(ctx.journal)
+        assert [record.message for record in caplog.records] == [
+            "progress and heartbeats of tasks are not kept: down"
+        ]
+
+        ctx.progress(4)
+        await asyncio.sleep(0)
+        down.is_down = False
+        # Nothing new is told: what was not written is written by itself.
+        while await found(app) != (4, None, ""):
+            await asyncio.sleep(0.01)
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> None:
+    async def main() -> None:
+        down = _Down(app)
+        recorder = Recorder(app)
+        ctx = context(recorder)
+        calls: list[int] = []
+
+        async def work() -> int:
+            calls.append(1)
+            return 1
+
+        for _ in range(2):
+            with pytest.raises(StateUnavailable):
+                await ctx.astep("work", work)
+        assert calls == []
+
+        down.is_down = False
+        await ctx.resume()
+        assert ctx.fencing_token == NOW
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
+    async def main() -> None:
+        recorder = Recorder(app)
+        first = context(recorder)
+        first.heartbeat({"row": 5})
+        assert first.journal is not None
+        await recorder.finish(first.journal)
+
+        second = context(recorder, attempt=2)
+        await second.resume()
+
+        assert second.last_heartbeat == {"row": 5}
+        assert second.fencing_token > first.fencing_token
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None:
+    async def main() -> None:
+        recorder = Recorder(app)
+        ctx = context(recorder)
+
+        tokens = await asyncio.gather(
+            *(asyncio.to_thread(lambda: ctx.fencing_token) for _ in range(5)), ctx.resume(), ctx.resume()
+        )
+
+        assert set(tokens) == {NOW, None}
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
+    async def main() -> None:
+        down = _Down(app)
+        recorder = Recorder(app)
+        ctx = context(recorder)
+        waiting = asyncio.create_task(ctx.resume())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        # Its failure is nobody's: the loop must not complain about it.
+        await asyncio.wait((waiting,))
+        await asyncio.sleep(0.01)
+        down.is_down = False
+        await ctx.resume()
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app: TaskMQ) -> None:
+    async def main() -> None:
+        recorder, other = Recorder(app), Recorder(app)
+        old, new = context(recorder), context(other)
+        await old.acheckpoint(1)
+        await new.acheckpoint(2)
+        assert not old.cancelled
+
+        with pytest.raises(RunSuperseded, match="job job-7: another run has begun since attempt 1 did"):
+            await old.acheckpoint(3)
+
+        assert old.cancelled
+        assert not new.cancelled
+        await context(other, attempt=3).resume()
+        late = context(recorder, attempt=2)
+        with pytest.raises(RunSuperseded):
+            await late.resume()
+        late.heartbeat("late")
+        assert late.journal is not None
+        await recorder.finish(late.journal)
+        for each in (recorder, other):
+            await each.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin(app: TaskMQ) -> None:
+    async def main() -> None:
+        recorder = Recorder(app)
+        ctx = context(recorder)
+
+        with pytest.raises(UnsupportedFeature, match=r"await context\.astep"):
+            ctx.step("work", int)
+        with pytest.raises(UnsupportedFeature, match="resume"):
+            _ = ctx.last_checkpoint
+
+        assert await asyncio.to_thread(ctx.step, "work", int) == 0
+        await recorder.aclose()
+        await app.aclose()
+
+    run(main())
+
+
+def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        app = TaskMQ("amqp://nowhere")
+        recorder = Recorder(app)
+        ctx = context(recorder)
+        ctx.progress(1)
+        assert ctx.journal is not None
+        await recorder.finish(ctx.journal)
+
+        with pytest.raises(UnsupportedFeature, match="progress, steps and checkpoints need a state"):
+            await ctx.resume()
+        with pytest.raises(UnsupportedFeature, match="progress needs a state"):
+            await app.job("a").aprogress()
+        await recorder.aclose()
+
+    run(main())
+    assert "need a state" in caplog.text
+
+
+def test_a_thread_that_outlives_its_worker_is_told_and_its_progress_is_let_go(app: TaskMQ) -> None:
+    kept: list[Context] = []
+
+    async def main() -> None:
+        kept.append(context(Recorder(app)))
+        await app.aclose()
+
+    asyncio.run(main())
+    errors: list[Exception] = []
+
+    def late() -> None:
+        kept[0].progress(1)
+        try:
+            kept[0].step("work", int)
+        except StateUnavailable as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    thread.join()
+
+    assert "the worker has stopped" in str(errors[0])
+
+
+# What becomes of it when the run has ended --------------------------------------------------------------
+
+
+def _play(app: TaskMQ, body: Any) -> None:
+    async def main() -> None:
+        worker = Worker(app, WorkerConfig(name="w"))
+        running = asyncio.create_task(worker.run())
+        await worker.is_ready.wait()
+        try:
+            await body()
+        finally:
+            worker.drain()
+            await running
+
+    run(main())
+
+
+def test_what_a_job_has_saved_is_forgotten_once_it_has_succeeded_and_kept_where_it_is_dead(app: TaskMQ) -> None:
+    seen: list[object] = []
+    tokens: list[int] = []
+
+    @app.task(name="t", retry=None)
+    async def t(ctx: Context, *, fails: bool) -> None:
+        await ctx.resume()
+        seen.append(ctx.last_checkpoint)
+        tokens.append(ctx.fencing_token)
+        await ctx.acheckpoint("here")
+        if fails:
+            raise ValueError("no")
+
+    async def body() -> None:
+        job = await t.options(job_id="job-1").asend(fails=True)
+        with pytest.raises(TaskFailed):
+            await job.aresult(timeout=5)
+        # As a dead letter that is replayed does.
+        await t.options(job_id="job-1").asend(fails=False)
+        while await job.astate() is not JobState.SUCCEEDED:
+            await asyncio.sleep(0.01)
+
+    async def look() -> None:
+        state = app.session().state
+        assert state is not None
+        begun = await state.checkpoints.begin("job-1", attempt=1, ttl=60)
+        await app.aclose()
+        assert begun is not None
+        assert begun.values == {}
+        assert begun.token > tokens[1] > tokens[0]
+
+    _play(app, body)
+    run(look())
+
+    assert seen == [None, "here"]
+
+
+def test_a_superseded_run_whose_message_is_somebody_elses_goes_nowhere_and_one_that_has_it_retries(
+    app: TaskMQ,
+) -> None:
+    @app.task(name="t")
+    async def t() -> None:
+        raise RunSuperseded("another run")
+
+    class Revoked(FakeDelivery):
+        revoked = True
+
+    async def main() -> None:
+        from taskmq.executors import CoroutineExecutor
+
+        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig())
+        outcomes = []
+        for kind in (FakeDelivery, Revoked):
+            attempt = processor.read(kind(json.dumps({"task": "t"}).encode()))
+            assert isinstance(attempt, Attempt)
+            outcomes.append(await processor.run(attempt))
+
+        assert isinstance(outcomes[0], Retried)
+        assert outcomes[1] == Interrupted()
+
+    run(main())

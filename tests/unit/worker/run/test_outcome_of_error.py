@@ -1,0 +1,145 @@
+from asyncio import CancelledError
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze
+from taskmq.errors import (
+    InvalidArguments,
+    InvalidOption,
+    MemoryExceeded,
+    ResultTooLarge,
+    SoftTimeout,
+    TaskTimeout,
+    WorkerLost,
+)
+from taskmq.model.outcome import Cancelled, Dead, Outcome, Retried, Snoozed
+from taskmq.worker.run.outcome_of_error import verdict
+
+POLICY = RetryPolicy(max_attempts=3, base="10s", jitter=True)
+
+
+def _verdict(error: BaseException, *, policy: RetryPolicy | None = POLICY, attempt: int = 1) -> Outcome:
+    return verdict(error, policy=policy, attempt=attempt, fraction=lambda: 0.5)
+
+
+def test_an_error_is_retried_after_the_policys_delay_with_its_jitter() -> None:
+    error = ValueError("no")
+
+    assert _verdict(error, attempt=1) == Retried(timedelta(seconds=5), error)
+    assert _verdict(error, attempt=2) == Retried(timedelta(seconds=10), error)
+
+
+def test_the_last_attempt_and_a_task_without_a_policy_end_dead() -> None:
+    error = ValueError("no")
+
+    assert _verdict(error, attempt=3) == Dead("error", error)
+    assert _verdict(error, attempt=99) == Dead("error", error)
+    assert _verdict(error, policy=None) == Dead("error", error)
+
+
+def test_the_policy_says_which_errors_are_worth_another_attempt() -> None:
+    picky = RetryPolicy(on=(OSError,), never=(PermissionError,))
+    refused, denied = ConnectionRefusedError(), PermissionError()
+
+    assert isinstance(_verdict(refused, policy=picky), Retried)
+    assert _verdict(denied, policy=picky) == Dead("error", denied)
+    assert isinstance(_verdict(ValueError("no"), policy=picky), Dead)
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), CancelledError("own")], ids=repr
+)
+def test_an_exit_in_a_task_is_a_failure_as_any_other(error: BaseException) -> None:
+    assert _verdict(error) == Retried(timedelta(seconds=5), error)
+    assert _verdict(error, attempt=3) == Dead("error", error)
+    assert _verdict(error, policy=RetryPolicy(on=(OSError,))) == Dead("error", error)
+    assert _verdict(error, policy=RetryPolicy(never=(type(error),))) == Dead("error", error)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TaskTimeout("slow"), "timeout"),
+        (SoftTimeout(), "timeout"),
+        (MemoryExceeded("much", limit=1), "memory"),
+        (WorkerLost("gone"), "worker_lost"),
+    ],
+)
+def test_a_dead_job_says_whether_time_ran_out_or_its_process_was_lost(error: Exception, reason: str) -> None:
+    assert isinstance(_verdict(error, attempt=1), Retried)
+    assert _verdict(error, attempt=3) == Dead(reason, error)  # type: ignore[arg-type]
+
+
+def test_a_result_that_is_too_large_is_no_reason_to_do_the_work_again() -> None:
+    error = ResultTooLarge("shop.report", size=2000, limit=1000)
+
+    assert _verdict(error) == Dead("result", error)
+    assert str(error).startswith("the result of task shop.report has 2,000 bytes, the limit is 1,000: ")
+
+
+def test_a_call_that_the_task_itself_sent_badly_is_an_error_like_any_other() -> None:
+    error = InvalidArguments("no")
+
+    assert isinstance(_verdict(error, attempt=1), Retried)
+    assert _verdict(error, attempt=3) == Dead("error", error)
+
+
+def test_a_retry_that_the_task_asks_for_counts_as_an_attempt() -> None:
+    retry = Retry()
+
+    assert _verdict(retry, attempt=2) == Retried(timedelta(seconds=10), retry)
+    assert _verdict(retry, attempt=3) == Dead("error", retry)
+    assert _verdict(retry, policy=None) == Dead("error", retry)
+
+
+def test_a_retry_with_a_delay_of_its_own_is_not_jittered() -> None:
+    retry = Retry(delay="1m")
+
+    assert _verdict(retry) == Retried(timedelta(minutes=1), retry)
+
+
+def test_a_retry_that_the_task_asks_for_does_not_care_which_errors_the_policy_lists() -> None:
+    assert isinstance(_verdict(Retry(), policy=RetryPolicy(on=(OSError,), never=(Retry,))), Retried)
+
+
+@given(attempt=st.integers(1, 1000), seconds=st.floats(0, 1e6))
+def test_a_snooze_never_counts_and_never_ends(attempt: int, seconds: float) -> None:
+    for policy in (POLICY, None):
+        assert _verdict(Snooze(seconds), policy=policy, attempt=attempt) == Snoozed(timedelta(seconds=seconds))
+
+
+def test_reject_and_ignore_end_the_job_whatever_attempts_are_left() -> None:
+    reject = Reject("not mine")
+
+    assert _verdict(reject) == Dead("rejected", reject)
+    assert _verdict(Ignore("gone")) == Cancelled("gone")
+
+
+@pytest.mark.parametrize(
+    "error", [Snooze("soon"), Snooze(-1), Retry(delay="soon"), Retry(delay=float("nan")), Snooze(10**400)]
+)
+def test_a_delay_that_is_none_makes_a_dead_letter_that_says_so(error: Exception) -> None:
+    outcome = _verdict(error)
+
+    assert isinstance(outcome, Dead)
+    assert outcome.reason == "error"
+    assert isinstance(outcome.error, InvalidOption)
+
+
+@given(
+    attempt=st.integers(1, 2**31),
+    fraction=st.floats(0, 1),
+    backoff=st.sampled_from(["exponential", "linear", "constant"]),
+    seconds=st.floats(0, 1e9),
+)
+def test_every_error_has_a_verdict_and_no_delay_is_negative(
+    attempt: int, fraction: float, backoff: str, seconds: float
+) -> None:
+    policy = RetryPolicy(max_attempts=2**31, backoff=backoff, base=seconds, cap=seconds * 2)  # type: ignore[arg-type]
+
+    outcome = verdict(ValueError("no"), policy=policy, attempt=attempt, fraction=lambda: fraction)
+
+    assert isinstance(outcome, Dead) or (isinstance(outcome, Retried) and outcome.delay >= timedelta())

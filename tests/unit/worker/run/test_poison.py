@@ -1,0 +1,514 @@
+"""Which job kills its worker, and which merely ran or waited beside it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from taskmq import RetryPolicy, TaskMQ
+from taskmq.contracts.broker import BrokerOptions, Delivery
+from taskmq.contracts.stores import StartStore
+from taskmq.errors import BrokerUnavailable, InvalidOption, StateUnavailable, WorkerLost
+from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried, Succeeded
+from taskmq.model.states import JobState
+from taskmq.tasks.task import Task
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.crash_counter import Starts, private_folder
+from taskmq.worker.run.poison import Quarantine
+from taskmq_local import open_memory_state
+from tests.unit.worker.gate import Gate, ids, play, send, working
+from tests.unit.worker.staged import FakeDelivery, Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.virtual_time import run
+
+
+async def come_back(app: StagedApp, *labels: str) -> None:
+    """Send jobs that were in a worker's hands before, in which nothing of them began."""
+    await send(app, *labels)
+    await app.messages("work")
+
+
+def starts_of(app: StagedApp) -> StartStore:
+    return open_memory_state(f"memory://{app._memory_name}", BrokerOptions(clock=app.fake_clock)).starts
+
+
+async def crash(app: StagedApp, label: str, *, times: int) -> None:
+    """What is left behind when a worker ends while it runs a job that came back."""
+    for _ in range(times):
+        await starts_of(app).begin(label, ttl=1000)
+
+
+def calls(app: StagedApp) -> list[str]:
+    """What the state was asked for."""
+    return [name for name in app.points.names if name in ("begin", "end", "put")]
+
+
+# A worker ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await send(app, "a", "b")
+        gate.open.set()
+        async with working(app):
+            assert gate.finished == ["a", "b"]
+        assert calls(app) == ["put", "put"]
+
+    play(test)
+
+
+def test_a_job_that_comes_back_is_counted_while_it_runs_and_forgotten_before_it_is_settled() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await come_back(app, "a")
+        async with working(app):
+            assert gate.started == ["a"]
+            assert calls(app) == ["begin"]
+            gate.open.set()
+            await settle_loop()
+            assert calls(app) == ["begin", "end", "put"]
+        assert await starts_of(app).begin("a", ttl=1) == 1
+
+    play(test)
+
+
+def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_were() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await come_back(app, "a")
+        await crash(app, "a", times=2)
+        async with working(app):
+            assert gate.started == []
+
+        (letter,) = await app.messages("work.dlq")
+        assert letter.headers["x-taskmq-reason"] == "worker_lost"
+        assert letter.headers["x-taskmq-error-type"] == "taskmq.errors.WorkerLost"
+        assert letter.headers["x-taskmq-starts"] == 3
+        assert letter.headers["x-taskmq-worker"] == "w1"
+        assert "was started 3 times" in str(letter.headers["x-taskmq-error"])
+        record = await app.record("a")
+        assert record is not None
+        assert record.state is JobState.DEAD
+        # Once the letter is replayed it has all its starts again.
+        assert await starts_of(app).begin("a", ttl=1) == 1
+
+    play(test)
+
+
+def test_a_dead_job_that_comes_back_because_its_acknowledgement_is_lost_is_not_started_again() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await come_back(app, "a", "a")
+        await crash(app, "a", times=2)
+        async with working(app, concurrency=1):
+            assert gate.started == []
+            assert len(await app.messages("work.dlq")) == 2
+
+            await asyncio.sleep(6)
+            assert await starts_of(app).begin("a", ttl=1) == 1
+
+    play(test)
+
+
+def test_a_dead_letter_that_cannot_be_published_leaves_the_count_as_it_is() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await come_back(app, "a")
+        await crash(app, "a", times=2)
+        app.flaky.fail_publishes(100, BrokerUnavailable("staged"))
+        async with working(app) as (worker, running):
+            worker.requeue_now()
+            await asyncio.wait((running,))
+        assert gate.started == []
+        assert await starts_of(app).begin("a", ttl=1) > 3
+
+    play(test)
+
+
+def test_the_limit_of_starts_can_be_set_and_lifted() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        await come_back(app, "a")
+        await crash(app, "a", times=4)
+        async with working(app, max_starts=0):
+            assert gate.finished == ["a"]
+
+    play(test)
+
+    async def higher(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        await come_back(app, "a", "b")
+        await crash(app, "a", times=4)
+        await crash(app, "b", times=3)
+        async with working(app, max_starts=5):
+            await asyncio.sleep(0.1)
+            assert gate.started == ["b"]
+        assert ids(await app.messages("work.dlq")) == ["a"]
+
+    play(higher)
+
+
+@pytest.mark.parametrize("count", [1, -1])
+def test_of_one_start_nobody_knows_whether_it_ever_was(count: int) -> None:
+    with staged() as app:
+        Gate().define(app)
+        with pytest.raises(InvalidOption, match="at least 2, or 0"):
+            Worker(app, WorkerConfig(max_starts=count))
+
+
+def test_the_last_start_waits_for_what_runs_and_nothing_starts_beside_it() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await crash(app, "suspect", times=1)
+        await come_back(app, "runs", "suspect", "behind")
+        async with working(app):
+            await send(app, "fresh")
+            await settle_loop()
+            assert gate.started == ["runs"]
+
+            await let_go(gate)
+            # What has ended is told to the broker first: the suspect may leave no time for it.
+            assert gate.started == ["runs"]
+            await asyncio.sleep(0.1)
+            assert gate.started == ["runs", "suspect"]
+            await let_go(gate)
+            assert sorted(gate.started[2:]) == ["behind", "fresh"]
+
+    play(test)
+
+
+async def let_go(gate: Gate) -> None:
+    """Open the gate for those who wait at it now."""
+    gate.open.set()
+    gate.open.clear()
+    await settle_loop()
+
+
+def test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it_crashes() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        labels = [f"beside {number}" for number in range(6)]
+        await crash(app, "suspect", times=1)
+        await come_back(app, "suspect", *labels)
+        async with working(app, concurrency=4):
+            assert gate.started == ["suspect"]
+            # If the process were killed now:
+            for label in labels:
+                assert await starts_of(app).begin(label, ttl=1) == 1
+                await starts_of(app).end(label)
+            gate.open.set()
+            await settle_loop()
+            assert sorted(gate.finished) == sorted([*labels, "suspect"])
+
+    play(test)
+
+
+def test_being_alone_has_a_limit_so_that_one_long_task_does_not_stop_all_others() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await crash(app, "suspect", times=1)
+        await come_back(app, "long", "suspect")
+        async with working(app):
+            assert gate.started == ["long"]
+            await asyncio.sleep(31)
+            assert gate.started == ["long", "suspect"]
+            await send(app, "later")
+            await settle_loop()
+            assert gate.started == ["long", "suspect"]
+            await asyncio.sleep(31)
+            assert gate.started == ["long", "suspect", "later"]
+            await let_go(gate)
+            assert len(gate.finished) == 3
+
+    play(test)
+
+
+def test_a_suspect_that_is_interrupted_while_it_waits_or_runs_goes_back_without_a_charge() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await crash(app, "suspect", times=1)
+        await come_back(app, "suspect", "behind", "more")
+        async with working(app) as (worker, running):
+            assert gate.started == ["suspect"]
+            worker.requeue_now()
+            await asyncio.wait((running,))
+        assert sorted(str(name) for name in ids(await app.messages("work"))) == ["behind", "more", "suspect"]
+        for label in ("suspect", "behind", "more"):
+            assert await starts_of(app).begin(label, ttl=1) == 1
+
+    play(test)
+
+
+def test_a_task_that_ignores_being_cancelled_is_not_charged_for_the_stop() -> None:
+    async def main() -> None:
+        with staged() as app:
+            freed = asyncio.Event()
+
+            @app.task(name="stubborn", queue="work")
+            async def stubborn(label: str) -> None:
+                while not freed.is_set():
+                    try:
+                        await freed.wait()
+                    except asyncio.CancelledError:
+                        continue
+
+            await send(app, "a", task="stubborn")
+            await app.messages("work")
+            async with working(app) as (worker, running):
+                worker.requeue_now()
+                await asyncio.wait((running,))
+                assert worker.left_behind == 1
+            assert await starts_of(app).begin("a", ttl=1) == 1
+            freed.set()
+            await settle_loop()
+
+    run(main())
+
+
+def test_without_an_answer_of_the_state_jobs_run_uncounted_and_one_warning_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        await come_back(app, "a", "b", "c")
+        app.points.plan = [Fault.NONE] * 2
+        app.points.rest = Fault.REFUSED
+        with caplog.at_level(logging.WARNING, "taskmq.worker"):
+            async with working(app):
+                assert gate.started == ["a", "b", "c"]
+                gate.open.set()
+                await settle_loop()
+                app.points.rest = Fault.NONE
+                await asyncio.sleep(10)
+                assert gate.finished == ["a", "b", "c"]
+        assert caplog.text.count("starts of jobs are not counted") == 1
+
+    play(test)
+
+
+def test_a_state_that_hangs_delays_a_job_that_comes_back_and_nothing_else() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        await come_back(app, "a")
+        app.points.plan = [Fault.NONE, Fault.NONE, Fault.HANGS]
+        async with working(app):
+            await send(app, "fresh")
+            await settle_loop()
+            assert gate.started == ["fresh"]
+            await asyncio.sleep(6)
+            assert gate.started == ["fresh", "a"]
+
+    play(test)
+
+
+def test_a_task_with_early_acknowledgement_is_not_counted() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        gate.open.set()
+        await crash(app, "a", times=9)
+        await come_back(app, "a")
+        async with working(app):
+            assert gate.finished == ["a"]
+
+    play(test, ack="early")
+
+
+# The quarantine alone ------------------------------------------------------------------------------------
+
+
+class Revoked(FakeDelivery):
+    revoked = False
+
+
+class Stage:
+    """A quarantine with a run of the test's own."""
+
+    def __init__(self, app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]], **options: Any) -> None:
+        self.running: dict[asyncio.Task[None], Delivery] = {}
+        self.store = app.session().state.starts  # type: ignore[union-attr]
+        self.quarantine = Quarantine(run, Starts(app), most=3, running=self.running, resume=lambda: None)
+        self._task: Task[..., Any] = app.task(name="job", **options)(_nothing)
+
+    def attempt(self, *, redelivered: bool = False, delivery: Delivery | None = None) -> Attempt:
+        body = b'{"task":"job","id":"job-1"}'
+        delivery = delivery or FakeDelivery(body, redelivered=redelivered)
+        envelope: Envelope = decode_envelope(body, "application/json")
+        return Attempt(delivery, envelope, self._task, "job-1")
+
+
+async def _nothing() -> None: ...
+
+
+def _plain() -> None: ...
+
+
+@pytest.mark.parametrize("retry", [None, RetryPolicy(max_attempts=10)])
+def test_a_process_that_dies_under_its_task_is_a_start_whatever_the_retry_policy(retry: RetryPolicy | None) -> None:
+    async def main() -> None:
+        runs: list[Attempt] = []
+
+        async def dies(attempt: Attempt) -> Outcome:
+            runs.append(attempt)
+            lost = WorkerLost("the task's process ended: killed by SIGKILL")
+            return Retried(policy.delay(1, fraction=0), lost) if (policy := retry) else Dead("worker_lost", lost)
+
+        with staged() as app:
+            stage = process_stage(app, dies)
+            outcome = await stage.quarantine.run(stage.attempt())
+            assert isinstance(outcome, Dead)
+            assert outcome.reason == "worker_lost"
+            assert isinstance(outcome.error, WorkerLost)
+            assert outcome.error.starts == len(runs) == 3
+            await stage.quarantine.aclose()
+
+    run(main())
+
+
+def test_deaths_of_processes_and_of_workers_are_counted_together() -> None:
+    async def main() -> None:
+        runs: list[Attempt] = []
+
+        async def dies(attempt: Attempt) -> Outcome:
+            runs.append(attempt)
+            return Dead("worker_lost", WorkerLost("gone"))
+
+        with staged() as app:
+            stage = process_stage(app, dies)
+            # The first start ended with the worker.
+            outcome = await stage.quarantine.run(stage.attempt(redelivered=True))
+            assert isinstance(outcome, Dead)
+            assert len(runs) == 2
+
+    run(main())
+
+
+def test_without_a_state_that_answers_a_dying_process_has_three_starts_all_the_same() -> None:
+    async def main() -> None:
+        runs: list[Attempt] = []
+
+        async def dies(attempt: Attempt) -> Outcome:
+            runs.append(attempt)
+            return Dead("worker_lost", WorkerLost("gone"))
+
+        with staged() as app:
+            stage = process_stage(app, dies)
+            app.points.rest = Fault.REFUSED
+            await stage.quarantine.run(stage.attempt())
+            assert len(runs) == 3
+
+    run(main())
+
+
+def test_a_process_that_dies_once_costs_its_task_no_attempt() -> None:
+    async def main() -> None:
+        outcomes: list[Outcome] = [Dead("worker_lost", WorkerLost("gone")), Succeeded(7)]
+
+        async def recovers(attempt: Attempt) -> Outcome:
+            assert attempt.envelope.attempt == 1
+            return outcomes.pop(0)
+
+        with staged() as app:
+            stage = process_stage(app, recovers)
+            assert await stage.quarantine.run(stage.attempt()) == Succeeded(7)
+            assert await stage.store.begin("job-1", ttl=1) == 1
+
+    run(main())
+
+
+def test_processes_that_a_stopping_worker_ends_are_no_deaths() -> None:
+    async def main() -> None:
+        with staged() as app:
+
+            async def dies(attempt: Attempt) -> Outcome:
+                stage.quarantine.is_stopping = True
+                return Dead("worker_lost", WorkerLost("gone"))
+
+            stage = process_stage(app, dies)
+            assert await stage.quarantine.run(stage.attempt()) == Interrupted()
+
+    run(main())
+
+
+def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_not_counted() -> None:
+    async def main() -> None:
+        with staged() as app:
+            freed = asyncio.Event()
+
+            async def waits(attempt: Attempt) -> Outcome:
+                await freed.wait()
+                return Succeeded(None)
+
+            stage = Stage(app, waits)
+            first = stage.attempt()
+            tasks = [asyncio.ensure_future(stage.quarantine.run(first))]
+            stage.running[tasks[0]] = first.delivery  # type: ignore[index]
+            for _ in range(5):
+                again = stage.attempt(redelivered=True)
+                task = asyncio.ensure_future(stage.quarantine.run(again))
+                stage.running[task] = again.delivery  # type: ignore[index]
+                tasks.append(task)
+            await settle_loop()
+            assert app.points.names == []
+            freed.set()
+            assert await asyncio.gather(*tasks) == [Succeeded(None)] * 6
+
+    run(main())
+
+
+def test_a_count_is_taken_back_when_the_delivery_is_void_although_nothing_has_crashed() -> None:
+    async def main() -> None:
+        with staged() as app:
+            freed = asyncio.Event()
+
+            async def waits(attempt: Attempt) -> Outcome:
+                await freed.wait()
+                return Succeeded(None)
+
+            stage = Stage(app, waits)
+            delivery = Revoked(b"", redelivered=True)
+            running = asyncio.ensure_future(stage.quarantine.run(stage.attempt(delivery=delivery)))
+            await asyncio.sleep(5)
+            assert app.points.names == ["begin"]
+            delivery.revoked = True
+            await asyncio.sleep(1)
+            assert app.points.names == ["begin", "end"]
+            # Another worker's count is not ours to end.
+            assert await stage.store.begin("job-1", ttl=1000) == 1
+            freed.set()
+            await running
+            assert await stage.store.begin("job-1", ttl=1000) == 2
+            await stage.quarantine.aclose()
+
+    run(main())
+
+
+def process_stage(app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]]) -> Stage:
+    stage = Stage(app, run)
+    stage._task = app.task(name="plain", executor="process")(_plain)
+    return stage
+
+
+# Where an app without a state counts -------------------------------------------------------------------------
+
+
+def test_an_app_without_a_state_counts_in_a_folder_that_only_its_user_can_enter(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def main() -> None:
+        app = TaskMQ("amqp://localhost:1/shop", name="test")
+        first, second = Starts(app), Starts(app)
+        assert [await one.begin("a") for one in (first, second)] == [1, 2]
+        await second.end("a")
+        assert await first.begin("a") == 1
+        await first.aclose()
+        await second.aclose()
+        await app.aclose()
+
+    asyncio.run(main())
+    (own,) = tmp_path.iterdir()
+    assert own.stat().st_mode & 0o777 == 0o700
+    (folder,) = own.iterdir()
+    assert folder == private_folder("amqp://guest@localhost:1/shop")
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    private_folder("amqp://localhost/").parent.chmod(0o777)
+    with pytest.raises(StateUnavailable, match="only this user can enter"):
+        private_folder("amqp://localhost/")

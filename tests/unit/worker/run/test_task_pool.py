@@ -1,0 +1,453 @@
+"""Tasks that carry out pieces of work: which of them share one, and what they cannot do to each other."""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from taskmq.worker.run import task_pool as module
+from taskmq.worker.run.task_pool import Crew, Piece
+from tests.unit.worker.staged import settle_loop
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
+
+Work = Callable[[str], Awaitable[bool]]
+
+
+class Yard:
+    """A crew, its work, and what came of it."""
+
+    def __init__(self, size: int = 4) -> None:
+        self.waiting: deque[tuple[str, Piece]] = deque()
+        self.ended: list[tuple[str, BaseException | None]] = []
+        self.tasks: dict[str, asyncio.Task[object]] = {}
+        self.crew: Crew[str] = Crew(
+            size, take=self._take, more=lambda: len(self.waiting), done=lambda *end: self.ended.append(end)
+        )
+
+    def give(self, work: Work, *names: str) -> None:
+        async def piece(name: str) -> bool:
+            task = asyncio.current_task()
+            assert task is not None
+            self.tasks[name] = task
+            return await work(name)
+
+        for name in names:
+            self.waiting.append((name, piece(name)))
+        self.crew.call()
+
+    @property
+    def done(self) -> list[str]:
+        return [name for name, _ in self.ended]
+
+    async def close(self) -> None:
+        self.crew.close()
+        await self.crew.closed()
+
+    def _take(self) -> tuple[str, Piece] | None:
+        return self.waiting.popleft() if self.waiting else None
+
+
+def play(test: Callable[[Yard], Awaitable[None]], *, size: int = 4) -> None:
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        yard = Yard(size)
+        await test(yard)
+        await yard.close()
+        await settle_loop()
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(main())
+
+
+async def at_once(name: str) -> bool:
+    return True
+
+
+async def later(name: str) -> bool:
+    await asyncio.sleep(0)
+    return True
+
+
+def test_pieces_that_never_wait_are_carried_out_by_one_task_in_one_turn() -> None:
+    async def test(yard: Yard) -> None:
+        yard.give(at_once, *"abcdef")
+        await asyncio.sleep(0)
+
+        assert yard.done == list("abcdef")
+        assert len(set(yard.tasks.values())) == 1
+
+    play(test)
+
+
+def test_a_piece_that_waits_has_its_task_to_itself_from_then_on() -> None:
+    async def test(yard: Yard) -> None:
+        yard.give(at_once, "a")
+        yard.give(later, "b", "c")
+        yard.give(at_once, "d")
+        await settle_loop()
+
+        assert sorted(yard.done) == list("abcd")
+        for name in "bc":
+            assert all(yard.tasks[name] is not yard.tasks[other] for other in "bcd" if other != name)
+            assert yard.tasks[name].done()
+
+    play(test)
+
+
+def test_what_has_room_without_being_a_piece_is_counted_and_what_it_leaves_is_carried_out_all_the_same() -> None:
+    async def main() -> None:
+        aside = {"x", "y"}
+        waiting: deque[tuple[str, Piece]] = deque([("a", at_once("a"))])
+        ended: list[tuple[str, BaseException | None]] = []
+        crew: Crew[str] = Crew(
+            2,
+            take=lambda: waiting.popleft() if waiting else None,
+            more=lambda: len(waiting),
+            done=lambda *end: ended.append(end),
+            aside=aside,
+        )
+        seen: list[str] = []
+
+        async def left_by_x() -> bool:
+            seen.append(VARIABLE.get())
+            await asyncio.sleep(0)
+            return True
+
+        async def never() -> bool:
+            raise AssertionError
+
+        crew.call()
+        await settle_loop()
+        assert ended == []
+        assert crew.room == 0
+
+        variables = contextvars.copy_context()
+        variables.run(VARIABLE.set, "its own")
+        crew.carry_out("x", left_by_x(), variables)
+        assert list(crew.busy.values()) == ["x"]
+        await settle_loop()
+        assert ended == [("x", None)]
+        assert seen == ["its own"]
+
+        aside.clear()
+        crew.call()
+        await settle_loop()
+        assert [owner for owner, _ in ended] == ["x", "a"]
+
+        piece = never()
+        crew.carry_out("cancelled", piece, variables)
+        next(iter(crew.busy)).cancel()
+        await settle_loop()
+        assert isinstance(ended[-1][1], asyncio.CancelledError)
+        assert not crew.busy
+        piece.close()
+        crew.close()
+        await crew.closed()
+
+    asyncio.run(main())
+
+
+def test_no_more_are_under_way_than_there_is_room_for() -> None:
+    async def test(yard: Yard) -> None:
+        gate = asyncio.Event()
+        most = 0
+
+        async def held(name: str) -> bool:
+            nonlocal most
+            most = max(most, len(yard.crew.busy))
+            await gate.wait()
+            return True
+
+        yard.give(held, *"abcdefgh")
+        await settle_loop()
+        assert sorted(yard.crew.busy.values()) == list("abcd")
+        gate.set()
+        await settle_loop()
+        assert sorted(yard.done) == list("abcdefgh")
+        assert most == 4
+
+        gate.clear()
+        yard.crew.size = 6
+        yard.give(held, *"stuvwxyz")
+        await settle_loop()
+        assert len(yard.crew.busy) == 6
+        gate.set()
+        await settle_loop()
+
+    play(test)
+
+
+def test_the_more_pieces_wait_the_more_are_begun_in_one_turn_of_the_loop() -> None:
+    async def test(yard: Yard) -> None:
+        gate = asyncio.Event()
+
+        async def held(name: str) -> bool:
+            await gate.wait()
+            return True
+
+        async def turns_until_all_are_begun() -> int:
+            gate.clear()
+            yard.give(held, *map(str, range(64)))
+            turns = 0
+            while len(yard.crew.busy) < 64:
+                await asyncio.sleep(0)
+                turns += 1
+            gate.set()
+            await settle_loop()
+            return turns
+
+        assert await turns_until_all_are_begun() <= 8
+        assert await turns_until_all_are_begun() <= 2
+        assert len(yard.done) == 128
+
+        yard.give(at_once, *"abcdefgh")
+        yard.give(at_once, *"ijklmnop")
+        await settle_loop()
+        before = asyncio.all_tasks()
+        yard.give(at_once, *"qrstuvwxyz")
+
+        # One is enough again.
+        assert len(asyncio.all_tasks() - before) <= 1
+        await settle_loop()
+        assert len({yard.tasks[name] for name in "qrstuvwxyz"}) == 1
+
+    play(test, size=64)
+
+
+def test_a_cancelled_piece_takes_nobody_along() -> None:
+    async def test(yard: Yard) -> None:
+        async def held(name: str) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+        yard.give(held, "a")
+        await settle_loop()
+        yard.tasks["a"].cancel()
+        yard.give(later, "b", "c")
+        await settle_loop()
+
+        (first, error), *rest = yard.ended
+        assert (first, type(error)) == ("a", asyncio.CancelledError)
+        assert sorted(rest) == [("b", None), ("c", None)]
+
+    play(test)
+
+
+def test_a_piece_may_survive_its_cancellation() -> None:
+    async def test(yard: Yard) -> None:
+        async def stubborn(name: str) -> bool:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await asyncio.sleep(0)
+            return True
+
+        yard.give(stubborn, "a")
+        await settle_loop()
+        yard.tasks["a"].cancel()
+        await settle_loop()
+
+        assert yard.ended == [("a", None)]
+
+    play(test)
+
+
+def test_a_cancellation_that_a_piece_has_not_lived_to_see_hits_nobody() -> None:
+    async def test(yard: Yard) -> None:
+        async def cancels_itself(name: str) -> bool:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            return True
+
+        yard.give(cancels_itself, "a")
+        yard.give(later, "b")
+        await settle_loop()
+
+        assert sorted(yard.ended) == [("a", None), ("b", None)]
+
+    play(test)
+
+
+def test_a_timer_that_a_piece_has_left_behind_cancels_nobody_else() -> None:
+    async def test(yard: Yard) -> None:
+        async def leaves_a_timer(name: str) -> bool:
+            task = asyncio.current_task()
+            assert task is not None
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.01, task.cancel)
+            return True
+
+        async def long(name: str) -> bool:
+            await asyncio.sleep(0.03)
+            return True
+
+        yard.give(leaves_a_timer, "a")
+        await settle_loop()
+        yard.give(long, "b", "c", "d")
+        await asyncio.sleep(0.05)
+        await settle_loop()
+
+        assert sorted(yard.ended) == [("a", None), ("b", None), ("c", None), ("d", None)]
+
+    play(test)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_a_piece_sets_in_its_context_is_not_seen_by_others_when_it_says_so(waits: bool) -> None:
+    async def test(yard: Yard) -> None:
+        seen: dict[str, str] = {}
+
+        async def sets(name: str) -> bool:
+            seen[name] = VARIABLE.get()
+            VARIABLE.set(name)
+            if waits:
+                await asyncio.sleep(0)
+            return False
+
+        yard.give(sets, *"abc")
+        await settle_loop()
+
+        assert seen == dict.fromkeys("abc", "unset")
+
+    play(test)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_errors_are_told_and_the_work_goes_on(waits: bool) -> None:
+    async def test(yard: Yard) -> None:
+        async def fails(name: str) -> bool:
+            if waits:
+                await asyncio.sleep(0)
+            raise ValueError(name)
+
+        yard.give(fails, "a", "b")
+        yard.give(at_once, "c")
+        await settle_loop()
+
+        assert sorted((name, str(error)) for name, error in yard.ended) == [("a", "a"), ("b", "b"), ("c", "None")]
+
+    play(test)
+
+
+def test_tools_that_need_the_current_task_work_in_every_piece() -> None:
+    async def test(yard: Yard) -> None:
+        async def timed(name: str) -> bool:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await asyncio.Event().wait()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(0))
+            async with asyncio.timeout(1):
+                pass
+            return True
+
+        yard.give(timed, *"abcdef")
+        while len(yard.ended) < 6:
+            await asyncio.sleep(0.001)
+
+        assert all(error is None for _, error in yard.ended)
+
+    play(test)
+
+
+def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(yard: Yard) -> None:
+        monkeypatch.setattr(module, "TURN", 0.0)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while len(yard.ended) < 50:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        yard.give(at_once, *(str(number) for number in range(50)))
+        await counting
+
+        assert turns > 5
+
+    play(test)
+
+
+def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_they_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(yard: Yard) -> None:
+        gate = asyncio.Event()
+        now = 0.0
+        monkeypatch.setattr("time.monotonic", lambda: now)
+
+        async def held(name: str) -> bool:
+            nonlocal now
+            now += 0.002
+            await gate.wait()
+            return True
+
+        for _ in range(2):
+            yard.give(held, *map(str, range(60)))
+            most = 0
+            while (before := len(yard.crew.busy)) < 60:
+                await asyncio.sleep(0)
+                most = max(most, len(yard.crew.busy) - before)
+            gate.set()
+            await settle_loop()
+            gate.clear()
+
+            # The third one goes beyond 5 ms.
+            assert most <= 3
+
+    play(test, size=64)
+
+
+def test_whoever_owns_a_piece_may_change_while_it_runs() -> None:
+    async def test(yard: Yard) -> None:
+        async def held(name: str) -> bool:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return True
+
+        yard.give(held, "a")
+        await asyncio.sleep(0)
+        (task,) = yard.crew.busy
+        yard.crew.busy[task] = "b"
+        await settle_loop()
+
+        assert yard.ended == [("b", None)]
+
+    play(test)
+
+
+def test_a_member_that_is_cancelled_before_its_first_step_or_while_idle_is_replaced() -> None:
+    async def test(yard: Yard) -> None:
+        others = asyncio.all_tasks()
+        yard.give(at_once, "a")
+        (asyncio.all_tasks() - others).pop().cancel()
+        await settle_loop()
+        assert yard.done == ["a"]
+
+        for task in asyncio.all_tasks() - others:
+            task.cancel()
+        yard.give(later, "b")
+        await settle_loop()
+        assert yard.done == ["a", "b"]
+
+    play(test)
+
+
+def test_a_closed_crew_ends_what_it_has_begun_and_begins_nothing() -> None:
+    async def test(yard: Yard) -> None:
+        yard.give(later, "a")
+        await asyncio.sleep(0)
+        yard.crew.close()
+        yard.give(at_once, "b")
+        await settle_loop()
+
+        assert yard.done == ["a"]
+        yard.waiting.pop()[1].close()
+
+    play(test)

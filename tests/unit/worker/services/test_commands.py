@@ -1,0 +1,337 @@
+import asyncio
+import logging
+import threading
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.broker import Listening
+from taskmq.errors import AccessDenied, UnsupportedFeature
+from taskmq.events.control import command_workers
+from taskmq.events.stream import as_broadcasting
+from taskmq.model.commands import Answer, Command, command_topic
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.testing import FlakyBroker
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.host.stacks import stacks
+from taskmq.worker.services.commands import Control
+from taskmq_local import forget_memory
+from tests.unit.model.telemetry.test_events import STATUS
+
+PATIENCE = 10.0
+
+
+def run(test: Callable[[TaskMQ], Coroutine[Any, Any, None]]) -> None:
+    name = uuid.uuid4().hex
+    operator = TaskMQ(f"memory://{name}")
+
+    async def main() -> None:
+        async with asyncio.timeout(30), operator:
+            await test(operator)
+
+    try:
+        asyncio.run(main())
+    finally:
+        forget_memory(name)
+
+
+def shop(url: str) -> TaskMQ:
+    app = TaskMQ(url)
+
+    @app.task(queue="images")
+    async def quick() -> None: ...
+
+    return app
+
+
+@asynccontextmanager
+async def working(operator: TaskMQ, name: str, **config: Any) -> AsyncGenerator[Worker, None]:
+    worker = Worker(shop(operator.url), WorkerConfig(name=name, **config))
+    task = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    try:
+        yield worker
+        worker.drain()
+    finally:
+        await task
+
+
+async def tell(operator: TaskMQ, name: str, *to: str, within: float = PATIENCE, **facts: Any) -> list[Answer]:
+    command = Command(id="", name=name, to=to or ("*",), **facts)
+    return list(await command_workers(operator.session().broker, command, within=within))
+
+
+async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") -> list[Answer]:
+    """All answers: who has to wait for all of them waits a second, which is too short on a busy machine."""
+    async with asyncio.timeout(PATIENCE):
+        while len(answers := await tell(operator, name, to, within=0.2)) < count:
+            pass
+    return answers
+
+
+def test_every_worker_answers_a_ping_with_how_it_is() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "a", concurrency=3), working(operator, "b"):
+            answers = await tell_all(operator, "ping", 2)
+
+        assert [(answer.worker, answer.verdict) for answer in answers] == [("a", "done"), ("b", "done")]
+        status = answers[0].status
+        assert (status.name, status.queues, status.state, status.slots) == ("a", ["images"], "running", 3)
+
+    run(test)
+
+
+def test_a_worker_drains_when_it_is_told_by_its_name_and_another_does_not() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "a") as one, working(operator, "b") as other:
+            (answer,) = await tell(operator, "drain", "b")
+
+            assert (answer.worker, answer.status.state) == ("b", "draining")
+            assert other.is_dismissed
+            assert not one.is_dismissed
+            assert one.status().state == "running"
+
+    run(test)
+
+
+def test_a_command_to_a_host_reaches_its_workers_only() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "a") as worker:
+            host = worker.status().host
+            (answer,) = await tell_all(operator, "ping", 1, to=f"@{host}")
+            assert answer.worker == "a"
+            assert await tell(operator, "ping", "@elsewhere", within=0.1) == []
+
+    run(test)
+
+
+def test_concurrency_changes_and_below_1_is_refused_with_words() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "a", concurrency=2) as worker:
+            (changed,) = await tell(operator, "concurrency", "a", number=5)
+            (refused,) = await tell(operator, "concurrency", "a", number=0)
+
+            assert (changed.verdict, changed.detail, changed.status.slots) == ("done", "2 -> 5", 5)
+            assert refused.verdict == "refused"
+            assert "at least 1" in refused.detail
+            assert worker.status().slots == 5
+
+    run(test)
+
+
+def test_a_command_of_a_later_version_is_answered_as_unknown() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "a"):
+            (answer,) = await tell(operator, "dance", "a")
+
+        assert answer.verdict == "unknown"
+        assert "'dance'" in answer.detail
+
+    run(test)
+
+
+def test_a_worker_that_takes_no_commands_still_tells_events_to_whoever_listens() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "deaf", control=False) as worker:
+            assert await tell(operator, "ping", within=0.2) == []
+            await tell(operator, "drain", within=0.1)
+            assert not worker.is_dismissed
+            async with asyncio.timeout(PATIENCE), operator.events() as events:
+                assert (await anext(events)).worker == "deaf"
+
+    run(test)
+
+
+def test_a_worker_without_control_and_events_listens_to_nothing() -> None:
+    control = Control(_Refusing(), _Worker(), watch=None, obeys=False)
+
+    assert control.topics == []
+
+
+def test_what_is_no_command_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(operator: TaskMQ) -> None:
+        broker = as_broadcasting(operator.session().broker)
+        async with working(operator, "a"):
+            broker.announce(command_topic("drain"), b"{}")
+            broker.announce(command_topic("watch"), b'{"id": "1", "name": "watch", "seconds": -1}')
+            broker.announce(command_topic("watch"), b'{"id": "1", "name": "watch"}')
+            (answer,) = await tell(operator, "ping", "a")
+            assert answer.status.state == "running"
+
+    run(test)
+    assert "no command" in caplog.text
+
+
+def test_watching_and_revoking_need_what_they_are_about() -> None:
+    async def test(operator: TaskMQ) -> None:
+        async with working(operator, "a", events="off"):
+            (no_events,) = await tell(operator, "watch", "a", seconds=1.0)
+            (no_job,) = await tell(operator, "revoke", "a")
+            (revoked,) = await tell(operator, "revoke", "a", job_id="job-1")
+
+        assert (no_events.verdict, no_job.verdict, revoked.verdict) == ("refused", "refused", "done")
+
+    run(test)
+
+
+class _Worker:
+    name = "w"
+
+    def __init__(self) -> None:
+        self.said: list[object] = []
+
+    def status(self) -> WorkerStatus:
+        return STATUS
+
+    def dismiss(self) -> None:
+        raise RuntimeError("a bug")
+
+    def set_concurrency(self, concurrency: int) -> None:
+        self.said.append(concurrency)
+
+    def revoked(self, job_id: str) -> None:
+        self.said.append(job_id)
+
+
+class _Refusing:
+    """A `Broadcasting` that lets nobody listen, at first."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.announced: list[tuple[str, bytes]] = []
+        self.is_heard = asyncio.Event()
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        self.announced.append((topic, body))
+        return True
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.is_heard.set()
+        return self
+
+    async def stop(self) -> None:
+        self.is_heard.clear()
+
+
+def test_revoked_jobs_are_handed_to_the_worker() -> None:
+    worker = _Worker()
+    Control(_Refusing(), worker, watch=None, obeys=True).receive(
+        "worker.command.revoke", b'{"id": "1", "name": "revoke", "job_id": "j"}'
+    )
+
+    assert worker.said == ["j"]
+
+
+def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
+    radio = _Refusing()
+    control = Control(radio, _Worker(), watch=None, obeys=True)
+
+    control.receive("t", b'{"id": "1", "name": "drain", "reply": "r"}')
+    control.receive("t", b'{"id": "2", "name": "ping", "reply": "r"}')
+
+    assert [b'"refused"' in radio.announced[0][1], b'"done"' in radio.announced[1][1]] == [True, True]
+    assert "a bug" in caplog.text
+
+
+def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskmq.worker.services.commands._PAUSE", 0.001)
+
+    async def main() -> None:
+        radio = _Refusing(AccessDenied("not you"), AccessDenied("not you"))
+        async with Control(radio, _Worker(), watch=None, obeys=True).obeying():
+            await asyncio.wait_for(radio.is_heard.wait(), PATIENCE)
+        assert not radio.is_heard.is_set()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+
+    assert caplog.text.count("not you") == 1
+
+
+def test_a_broker_without_broadcasts_takes_no_commands() -> None:
+    async def test(operator: TaskMQ) -> None:
+        with pytest.raises(UnsupportedFeature, match="no broadcasts"):
+            await command_workers(FlakyBroker(operator.session().broker), Command(id="", name="ping"))
+
+    run(test)
+
+
+def test_stacks_show_where_threads_and_coroutines_are_and_no_values() -> None:
+    async def inner(secret: str) -> str:
+        await waiting.wait()
+        return secret
+
+    async def outer() -> None:
+        await inner("hunter2")
+
+    def blocked(secret: str) -> str:
+        leave.wait(PATIENCE)
+        return secret
+
+    async def main() -> str:
+        task = asyncio.create_task(outer(), name="the job")
+        await asyncio.sleep(0)
+        try:
+            return stacks(limit=100_000)
+        finally:
+            task.cancel()
+
+    waiting, leave = asyncio.Event(), threading.Event()
+    thread = threading.Thread(target=blocked, args=("hunter2",), name="the thread")
+    thread.start()
+    try:
+        text = asyncio.run(main())
+    finally:
+        leave.set()
+        thread.join()
+
+    task = text.partition("task the job\n")[2].partition("\n\n")[0]
+    assert task.index(".inner") < task.index(".outer")
+    assert ".blocked" in text.partition("thread the thread\n")[2].partition("\n\n")[0]
+    assert "hunter2" not in text
+
+
+def test_stacks_follow_a_coroutine_that_is_carried_on_by_hand() -> None:
+    class ByHand:
+        def __await__(self) -> Generator[Any, Any, None]:
+            piece = waits()
+            yield piece.send(None)
+            piece.close()
+
+    async def waits() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def drives() -> None:
+        await ByHand()
+
+    async def main() -> str:
+        task = asyncio.create_task(drives(), name="the job")
+        await asyncio.sleep(0)
+        text = stacks(limit=100_000)
+        task.cancel()
+        return text
+
+    task = asyncio.run(main()).partition("task the job\n")[2].partition("\n\n")[0]
+
+    assert task.index(".waits") < task.index(".__await__") < task.index(".drives")
+
+
+def test_stacks_are_cut_where_they_are_too_long() -> None:
+    def deep(levels: int) -> str:
+        return deep(levels - 1) if levels else asyncio.run(main())
+
+    async def main() -> str:
+        return stacks(limit=500)
+
+    text = deep(80)
+
+    assert len(text) < 600
+    assert "more characters" in text

@@ -1,0 +1,420 @@
+"""Moving from the state to the broker, on `memory://`."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import pytest
+
+from taskmq.client.session import Session
+from taskmq.contracts.broker import BrokerOptions, Outgoing
+from taskmq.contracts.stores import DelayStore, TakenMessage, WaitingMessage
+from taskmq.errors import BrokerUnavailable, PublishRejected, SendError, StateUnavailable
+from taskmq.model.topology import UNROUTABLE, WorkQueue
+from taskmq.testing import Confirmed, FakeClock, FlakyBroker
+from taskmq.testing.runner import CancelPoint, cancelled_at
+from taskmq.worker.services.delay_relay import Mover
+from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
+from tests.unit.worker.virtual_time import run
+
+_QUEUE = WorkQueue("work")
+
+
+@dataclass
+class FailingDelays:
+    """A store whose calls fail on order, so many of a name; an effect takes turns of the loop before and after it."""
+
+    inner: DelayStore
+    failing: dict[str, int] = field(default_factory=dict[str, int])
+    calls: list[str] = field(default_factory=list[str])
+    has_effect: bool = False
+
+    def _fails(self, name: str) -> bool:
+        self.calls.append(name)
+        left = self.failing.get(name, 0)
+        self.failing[name] = max(left - 1, 0)
+        return left > 0
+
+    async def put(self, message: WaitingMessage) -> None:
+        await self.inner.put(message)
+
+    async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
+        if self._fails("take"):
+            if self.has_effect:
+                await self.inner.take(now=now, limit=limit, lease=lease)
+            raise StateUnavailable("no state (test)")
+        await asyncio.sleep(0)
+        taken = await self.inner.take(now=now, limit=limit, lease=lease)
+        await asyncio.sleep(0)
+        return taken
+
+    async def done(self, taken: Sequence[TakenMessage]) -> None:
+        if self._fails("done"):
+            raise StateUnavailable("no state (test)")
+        await asyncio.sleep(0)
+        await self.inner.done(taken)
+        await asyncio.sleep(0)
+
+    async def give_back(self, taken: Sequence[TakenMessage]) -> None:
+        if self._fails("give_back"):
+            raise StateUnavailable("no state (test)")
+        await self.inner.give_back(taken)
+
+    async def next_due(self) -> int | None:
+        if self._fails("next_due"):
+            raise ZeroDivisionError("a bug in the adapter")
+        return await self.inner.next_due()
+
+    def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
+        return self.inner.listen(heard)
+
+    async def count(self) -> int:
+        return await self.inner.count()
+
+    async def find(self, job_id: str) -> WaitingMessage | None:
+        return await self.inner.find(job_id)
+
+    async def list(
+        self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
+    ) -> list[WaitingMessage]:
+        return await self.inner.list(limit=limit, task=task, queues=queues)
+
+    async def cancel(self, job_id: str) -> bool:
+        return await self.inner.cancel(job_id)
+
+    async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
+        return await self.inner.swap(found, changed)
+
+
+class Stage:
+    """A broker and a state that fail on order, and a session of both."""
+
+    def __init__(self, name: str) -> None:
+        self.clock = FakeClock()
+        options = BrokerOptions(clock=self.clock)
+        self.memory: MemoryBroker = open_memory_broker(f"memory://{name}", options)
+        self.broker = FlakyBroker(self.memory)
+        self.state = open_memory_state(f"memory://{name}", options)
+        self.delays = FailingDelays(self.state.delays)
+        self.session = Session(self.broker, self.state, send_timeout=10, delays=self.delays, clock=self.clock)
+
+    async def put(self, *jobs: str, delay: float = 1, queue: str = "work") -> None:
+        for job in jobs:
+            due = self.clock.now_ms() + round(delay * 1000)
+            await self.session.publish(outgoing(job, queue=queue, due=due))
+
+    async def ready(self, queue: str = "work") -> list[str]:
+        """The jobs in a queue, in order."""
+        async with self.memory.hold(queue, limit=1000) as deliveries:
+            return [delivery.message_id or "" for delivery in deliveries]
+
+    async def passes(self, seconds: float) -> None:
+        """Time for everybody: by the clock of the messages, and by the loop's."""
+        self.clock.advance(seconds)
+        await asyncio.sleep(seconds)
+
+    @asynccontextmanager
+    async def moving(self, count: int = 1) -> AsyncGenerator[None, None]:
+        movers = [Mover(self.session, self.delays, self.clock) for _ in range(count)]
+        tasks = [asyncio.create_task(mover.run()) for mover in movers]
+        await asyncio.sleep(0.001)
+        try:
+            yield
+        finally:
+            for mover in movers:
+                mover.stop()
+            async with asyncio.timeout(60):
+                await asyncio.gather(*tasks)
+
+
+def outgoing(job: str, *, queue: str = "work", due: int | None = None) -> Outgoing:
+    return Outgoing(queue=queue, body=b"{}", content_type="application/json", job_id=job, task="t", due=due)
+
+
+def play(test: Callable[[Stage], Coroutine[None, None, None]]) -> None:
+    name = uuid4().hex
+
+    async def main() -> None:
+        stage = Stage(name)
+        await stage.session.declare([_QUEUE])
+        await test(stage)
+        await stage.session.aclose()
+
+    try:
+        run(main())
+    finally:
+        forget_memory(name)
+
+
+def test_a_message_is_moved_when_it_is_due_and_not_before() -> None:
+    async def test(stage: Stage) -> None:
+        async with stage.moving():
+            await stage.put("b", delay=5)
+            await stage.put("a", delay=3)
+            await stage.passes(2.999)
+            assert await stage.ready() == []
+            await stage.passes(0.002)
+            assert await stage.ready() == ["a"]
+            await stage.passes(2)
+
+        assert await stage.ready() == ["a", "b"]
+        assert await stage.delays.count() == 0
+
+    play(test)
+
+
+def test_a_mover_that_sleeps_is_woken_for_an_earlier_message() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("late", delay=3600)
+        async with stage.moving():
+            await stage.put("early", delay=0.1)
+            stage.clock.advance(0.1)
+            # Less than the look that is taken once a second anyway.
+            await asyncio.sleep(0.05)
+
+            assert await stage.ready() == ["early"]
+
+    play(test)
+
+
+def test_messages_keep_all_that_they_were_sent_with() -> None:
+    full = Outgoing(
+        queue="work",
+        body=b"body",
+        content_type="application/msgpack",
+        job_id="job",
+        task="shop.resize",
+        due=1_700_000_001_000,
+        enqueued=3,
+        root="root",
+        headers={"x-taskmq-attempt": 2},
+        priority=7,
+    )
+
+    async def test(stage: Stage) -> None:
+        await stage.session.publish(full)
+        async with stage.moving():
+            await stage.passes(1.5)
+
+        (confirmed,) = [entry for entry in stage.broker.journal if isinstance(entry, Confirmed)]
+        assert confirmed.message == Outgoing(
+            **{name: getattr(full, name) for name in Outgoing.__struct_fields__ if name != "due"}
+        )
+
+    play(test)
+
+
+def test_many_movers_share_the_work_and_move_each_message_once() -> None:
+    jobs = [f"job {number}" for number in range(1_000)]
+
+    async def test(stage: Stage) -> None:
+        await stage.put(*jobs)
+        async with stage.moving(5):
+            await stage.passes(3)
+
+        assert sorted(await stage.ready()) == sorted(jobs)
+
+    play(test)
+
+
+def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(stage: Stage) -> None:
+        stage.broker.fail_publishes(16, BrokerUnavailable("no broker (test)"))
+        await stage.put("a", "b")
+        async with stage.moving():
+            await stage.passes(1.1)
+            assert await stage.ready() == []
+            assert await stage.delays.count() == 2
+            await stage.passes(60)
+
+        assert sorted(await stage.ready()) == ["a", "b"]
+        assert await stage.delays.count() == 0
+
+    with caplog.at_level(logging.INFO):
+        play(test)
+    # Once each, however often it was tried.
+    assert [record.message for record in caplog.records] == [
+        "delayed jobs are not moved to the broker: no broker (test)",
+        "delayed jobs are moved to the broker again",
+    ]
+
+
+def test_what_was_published_is_not_published_again_because_its_neighbour_was_not() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a", delay=1)
+        await stage.put("b", delay=1.5)
+        stage.broker.fail_publishes(1, BrokerUnavailable("no broker (test)"))
+        stage.clock.advance(2)
+        async with stage.moving():
+            await stage.passes(5)
+
+        assert await stage.ready() == ["b", "a"]
+
+    play(test)
+
+
+@pytest.mark.parametrize("has_effect", [False, True])
+def test_while_the_state_is_down_the_mover_waits_and_then_goes_on(*, has_effect: bool) -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a", "b")
+        stage.delays.failing["take"] = 3
+        stage.delays.has_effect = has_effect
+        async with stage.moving():
+            # Where the messages were taken and the answer was lost, they come back after the lease.
+            await stage.passes(1.5)
+            await stage.passes(60)
+
+        assert await stage.ready() == ["a", "b"]
+        assert await stage.delays.count() == 0
+
+    play(test)
+
+
+def test_a_state_that_cannot_be_told_what_was_published_is_told_again() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a")
+        stage.delays.failing["done"] = 5
+        async with stage.moving():
+            await stage.passes(10)
+
+        assert await stage.ready() == ["a"]
+        assert await stage.delays.count() == 0
+
+    play(test)
+
+
+def test_a_message_that_moved_untold_comes_twice_rather_than_never() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a")
+        stage.delays.failing["done"] = 200
+        async with stage.moving():
+            for _ in range(20):
+                await stage.passes(1)
+            stage.delays.failing["done"] = 0
+            for _ in range(20):
+                await stage.passes(1)
+
+        jobs = await stage.ready()
+        assert set(jobs) == {"a"}
+        assert len(jobs) == 2
+        assert await stage.delays.count() == 0
+
+    play(test)
+
+
+def test_what_has_no_queue_any_more_goes_where_people_find_it() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a", "c")
+        await stage.put("b", queue="gone")
+        async with stage.moving():
+            await stage.passes(2)
+
+        assert await stage.ready() == ["a", "c"]
+        async with stage.memory.hold(UNROUTABLE, limit=10) as deliveries:
+            assert [(each.message_id, each.headers["x-taskmq-queue"]) for each in deliveries] == [("b", "gone")]
+        assert await stage.delays.count() == 0
+
+    play(test)
+
+
+def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
+    refusal: SendError = PublishRejected("the queue is full (test)")
+
+    async def test(stage: Stage) -> None:
+        await stage.put("refused", delay=1)
+        await stage.put("behind", delay=1.001)
+        stage.broker.fail_publishes(1, refusal)
+        async with stage.moving():
+            await stage.passes(2)
+            assert await stage.ready() == ["behind"]
+            assert await stage.delays.count() == 1
+            for _ in range(20):
+                await stage.passes(1)
+
+        assert await stage.ready() == ["behind", "refused"]
+
+    play(test)
+
+
+def test_a_bug_in_an_adapter_does_not_end_the_mover(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a")
+        stage.delays.failing["next_due"] = 2
+        async with stage.moving():
+            await stage.passes(10)
+
+        assert await stage.ready() == ["a"]
+
+    play(test)
+    assert sum(record.levelno == logging.CRITICAL for record in caplog.records) == 2
+
+
+def test_a_mover_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a")
+        stage.broker.hang_publishes()
+        mover = Mover(stage.session, stage.delays, stage.clock)
+        moving = asyncio.create_task(mover.run())
+        stage.clock.advance(1)
+        while not stage.broker.hanging:
+            await asyncio.sleep(0.1)
+
+        mover.stop()
+        await asyncio.sleep(1)
+        assert not moving.done()
+        stage.broker.release_publishes()
+        await moving
+
+        assert await stage.ready() == ["a"]
+        assert await stage.delays.count() == 0
+
+    play(test)
+
+
+def test_a_mover_that_waits_for_a_broker_stops_at_once() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.put("a")
+        stage.broker.fail_publishes(100, BrokerUnavailable("no broker (test)"))
+        stage.clock.advance(1)
+        async with stage.moving():
+            await asyncio.sleep(60)
+            before = asyncio.get_running_loop().time()
+
+        assert asyncio.get_running_loop().time() - before < 0.1
+
+    play(test)
+
+
+def test_a_mover_that_dies_at_any_moment_loses_nothing() -> None:
+    jobs = {f"job {number}" for number in range(3)}
+    moments: list[int] = []
+
+    async def test(stage: Stage) -> None:
+        for moment in range(1, 30):
+            await stage.put(*jobs)
+            stage.clock.advance(1)
+            mover = Mover(stage.session, stage.delays, stage.clock)
+            # What it awaits at this moment has happened, and it will never know.
+            await cancelled_at(CancelPoint(wakeups=moment), mover.run(), within=60)
+            if await stage.delays.count() == 0:
+                moments.append(moment)
+            stage.clock.advance(60)
+
+            async with stage.moving():
+                await stage.passes(2)
+
+            moved = await stage.ready()
+            assert set(moved) == jobs, moment
+            # At most once more for the mover that died.
+            assert max(Counter(moved).values()) <= 2, moment
+            assert await stage.delays.count() == 0, moment
+            await stage.memory.purge("work")
+
+    play(test)
+    # The test proves itself: some of the moments are before the end of the move, some after.
+    assert moments
+    assert moments[0] > 2

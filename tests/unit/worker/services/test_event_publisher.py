@@ -1,0 +1,477 @@
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from taskmq import Context, EventStream, JobEvent, Reject, RetryPolicy, Snooze, TaskMQ, WorkerEvent
+from taskmq.contracts.broker import BrokerOptions, Listening
+from taskmq.errors import UnsupportedFeature
+from taskmq.events.stream import as_broadcasting
+from taskmq.model.clock import SystemClock
+from taskmq.model.commands import Command, command_topic, encode_command
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.outcome import Outcome, Parked, Succeeded
+from taskmq.model.telemetry.events import Event, decode_batch, encode_batch
+from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.stats import Tally
+from taskmq.worker.services.event_publisher import Announcer, announcing
+from taskmq_local import forget_memory, open_memory_broker
+from tests.unit.model.telemetry.test_events import STATUS
+from tests.unit.worker.staged import FakeDelivery
+
+PATIENCE = 10.0
+
+
+def run(test: Callable[[TaskMQ], Coroutine[Any, Any, None]]) -> None:
+    name = uuid.uuid4().hex
+    app = TaskMQ(f"memory://{name}")
+
+    async def main() -> None:
+        async with asyncio.timeout(30), app:
+            await test(app)
+
+    try:
+        asyncio.run(main())
+    finally:
+        forget_memory(name)
+
+
+@asynccontextmanager
+async def working(app: TaskMQ, **config: Any) -> AsyncGenerator[Worker, None]:
+    worker = Worker(app, WorkerConfig(name="w", **config))
+    task = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    try:
+        yield worker
+    finally:
+        worker.drain()
+        await task
+
+
+async def next_of(events: EventStream, *names: str) -> list[Event]:
+    """The next events of these names, one of each, in the order in which they come."""
+    wanted, found = list(names), list[Event]()
+    async with asyncio.timeout(PATIENCE):
+        async for event in events:
+            if event.event in wanted:
+                wanted.remove(event.event)
+                found.append(event)
+            if not wanted:
+                break
+    return found
+
+
+def test_whoever_listens_is_told_of_a_job_from_its_start_to_its_end() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task(queue="images", name="double")
+        async def double(n: int) -> int:
+            return 2 * n
+
+        async with working(app), app.events() as events:
+            (beat,) = await next_of(events, "beat")
+            job = await double.asend(21)
+            started, ended = await next_of(events, "started", "succeeded")
+
+        assert isinstance(beat, WorkerEvent)
+        assert beat.status.queues == ["images"]
+        assert isinstance(started, JobEvent)
+        assert isinstance(ended, JobEvent)
+        assert (started.event, ended.event) == ("started", "succeeded")
+        for event in (started, ended):
+            assert (event.worker, event.job_id, event.task, event.queue, event.attempt) == (
+                "w",
+                job.id,
+                "double",
+                "images",
+                1,
+            )
+        assert beat.number < started.number < ended.number
+        assert started.waited is not None
+        assert ended.seconds is not None
+        assert events.dropped == events.missed == 0
+
+    run(test)
+
+
+def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task(queue="q", name="fails", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
+        async def fails(secret: str) -> str:
+            raise ValueError(secret)
+
+        @app.task(queue="q", name="rejects")
+        async def rejects(secret: str) -> None:
+            raise Reject(secret)
+
+        @app.task(queue="q", name="snoozes")
+        async def snoozes(secret: str) -> str:
+            if len(naps) < 1:
+                naps.append(secret)
+                raise Snooze(0.01)
+            return secret
+
+        naps: list[str] = []
+        bodies: list[bytes] = []
+        async with working(app), app.events("job.#") as events:
+            listening = await as_broadcasting(app.session().broker).listen(
+                ["job.#"], lambda _, body: bodies.append(body)
+            )
+            await fails.asend("hunter2")
+            retried, dead = await next_of(events, "retried", "dead")
+            await rejects.asend("hunter2")
+            (rejected,) = await next_of(events, "dead")
+            await snoozes.asend("hunter2")
+            (snoozed,) = await next_of(events, "snoozed")
+            await next_of(events, "succeeded")
+            await listening.stop()
+
+        assert isinstance(retried, JobEvent)
+        assert isinstance(dead, JobEvent)
+        assert (retried.error, retried.delay, retried.attempt) == ("ValueError", 0.01, 1)
+        assert (dead.error, dead.reason, dead.attempt) == ("ValueError", "error", 2)
+        assert isinstance(rejected, JobEvent)
+        assert rejected.reason == "rejected"
+        assert isinstance(snoozed, JobEvent)
+        assert (snoozed.delay, snoozed.attempt) == (0.01, 1)
+        assert bodies
+        assert not any(b"hunter2" in body for body in bodies)
+
+    run(test)
+
+
+def test_a_worker_tells_that_it_is_there_that_it_drains_and_that_it_goes() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task
+        async def waits(context: Context) -> None:
+            started.set()
+            await goes_on.wait()
+
+        started, goes_on = asyncio.Event(), asyncio.Event()
+        observer = TaskMQ(app.url)
+        async with observer, observer.events("worker.*") as events:
+            worker = Worker(app, WorkerConfig(name="w"))
+            task = asyncio.create_task(worker.run())
+            await worker.is_ready.wait()
+            await waits.asend()
+            await started.wait()
+            worker.drain()
+            online, draining = await next_of(events, "online", "draining")
+            goes_on.set()
+            (offline,) = await next_of(events, "offline")
+            await task
+
+        states = [event.status.state for event in (online, draining, offline) if isinstance(event, WorkerEvent)]
+        assert states == ["running", "draining", "draining"]
+
+    run(test)
+
+
+def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
+    async def test(app: TaskMQ) -> None:
+        from taskmq.contracts.broker import Outgoing
+
+        @app.task(queue="q")
+        async def known() -> None: ...
+
+        async with working(app), app.events("job.parked.q") as events:
+            await next_of_ready(app)
+            message = Outgoing(queue="q", body=b"no task", content_type="text/plain", job_id="a", task="t")
+            await app.session().broker.publish(message, timeout=PATIENCE)
+            (parked,) = await next_of(events, "parked")
+
+        assert isinstance(parked, JobEvent)
+        assert (parked.job_id, parked.task, parked.queue) == ("a", "t", "q")
+
+    async def next_of_ready(app: TaskMQ) -> None:
+        async with app.events("worker.*", "job.none") as ready:
+            await next_of(ready, "beat")
+
+    run(test)
+
+
+def test_a_worker_with_events_off_tells_nothing_and_one_with_events_on_tells_all() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task(name="t")
+        async def quick() -> None: ...
+
+        heard: list[str] = []
+        async with TaskMQ(app.url) as other:
+            await as_broadcasting(other.session().broker).listen(["#"], lambda topic, _: heard.append(topic))
+            async with working(app, events="off"):
+                await quick.asend()
+                await asyncio.wait_for(idle(app), PATIENCE)
+            assert heard == []
+
+            again = TaskMQ(app.url)
+            again.task(name="t")(quick.function)
+            async with other.events("job.succeeded.#") as events, working(again, events="on", control=False):
+                await again.tasks["t"].asend()
+                await next_of(events, "succeeded")
+
+    async def idle(app: TaskMQ) -> None:
+        while (await app.session().broker.stats(["default"]))[0].ready:
+            await asyncio.sleep(0)
+
+    run(test)
+
+
+class _Radio:
+    """A `Broadcasting` that keeps what is announced, unless it is cut."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.is_cut = False
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        if not self.is_cut:
+            self.messages.append((topic, body))
+        return not self.is_cut
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+        raise NotImplementedError
+
+    def take(self) -> list[tuple[str, list[Event], int]]:
+        taken, self.messages = self.messages, []
+        batches = [(topic, decode_batch(topic, body)) for topic, body in taken]
+        return [(topic, list(batch.events), batch.dropped) for topic, batch in batches]
+
+
+def staged(radio: _Radio) -> tuple[Announcer, Tally]:
+    tally = Tally()
+    return Announcer(radio, tally, name="w", status=lambda: STATUS, clock=SystemClock()), tally
+
+
+def attempt_of(job: str, queue: str = "q") -> Attempt:
+    app = TaskMQ("memory://unused")
+
+    @app.task(name="t")
+    async def function() -> None: ...
+
+    body = b'{"task": "t", "id": "%s"}' % job.encode()
+    return Attempt(FakeDelivery(body, queue=queue), decode_envelope(body), function, job)
+
+
+def once(tally: Tally, attempt: Attempt, outcome: Outcome | None = None) -> None:
+    tally.start(attempt, now=1.0)
+    tally.end(attempt, outcome or Succeeded(None), now=2.5)
+
+
+def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        once(tally, attempt_of("a"))
+        assert not tally.on_start
+
+        announcer.watch(60)
+        announcer.watch(0)
+        await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE):
+            while tally.on_start:
+                await asyncio.sleep(0)
+
+        assert (tally.on_start, tally.on_end, tally.on_park) == ([], [], [])
+        once(tally, attempt_of("b"))
+        announcer.close()
+        assert [topic for topic, _, _ in radio.take()] == ["worker.beat"]
+
+    asyncio.run(main())
+
+
+def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        announcer.watch()
+        once(tally, attempt_of("a"))
+        once(tally, attempt_of("b"))
+        once(tally, attempt_of("c", queue="other.p.high"))
+        tally.park(FakeDelivery(b"?", queue="q"), Parked("what is it?"))
+        announcer.flush()
+
+        batches = radio.take()
+        assert [(topic, [event.number for event in events]) for topic, events, _ in batches] == [
+            ("job.started.q", [1, 3]),
+            ("job.started.other", [5]),
+            ("job.succeeded.q", [2, 4]),
+            ("job.succeeded.other", [6]),
+            ("job.parked.q", [7]),
+        ]
+        (ended, _) = batches[2][1]
+        assert isinstance(ended, JobEvent)
+        assert ended.seconds == 1.5
+        announcer.close()
+
+    asyncio.run(main())
+
+
+def test_events_leave_by_themselves_soon() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        announcer.watch()
+        once(tally, attempt_of("a"))
+        assert not radio.messages
+
+        async with asyncio.timeout(PATIENCE):
+            while len(radio.messages) < 2:
+                await asyncio.sleep(0.01)
+        announcer.close()
+
+    asyncio.run(main())
+
+
+def test_a_large_batch_is_cut_into_several() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        announcer.watch()
+        attempt = attempt_of("a")
+        for _ in range(1_200):
+            tally.start(attempt, now=1.0)
+        announcer.flush()
+
+        assert [len(events) for _, events, _ in radio.take()] == [500, 500, 200]
+        announcer.close()
+
+    asyncio.run(main())
+
+
+def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_so() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        announcer.watch()
+        radio.is_cut = True
+        once(tally, attempt_of("a"))
+        announcer.flush()
+        radio.is_cut = False
+        once(tally, attempt_of("b"))
+        announcer.close()
+
+        assert [(topic, dropped) for topic, _, dropped in radio.take()] == [
+            ("job.started.q", 2),
+            ("job.succeeded.q", 2),
+        ]
+
+    asyncio.run(main())
+
+
+def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        announcer.watch()
+        attempt = attempt_of("a")
+        for _ in range(20_003):
+            tally.start(attempt, now=1.0)
+        tally.end(attempt, Succeeded(None), now=1.0)
+        announcer.close()
+
+        batches = radio.take()
+        assert sum(len(events) for _, events, _ in batches) == 20_000
+        assert {dropped for _, _, dropped in batches} == {4}
+
+    asyncio.run(main())
+
+
+def test_a_worker_beats_as_long_as_it_is_there() -> None:
+    async def main() -> None:
+        radio = _Radio()
+        announcer, _ = staged(radio)
+        draining = asyncio.Event()
+        async with asyncio.timeout(PATIENCE), announcing(announcer, "auto", draining=draining, beat_seconds=0.01):
+            while len(radio.messages) < 4:
+                await asyncio.sleep(0.01)
+            draining.set()
+            while [topic for topic, _ in radio.messages].count("worker.draining") < 1:
+                await asyncio.sleep(0.01)
+
+        topics = [topic for topic, _ in radio.messages]
+        assert topics[0] == "worker.online"
+        assert set(topics[1 : topics.index("worker.draining")]) == {"worker.beat"}
+        assert topics[-1] == "worker.offline"
+
+    asyncio.run(main())
+
+
+def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others() -> None:
+    async def test(app: TaskMQ) -> None:
+        broker = as_broadcasting(app.session().broker)
+        radio = _Radio()
+        announcer, tally = staged(radio)
+        announcer.watch()
+        for number in range(5):
+            tally.start(attempt_of(str(number)), now=1.0)
+        announcer.close()
+
+        async with app.events("job.#", buffer=2) as events:
+            broker.announce("job.started.q", b"what nobody can read")
+            for topic, body in radio.messages:
+                broker.announce(topic, body)
+            first, second = await next_of(events, "started", "started")
+
+        assert [event.number for event in (first, second)] == [4, 5]
+        assert events.missed == 3
+        assert [event async for event in events] == []
+
+    run(test)
+
+
+def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened() -> None:
+    async def test(app: TaskMQ) -> None:
+        broker = as_broadcasting(app.session().broker)
+        started = JobEvent(event="started", number=1, at=1, job_id="a", task="t", queue="q")
+        gone = WorkerEvent(event="offline", number=2, at=1, status=STATUS)
+        async with app.events() as events:
+            for worker, dropped in (("a", 5), ("b", 0), ("a", 7), ("b", 3), ("b", 3)):
+                broker.announce("job.started.q", encode_batch(worker, [started], dropped=dropped))
+            await next_of(events, *["started"] * 5)
+            assert events.dropped == 2 + 3
+
+            # Another process under the name of one that has been killed, and one under that of one that has gone.
+            broker.announce("job.started.q", encode_batch("a", [started], dropped=1))
+            broker.announce("worker.offline", encode_batch("b", [gone], dropped=4))
+            broker.announce("job.started.q", encode_batch("b", [started], dropped=0))
+            await next_of(events, "offline", "started", "started")
+            assert events.dropped == 2 + 3 + 1 + 1
+
+    run(test)
+
+
+def test_a_stream_of_events_of_workers_asks_for_none_of_jobs() -> None:
+    async def test(app: TaskMQ) -> None:
+        heard: list[str] = []
+        await as_broadcasting(app.session().broker).listen(["worker.command.*"], lambda topic, _: heard.append(topic))
+
+        async with app.events("worker.beat"):
+            pass
+        async with app.events("worker.beat", "job.dead.#"):
+            pass
+        as_broadcasting(app.session().broker).announce(
+            command_topic("ping"), encode_command(Command(id="1", name="ping"))
+        )
+        async with asyncio.timeout(PATIENCE):
+            while "worker.command.ping" not in heard:
+                await asyncio.sleep(0.01)
+
+        assert heard == ["worker.command.watch", "worker.command.ping"]
+
+    run(test)
+
+
+def test_a_broker_without_broadcasts_has_no_events() -> None:
+    from taskmq.testing import FlakyBroker
+
+    async def main() -> None:
+        broker = FlakyBroker(open_memory_broker("memory://none", BrokerOptions()))
+        with pytest.raises(UnsupportedFeature, match="no broadcasts"):
+            async with EventStream(lambda: broker):
+                pass
+        await broker.aclose()
+
+    asyncio.run(main())

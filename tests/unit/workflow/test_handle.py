@@ -1,0 +1,365 @@
+"""Workflows from sending to their end, on `memory://`, with a worker; and their gate, where something goes wrong."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from taskmq import (
+    Context,
+    FlowFailed,
+    FlowNotFound,
+    Ignore,
+    InvalidOption,
+    JobCancelled,
+    ResultTimeout,
+    RetryPolicy,
+    TaskMQ,
+    UnsupportedFeature,
+    chain,
+    chord,
+    dag,
+    group,
+)
+from taskmq.contracts.stores.flows import NodeState
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.worker import Worker
+
+_FAST = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
+
+
+class Shop:
+    """An app, its tasks, and what they have seen."""
+
+    def __init__(self, url: str | None = None, *, content_type: Any = "json") -> None:
+        self.app = app = TaskMQ(url or f"memory://{uuid.uuid4()}", content_type=content_type)
+        self.ran: list[str] = []
+        self.broken: set[str] = set()
+        self.gate = asyncio.Event()
+        self.running = 0
+        self.most = 0
+
+        @app.task(name="add", retry=None)
+        async def add(number: int, other: int = 1) -> int:
+            self.ran.append(f"add {number} {other}")
+            return number + other
+
+        @app.task(name="total", retry=None)
+        async def total(numbers: Sequence[int | None]) -> int:
+            return sum(number or 0 for number in numbers)
+
+        @app.task(name="numbers", retry=None)
+        async def numbers(count: int) -> list[int]:
+            return list(range(count))
+
+        @app.task(name="named", retry=None)
+        async def named(name: str) -> str:
+            self.ran.append(name)
+            if name in self.broken:
+                raise ValueError(f"{name} is broken")
+            return name
+
+        @app.task(name="waits", retry=None)
+        async def waits(number: int) -> int:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            self.ran.append(f"waits {number}")
+            try:
+                await self.gate.wait()
+            finally:
+                self.running -= 1
+            return number
+
+        @app.task(name="tries", retry=_FAST)
+        async def tries(context: Context, name: str) -> int:
+            self.ran.append(f"{name} {context.attempt} of {context.max_attempts}")
+            raise ValueError(name)
+
+        @app.task(name="steps_aside", retry=None)
+        async def steps_aside() -> int:
+            raise Ignore("not today")
+
+        @app.task(name="sends", retry=None)
+        async def sends(number: int) -> str:
+            return (await chain(add.s(number), add.s(10)).asend()).id
+
+        self.add, self.total, self.numbers, self.named = add, total, numbers, named
+        self.waits, self.tries, self.steps_aside, self.sends = waits, tries, steps_aside, sends
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with self.app:
+            worker = Worker(self.app, config=WorkerConfig(concurrency=50))
+            running = asyncio.create_task(worker.run())
+            try:
+                yield
+            finally:
+                running.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await running
+
+
+@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+def test_chains_groups_chords_and_maps_come_to_their_values(content_type: str) -> None:
+    shop = Shop(content_type=content_type)
+    add, total, numbers = shop.add, shop.total, shop.numbers
+
+    async def run() -> None:
+        async with shop.open():
+            assert await (await (add.s(1) | add.s(4) | add.s(other=10)).asend()).aresult(10) == 16
+            assert await (await add.s(1).asend()).aresult(10) == 2
+            assert await (await group(add.s(1), numbers.s(2)).asend()).aresult(10) == [2, [0, 1]]
+            assert await (await chord([add.s(n) for n in range(5)], total.s()).asend()).aresult(10) == 15
+            # Two groups behind each other, a chain in one of them.
+            wide = group(add.s(n) for n in range(4)) | group(total.s(), chain(total.s(), add.s(1)))
+            assert await (await wide.asend()).aresult(10) == [10, 11]
+            assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(10) == 3435
+            assert await (await (numbers.s(0) | add.s().each()).asend()).aresult(10) == []
+            assert await (await add.starmap([(1, 2), (3, 4)]).asend()).aresult(10) == [3, 7]
+
+    asyncio.run(run())
+
+
+def test_a_workflow_is_sent_and_awaited_without_a_loop_of_ones_own(tmp_path: Any) -> None:
+    shop = Shop(f"local://{tmp_path}/queue")
+    with shop.app:
+        flow = (shop.add.s(1) | shop.add.s(5)).send(keep="1h")
+        assert flow.state().steps == {"add": NodeState.READY, "add-2": NodeState.WAITING}
+        with pytest.raises(ResultTimeout):
+            flow.result(timeout=0.01)
+
+        async def work() -> None:
+            async with shop.open():
+                assert await shop.app.flow(flow.id).aresult(20) == 7
+
+        asyncio.run(work())
+        assert flow.result(timeout=10) == 7
+        assert flow.state().state == "succeeded"
+        assert flow.redrive() == 0
+        assert flow.cancel() is False
+
+
+def test_a_task_sends_a_workflow() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            inner = await (await shop.sends.asend(1)).aresult(10)
+            assert await shop.app.flow(inner).aresult(10) == 12
+
+    asyncio.run(run())
+
+
+def test_a_failure_fails_the_flow_and_is_told_with_its_step() -> None:
+    shop = Shop()
+    shop.broken = {"b"}
+
+    async def run() -> None:
+        async with shop.open():
+            flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
+            with pytest.raises(FlowFailed, match="ValueError: b is broken") as caught:
+                await flow.aresult(10)
+            assert caught.value.failures == {"named-2": "ValueError: b is broken"}
+            state = await flow.astate()
+            assert (state.state, state.count("succeeded")) == ("failed", 1)
+            assert state.steps["named-3"] is NodeState.UPSTREAM_FAILED
+            found = [(step.name, step.state, step.value) async for step in flow.astream()]
+            assert found == [
+                ("named", NodeState.SUCCEEDED, "a"),
+                ("named-2", NodeState.FAILED, None),
+                ("named-3", NodeState.UPSTREAM_FAILED, None),
+            ]
+
+            shop.broken.clear()
+            assert await flow.aredrive() == 2
+            assert await flow.aresult(10) == "c"
+            assert shop.ran == ["a", "b", "b", "c"]
+
+    asyncio.run(run())
+
+
+def test_rules_let_a_graph_go_on_after_failures() -> None:
+    shop = Shop()
+    shop.broken = {"bad"}
+
+    async def run() -> None:
+        async with shop.open():
+            flow = dag()
+            good = flow.add(shop.named.s("good"))
+            bad = flow.add(shop.named.s("bad"), may_fail=True)
+            aside = flow.add(shop.steps_aside.s())
+            one = flow.add(shop.named.si("any"), after=[good, bad], rule="any", name="any")
+            never = flow.add(shop.named.si("all"), after=[good, bad], name="all")
+            quiet = flow.add(shop.named.si("none"), after=[good, aside], rule="none_failed", name="none")
+            skipped = flow.add(shop.named.si("skip"), after=[aside], name="skip")
+            last = flow.add(shop.named.si("last"), after=[one, never, quiet, skipped], rule="always", name="last")
+            fed = flow.add(shop.total.s(), into={"numbers": last}, rule="always", name="fed", may_fail=True)
+            sent = await flow.asend()
+
+            assert await sent.aresult(10) == {"fed": None}
+            assert await sent.aresult_of(last) == "last"
+            assert await sent.aresult_of(never) is None
+            assert (await sent.astate()).steps == {
+                "named": NodeState.SUCCEEDED,
+                "named-2": NodeState.FAILED,
+                "steps_aside": NodeState.CANCELLED,
+                "any": NodeState.SUCCEEDED,
+                "all": NodeState.UPSTREAM_FAILED,
+                "none": NodeState.SUCCEEDED,
+                "skip": NodeState.SKIPPED,
+                "last": NodeState.SUCCEEDED,
+                "fed": NodeState.FAILED,
+            }
+            with pytest.raises(InvalidOption, match="is not of workflow"):
+                await shop.app.flow(sent.id).aresult_of(fed)
+
+    asyncio.run(run())
+
+
+def test_no_more_calls_of_a_map_run_at_a_time_than_its_limit_says() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            flow = await (shop.numbers.s(20) | shop.waits.s().each(limit=3)).asend()
+            while shop.most < 3:
+                await asyncio.sleep(0.01)
+            state = await flow.astate()
+            assert state.count(NodeState.READY) == 21
+            shop.gate.set()
+            assert await flow.aresult(10) == list(range(20))
+            assert shop.most == 3
+
+    asyncio.run(run())
+
+
+def test_a_map_over_too_much_or_over_no_list_fails() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            wide = await (shop.numbers.s(20) | shop.add.s().each(max_width=19)).asend()
+            with pytest.raises(FlowFailed, match="max_width=19"):
+                await wide.aresult(10)
+            none = await chain(shop.add.s(1), shop.add.s().each()).asend()
+            with pytest.raises(FlowFailed, match="Expected `array`"):
+                await none.aresult(10)
+            assert not [line for line in shop.ran if line != "add 1 1"]
+
+    asyncio.run(run())
+
+
+def test_a_step_has_attempts_of_its_own() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            flow = dag()
+            flow.add(shop.tries.s("own").options(max_attempts=2))
+            flow.add(shop.tries.s("usual"))
+            sent = await flow.asend()
+            with pytest.raises(FlowFailed, match="and 1 more"):
+                await sent.aresult(10)
+
+        assert sorted(shop.ran) == [
+            "own 1 of 2",
+            "own 2 of 2",
+            "usual 1 of 3",
+            "usual 2 of 3",
+            "usual 3 of 3",
+        ]
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_flow_stops_what_runs_and_starts_nothing_more() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            flow = await (group(shop.waits.s(n) for n in range(3)) | shop.total.s()).asend()
+            while shop.running < 3:
+                await asyncio.sleep(0.01)
+            assert await flow.acancel("enough")
+            with pytest.raises(JobCancelled, match="enough"):
+                await flow.aresult(20)
+            state = await flow.astate()
+            assert (state.state, state.cancelled) == ("cancelled", "enough")
+            assert set(state.steps.values()) == {NodeState.CANCELLED}
+            assert shop.running == 0
+
+            shop.gate.set()
+            assert await flow.aredrive() == 5
+            assert await flow.aresult(20) == 3
+
+    asyncio.run(run())
+
+
+def test_the_same_id_is_one_flow_however_often_it_is_sent() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            flows = [await shop.named.s("once").asend(flow_id="nightly-7") for _ in range(3)]
+            assert {await flow.aresult(10) for flow in flows} == {"once"}
+            await shop.named.s("once").asend(flow_id="nightly-7")
+        assert shop.ran == ["once"]
+
+    asyncio.run(run())
+
+
+def test_a_flow_that_is_not_known_is_told_and_its_messages_are_dead() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.app:
+            with pytest.raises(FlowNotFound, match="never sent here"):
+                await shop.app.flow("none").aresult(1)
+            with pytest.raises(InvalidOption, match="flow_id"):
+                await shop.named.s("a").asend(flow_id="a/b")
+            with pytest.raises(InvalidOption, match="belongs to no app"):
+                await dag().asend()
+            flow = await shop.named.s("lost").asend()
+            shop.app.session().state.flows._shelf.clear()  # type: ignore[union-attr]
+            async with shop.open():
+                while not (await shop.app.session().broker.stats(["default.dlq"]))[0].ready:
+                    await asyncio.sleep(0.01)
+            assert not shop.ran
+            assert flow.id
+
+    asyncio.run(run())
+
+
+def test_without_a_state_workflows_are_refused_by_name() -> None:
+    app = TaskMQ("amqp://nobody@nowhere:1/")
+
+    @app.task(name="alone")
+    async def alone() -> None: ...
+
+    async def run() -> None:
+        with pytest.raises(UnsupportedFeature, match="workflows need a state"):
+            await alone.s().asend()
+        await app.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_step_answered_by_its_idempotency_key_ends_in_its_flow() -> None:
+    shop = Shop()
+
+    @shop.app.task(name="paid", idempotency_key="order", retry=None)
+    async def paid(order: str) -> str:
+        shop.ran.append(order)
+        return f"receipt {order}"
+
+    async def run() -> None:
+        async with shop.open():
+            assert await (await paid.asend("a")).aresult(10) == "receipt a"
+            flow = await (shop.named.s("a") | paid.s() | shop.named.s()).asend()
+            assert await flow.aresult(10) == "receipt a"
+        assert shop.ran == ["a", "a", "receipt a"]
+
+    asyncio.run(run())

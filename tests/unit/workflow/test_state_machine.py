@@ -1,0 +1,152 @@
+"""The state machine against a model that shares no code with it, and its corners.
+
+$TASKMQ_TEST_GRAPHS   random graphs of 10 to 200 nodes (default 60; campaign 1000)
+"""
+
+import asyncio
+import os
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState, Rule
+from taskmq.testing import FakeClock
+from taskmq.testing.state_suite.models.flows import drive, expected_states, random_graph
+from taskmq.workflow.rules import Tally, decide
+from taskmq.workflow.state_machine import Claim, advance, end_node, expand
+from taskmq.workflow.transitions import open_flow, renew_run, start_run, take_some
+from taskmq_local import open_memory_state
+from taskmq_local.memory.flows import MemoryBoard
+
+GRAPHS = int(os.environ.get("TASKMQ_TEST_GRAPHS", "60"))
+_ENDS = (NodeState.SUCCEEDED,) * 10 + (NodeState.FAILED, NodeState.CANCELLED)
+_RULES: tuple[Rule, ...] = ("all", "any", "none_failed", "always")
+
+
+@pytest.mark.timeout(60 + GRAPHS)
+def test_random_graphs_of_all_sizes_end_as_the_model_says() -> None:
+    async def check() -> None:
+        chance = random.Random(11)
+        clock = FakeClock()
+        for number in range(GRAPHS):
+            flows = open_memory_state(f"memory://graphs-{number % 3}", BrokerOptions(name="x", clock=clock)).flows
+            nodes = random_graph(chance, chance.randint(10, 200))
+            ends = {node.key: chance.choice(_ENDS) for node in nodes}
+            flow_id = f"flow-{number}"
+            await flows.create(flow_id, b"", nodes, ttl=60)
+            clock.advance(1)
+
+            runs = await drive(flows, flow_id, ends, chance)
+
+            assert await flows.states(flow_id) == expected_states(nodes, ends)
+            assert set(runs.values()) <= {1}
+            assert len(await flows.ended(flow_id, place=0, limit=1000)) == len(nodes)
+
+    asyncio.run(check())
+
+
+_kinds = st.sampled_from([NodeState.SUCCEEDED, NodeState.FAILED, NodeState.UPSTREAM_FAILED, NodeState.SKIPPED])
+
+
+@given(st.sampled_from(_RULES), st.lists(_kinds, max_size=6))
+@settings(max_examples=300, deadline=None)
+def test_a_rule_says_when_a_node_starts_and_when_it_never_will(rule: Rule, before: list[NodeState]) -> None:
+    good = before.count(NodeState.SUCCEEDED)
+    bad = before.count(NodeState.FAILED) + before.count(NodeState.UPSTREAM_FAILED)
+    tally = Tally(good, bad, len(before) - good - bad)
+
+    found = decide(rule, tally, is_complete=True)
+
+    starts = {"all": good == len(before), "any": good > 0, "none_failed": not bad, "always": True}[rule]
+    assert found is (NodeState.READY if starts else NodeState.UPSTREAM_FAILED if bad else NodeState.SKIPPED)
+    early = decide(rule, tally, is_complete=False)
+    assert early is (NodeState.READY if rule == "any" and good else NodeState.WAITING)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_order_in_which_nodes_end_changes_nothing(data: st.DataObject) -> None:
+    chance = random.Random(data.draw(st.integers(0, 10_000)))
+    nodes = random_graph(chance, data.draw(st.integers(1, 12)))
+    ends = {node.key: data.draw(st.sampled_from(_ENDS)) for node in nodes}
+    board = MemoryBoard(b"", nodes, ttl=1)
+    open_flow(board, nodes)
+    ready: list[str] = []
+    while True:
+        taken = take_some(board, taker="a", until=10, now=0)
+        ready += [node.key for node in taken.nodes if node.key != FINISH]
+        if not ready:
+            break
+        key = ready.pop(data.draw(st.integers(0, len(ready) - 1)))
+        entry = board.find(key)
+        assert entry is not None
+        end_node(board, entry, ends[key])
+        # Told again, and looked at in steps of one.
+        board.visit_from(key, 0)
+        while advance(board, 1):
+            pass
+
+    assert {node.key: node.state for node in board.nodes()} == expected_states(nodes, ends)
+
+
+def _map(children: int = 0) -> MemoryBoard:
+    nodes = [FlowNode(key="m", kind="map"), FlowNode(key="last", after=("m",))]
+    board = MemoryBoard(b"", nodes, ttl=1)
+    open_flow(board, nodes)
+    if children:
+        entry = board.find("m")
+        assert entry is not None
+        expand(board, entry, [b"x"] * children, first=0, total=children)
+    return board
+
+
+def test_what_was_offered_and_is_not_ready_any_more_is_handed_out_to_nobody() -> None:
+    board = _map()
+    board.set_state("m", NodeState.CANCELLED)
+
+    assert take_some(board, taker="a", until=10, now=0).nodes == ()
+    assert board.offered(now=0, limit=10) == []
+
+
+def test_a_map_that_is_expanded_is_not_expanded_again() -> None:
+    board = _map(2)
+    entry = board.find("m")
+    assert entry is not None
+
+    expand(board, entry, [b"y"] * 3, first=0, total=3)
+
+    assert entry.total == 2
+    assert board.find("m.2") is None
+
+
+def test_a_child_of_a_map_that_ends_again_arrives_once() -> None:
+    board = _map(1)
+    child = board.find("m.0")
+    assert child is not None
+    for _ in range(2):
+        end_node(board, child, NodeState.SUCCEEDED)
+        advance(board, 10)
+    # Whoever is not a child of it does not count.
+    board.arrive("m", "last")
+
+    entry = board.find("m")
+    assert entry is not None
+    assert entry.state is NodeState.SUCCEEDED
+
+
+def test_a_run_is_renewed_by_its_token_only_and_until_it_has_ended() -> None:
+    board = _map(1)
+    begun = start_run(board, "m.0", owner="a", until=10, takes_over=False, now=0)
+    assert begun is not None
+    claim = board.claim("m.0")
+    assert claim == Claim(1, "a", 10)
+
+    assert renew_run(board, "m.0", token=1, until=20)
+    assert not renew_run(board, "m.0", token=2, until=30)
+    child = board.find("m.0")
+    assert child is not None
+    end_node(board, child, NodeState.FAILED)
+    assert not renew_run(board, "m.0", token=1, until=30)
