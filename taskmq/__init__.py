@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     )
     from taskmq.events.stream import EventStream
     from taskmq.injection.plan import Depends
-    from taskmq.jobs.as_completed import Finishing
+    from taskmq.jobs.as_completed import AsCompleted
     from taskmq.jobs.delayed import WaitingJob
     from taskmq.jobs.handle import Job, JobOutcome
     from taskmq.jobs.progress import JobProgress
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessDenied",
     "AppNotFound",
+    "AsCompleted",
     "BrokerBlocked",
     "BrokerUnavailable",
     "Concurrency",
@@ -86,7 +87,6 @@ __all__ = [
     "EncodeError",
     "EventStream",
     "Execution",
-    "Finishing",
     "Flow",
     "FlowFailed",
     "FlowNotFound",
@@ -147,12 +147,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsCompleted": "jobs.as_completed",
     "Concurrency": "options.limits",
     "Context": "run.context",
     "Depends": "injection.plan",
     "EventStream": "events.stream",
     "Execution": "run.execution",
-    "Finishing": "jobs.as_completed",
     "Flow": "workflow.handle",
     "FlowState": "workflow.handle",
     "Job": "jobs.handle",

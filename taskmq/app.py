@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
-from taskmq.client.producer import Sends
+from taskmq.client.producer import Producer
 from taskmq.client.queues import Queues
 from taskmq.client.session import Session
 from taskmq.client.settings import Settings
@@ -48,7 +48,7 @@ _CONTENT_TYPES: Final = {"json": JSON, "msgpack": MSGPACK}
 _AnyTask = TypeVar("_AnyTask", bound=Task[..., Any])
 
 
-class TaskMQ(Sends):
+class TaskMQ(Producer):
     """An app: tasks, their queues, and where they are sent.
 
     Args:
@@ -369,7 +369,7 @@ class TaskMQ(Sends):
             lease=lease,
         )
 
-    # Tests: what `taskmq.testing.Bench` calls -----------------------------------------------------------
+    # Tests: what `taskmq.testing.Harness` calls -----------------------------------------------------------
 
     @contextlib.contextmanager
     def rehearsing(self, url: str, *, clock: Clock, middleware: Sequence[Middleware]) -> Generator[None, None, None]:

@@ -10,7 +10,7 @@ import pytest
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from taskmq.testing import Bench
+    from taskmq.testing import Harness
 
 __all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_target"]
 
@@ -39,12 +39,12 @@ def taskmq_start() -> datetime | None:
 
 
 @pytest.fixture
-def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generator[Bench, None, None]":
-    """The app under test; see `taskmq.testing.Bench`."""
+def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generator[Harness, None, None]":
+    """The app under test; see `taskmq.testing.Harness`."""
     from taskmq.app import TaskMQ
     from taskmq.errors import AppNotFound
     from taskmq.load_app import load_app
-    from taskmq.testing import Bench
+    from taskmq.testing import Harness
 
     target = taskmq_target
     if not target:
@@ -58,5 +58,5 @@ def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generat
         target = target()
     if not isinstance(target, TaskMQ):
         raise AppNotFound(f"taskmq_target={target!r}: an app, a function that makes one, or MODULE:ATTRIBUTE")
-    with Bench(target, start=taskmq_start) as bench:
+    with Harness(target, start=taskmq_start) as bench:
         yield bench

@@ -7,7 +7,7 @@ and acknowledgements must go on then. A `Connection` opens itself again whenever
     idle -> connecting -> open -> (lost) -> waiting (full jitter, 0.2 s to 4 s) -> connecting ...
 
 with a pause after each round of all nodes, and counts its openings as generations. Silence for 1.5 to 1.75
-heartbeats is a loss (`Pulse`). Nothing is carried over from one to the next but what is written here:
+heartbeats is a loss (`SilenceDetector`). Nothing is carried over from one to the next but what is written here:
 
 - The publisher has one channel in confirm mode. What is unconfirmed when it ends is published again on the next,
   with the same message id and the header `x-taskmq-republished`.
@@ -20,7 +20,7 @@ heartbeats is a loss (`Pulse`). Nothing is carried over from one to the next but
 - What the broker refuses costs the publisher's channel: the guilty message ends with its error (`refused`), all
   others go out again.
 - Announcements have a channel of their own on the publishing connection, without confirms, and are dropped where the
-  publisher would wait (`Announcements`). A listener has an exclusive queue, on the consuming connection, and makes
+  publisher would wait (`BroadcastPublisher`). A listener has an exclusive queue, on the consuming connection, and makes
   another one when that is lost (`RabbitMQListener`).
 - A `Watchdog` per consumer object compares every 30 s what is consumed with what the broker says, replaces dead
   consumers, and renews those that have been idle for some minutes.
@@ -34,7 +34,7 @@ when RabbitMQ's own dead-letter worker restarts on the delay ladder. All copies 
 Per message. No task, no timer, no log line. Deliveries and confirms are read from the received bytes and publishes
 and settlings written as ready bytes (`wire`), beside pika on its own connection (`lane`); the frames of one turn of
 the loop leave in one write, or by the dozen where they are many, past pika's transport where there is no TLS
-(`shortcut`). Messages of one task to one queue share their ready bytes (`letterhead`). `?wire=plain` in the URL
+(`shortcut`). Messages of one task to one queue share their ready bytes (`template`). `?wire=plain` in the URL
 leaves all frames to pika. Messages are written in `outgoing` and come in through `Feed.receive`, and nowhere else.
 
 Modules, pure first: url, delay, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,

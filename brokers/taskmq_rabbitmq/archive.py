@@ -19,7 +19,7 @@ from taskmq.contracts.broker import Delivery, Outgoing
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
-from taskmq_rabbitmq.consume.delivery import Feed, RabbitMQDelivery, Tally
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
 from taskmq_rabbitmq.declare.declarations import refusal
 from taskmq_rabbitmq.model.entities import ARCHIVE
 from taskmq_rabbitmq.publish.publisher import Publisher
@@ -45,7 +45,7 @@ def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: 
 
 
 async def read_archive(
-    connection: Connection, *, offset: int, limit: int, tag: str, tally: Tally
+    connection: Connection, *, offset: int, limit: int, tag: str, tally: DeliveryCounts
 ) -> list[tuple[int, Delivery]]:
     """See `taskmq.broker.Archiving`."""
     found: list[tuple[int, Delivery]] = []

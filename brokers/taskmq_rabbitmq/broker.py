@@ -7,25 +7,25 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import WorkQueue, dead_letter_queue
 from taskmq_rabbitmq.admin.http_api import Management
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.archive import keep_copy, read_archive
-from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection, State
-from taskmq_rabbitmq.connect.credentials import Login
-from taskmq_rabbitmq.consume.browse import hold, look
+from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection, ConnectionState
+from taskmq_rabbitmq.connect.credentials import CredentialSource
+from taskmq_rabbitmq.consume.browse import browse, peek
 from taskmq_rabbitmq.consume.consumer import RabbitMQConsumer
-from taskmq_rabbitmq.consume.delivery import Tally
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts
 from taskmq_rabbitmq.consume.listener import RabbitMQListener
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
 from taskmq_rabbitmq.declare.declarations import Declarations, queue_depth, refusal
 from taskmq_rabbitmq.model.entities import ARCHIVE, archive
 from taskmq_rabbitmq.model.url import Endpoint
-from taskmq_rabbitmq.publish.broadcast import Announcements
+from taskmq_rabbitmq.publish.broadcast import BroadcastPublisher
 from taskmq_rabbitmq.publish.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class RabbitMQBroker:
         self._watch_seconds = watch_seconds
         self._endpoint = endpoint
         self._options = options
-        self._tally = Tally()
+        self._tally = DeliveryCounts()
         self._numbers = itertools.count(1)
         self._consumers: list[RabbitMQConsumer] = []
         self._listeners: list[RabbitMQListener] = []
@@ -158,13 +158,13 @@ class RabbitMQBroker:
             raise
         return listener
 
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         tag = consumer_tag(queue, next(self._numbers))
-        return hold(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally, endings=self._endings)
+        return peek(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally, endings=self._endings)
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         tag = consumer_tag(queue, next(self._numbers))
-        return look(self._open().receiving, queue, tag=tag, tally=self._tally, endings=self._endings)
+        return browse(self._open().receiving, queue, tag=tag, tally=self._tally, endings=self._endings)
 
     async def purge(self, queue: str) -> int:
         async def empty(channel: OpenChannel) -> int:
@@ -188,12 +188,12 @@ class RabbitMQBroker:
 
     async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> "list[Finding]":
         """See `taskmq.broker.Diagnosable`."""
-        from taskmq_rabbitmq.admin.doctor import examine
+        from taskmq_rabbitmq.admin.doctor import diagnose
 
         parts = self._open()
         connection = parts.asking()
         await connection.opened(OPEN_SECONDS)
-        return await examine(
+        return await diagnose(
             self,
             endpoint=self._endpoint,
             connection=connection,
@@ -207,10 +207,10 @@ class RabbitMQBroker:
 
     def topology(self, queues: Iterable[WorkQueue]) -> Topology:
         """See `taskmq.contracts.topology_plan.Plannable`."""
-        from taskmq_rabbitmq.topology_admin import Blueprint
+        from taskmq_rabbitmq.topology_admin import TopologyAdmin
 
         parts = self._open()
-        return Blueprint(
+        return TopologyAdmin(
             self._endpoint,
             queues,
             connection=parts.asking(),
@@ -248,7 +248,7 @@ class _Parts:
     """What belongs to one event loop. Connections open on first use."""
 
     def __init__(self, endpoint: Endpoint, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
-        self.login = Login(endpoint, loop=loop)
+        self.login = CredentialSource(endpoint, loop=loop)
         self.sending = Connection(endpoint, self.login, name=options.name, role="publish", loop=loop)
         self.receiving = Connection(endpoint, self.login, name=options.name, role="consume", loop=loop)
         self.declarations = Declarations(
@@ -262,7 +262,7 @@ class _Parts:
             clock=options.clock,
             loop=loop,
         )
-        self.announcements = Announcements(self.sending, declares=endpoint.declare != "off", loop=loop)
+        self.announcements = BroadcastPublisher(self.sending, declares=endpoint.declare != "off", loop=loop)
         self.management = Management(endpoint, token=self.login.secret if endpoint.token is not None else None)
         self._endpoint = endpoint
         self._loop = loop
@@ -272,7 +272,7 @@ class _Parts:
 
     def asking(self) -> Connection:
         """The connection for requests: the one that the broker does not block, or the only one in use."""
-        if self.receiving.state is not State.IDLE or self.sending.blocked is not None:
+        if self.receiving.state is not ConnectionState.IDLE or self.sending.blocked is not None:
             return self.receiving
         return self.sending
 

@@ -20,13 +20,13 @@ from taskmq_rabbitmq.declare.declarations import declare_all, exists
 from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
 from taskmq_rabbitmq.model.url import Endpoint
 
-__all__ = ["Blueprint"]
+__all__ = ["TopologyAdmin"]
 
 _CLOSE_SECONDS: Final = 5.0
 _PROBE_SECONDS: Final = 1.0
 
 
-class Blueprint:
+class TopologyAdmin:
     """A `taskmq.contracts.topology_plan.Topology`.
 
     What is there is seen through the HTTP API. Without it only whether queues and exchanges exist is known.

@@ -129,5 +129,5 @@ def _processes(snapshot: Snapshot) -> Iterator[Metric]:
     ):
         family = GaugeMetricFamily(f"taskmq_worker_{name}", text, labels=["process"])
         for process, value in zip(there, values, strict=True):
-            family.add_metric([str(process.seat)], value)
+            family.add_metric([str(process.slot)], value)
         yield family

@@ -26,7 +26,7 @@ A key's name is also the channel on which its change is told: a result that was 
 than all others.
 
 **Connections.** A state object has one connection for commands and, once somebody waits or listens, one for the
-channels (`Ears`). Commands are gathered on the event loop while a batch is under way and sent together (`Link`), so
+channels (`PubSub`). Commands are gathered on the event loop while a batch is under way and sent together (`Pipeline`), so
 thousands of calls share a few round trips, and cancelling a call never tears a reply apart. On a Redis Cluster there
 is one more connection per node that was referred to (`Server`).
 

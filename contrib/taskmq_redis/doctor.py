@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["Finding", "examine", "parse_info"]
+__all__ = ["Finding", "diagnose", "parse_info"]
 
 Finding = tuple[Literal["ok", "warning", "problem"], str, str, str]
 
@@ -13,7 +13,7 @@ def parse_info(text: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
-def examine(info: Mapping[str, str]) -> list[Finding]:
+def diagnose(info: Mapping[str, str]) -> list[Finding]:
     """Findings: level, what it is about, what was found, and the remedy."""
     version = info.get("redis_version", "?")
     return [("ok", "redis", f"version {version}", ""), _role(info), _eviction(info), _durability(info)]

@@ -3,9 +3,9 @@
 import asyncio
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq_redis.doctor import Finding, examine, parse_info
+from taskmq_redis.doctor import Finding, diagnose, parse_info
 from taskmq_redis.keys import Keys
-from taskmq_redis.link.pubsub import Ears
+from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import text, texts
 from taskmq_redis.link.server import Server
 from taskmq_redis.stores.checkpoints import RedisCheckpoints
@@ -41,11 +41,11 @@ class RedisState:
         keys = Keys(endpoint.prefix)
         self.address = endpoint.address
         self._server = Server(endpoint, name=options.name)
-        self._ears = Ears(self._server.new_connection, timeout=endpoint.timeout)
-        self._results = RedisResults(self._server, self._ears, keys)
+        self._pubsub = PubSub(self._server.new_connection, timeout=endpoint.timeout)
+        self._results = RedisResults(self._server, self._pubsub, keys)
         self._starts = RedisStarts(self._server, keys)
-        self._delays = RedisDelays(self._server, self._ears, keys)
-        self._schedules = RedisSchedules(self._server, self._ears, keys)
+        self._delays = RedisDelays(self._server, self._pubsub, keys)
+        self._schedules = RedisSchedules(self._server, self._pubsub, keys)
         self._leases = RedisLeases(self._server, keys)
         self._limits = RedisLimits(self._server, keys)
         self._claims = RedisClaims(self._server, keys)
@@ -106,7 +106,7 @@ class RedisState:
             StateUnavailable: the server could not be reached.
         """
         answer = await self._server.ask("INFO", key="")
-        return examine(parse_info(text(answer)))
+        return diagnose(parse_info(text(answer)))
 
     async def server_now_ms(self) -> int:
         """See `taskmq.stores.Timekeeper`."""
@@ -125,4 +125,4 @@ class RedisState:
             await self._server.aclose()
         finally:
             await self._results.aclose()
-            await self._ears.aclose()
+            await self._pubsub.aclose()

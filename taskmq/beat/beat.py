@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.beat.emitter import Emission, Emitter
-from taskmq.beat.record_cache import Keeper, Step
-from taskmq.beat.schedule_index import Catalogue
-from taskmq.beat.server_clock import ReferenceClock
+from taskmq.beat.record_cache import RecordCache, RecordStep
+from taskmq.beat.schedule_index import ScheduleIndex
+from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.schedules import ScheduleEntry, job_id_of
-from taskmq.schedules.record import Claim, Record
+from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
 
@@ -36,7 +36,7 @@ _FAR: Final = LAST_INSTANT
 # So long before the end of its lease nothing is published any more.
 _MARGIN_MS: Final = 1_000
 
-_ClaimChange = Callable[[ScheduleEntry, Record, list[Claim]], None]
+_ClaimChange = Callable[[ScheduleEntry, ScheduleRecord, list[OccurrenceClaim]], None]
 
 
 def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
@@ -71,7 +71,7 @@ class Beat:
         self._wakes: dict[str, int] = {}
         self._watched: set[str] = set()
         self._rounds: set[asyncio.Task[None]] = set()
-        self._seats = asyncio.Semaphore(_ROUNDS)
+        self._places = asyncio.Semaphore(_ROUNDS)
 
     def stop(self) -> None:
         """`run` returns once what is being emitted is confirmed."""
@@ -82,9 +82,9 @@ class Beat:
         """Emit until stopped."""
         state = self._app.session().state
         assert state is not None
-        self._clock = ReferenceClock(self._app.clock, state if isinstance(state, Timekeeper) else None)
-        self._keeper = Keeper(state.schedules, app=self._app.name)
-        self._catalogue = Catalogue(self._app, state.schedules)
+        self._clock = ServerClock(self._app.clock, state if isinstance(state, Timekeeper) else None)
+        self._records = RecordCache(state.schedules, app=self._app.name)
+        self._catalogue = ScheduleIndex(self._app, state.schedules)
         looking = asyncio.ensure_future(self._keep_looking())
         # A beat that does not see changes any more is none: it ends, with the error.
         looking.add_done_callback(lambda _: self.stop())
@@ -129,7 +129,7 @@ class Beat:
             try:
                 await self._clock.measure()
                 await self._catalogue.look()
-                await self._keeper.load(list(self._catalogue.entries))
+                await self._records.load(list(self._catalogue.entries))
             except StateUnavailable as error:
                 _log.warning("trying again: %s", error)
                 await self._pause()
@@ -152,9 +152,9 @@ class Beat:
         await self._clock.measure()
         changed = await self._catalogue.look()
         names = [name for name in {*changed, *self._watched} if name in self._catalogue.entries]
-        await self._keeper.load(names)
+        await self._records.load(names)
         for gone in set(changed) - set(names):
-            self._keeper.forget(gone)
+            self._records.forget(gone)
             self._wakes.pop(gone, None)
             self._watched.discard(gone)
         self._wake(names, self._clock.now_ms())
@@ -184,9 +184,9 @@ class Beat:
         entries = [entry for name in names if (entry := self._catalogue.entries.get(name)) is not None]
         if not entries:
             return
-        await self._seats.acquire()
+        await self._places.acquire()
         if self._is_stopping.is_set():
-            self._seats.release()
+            self._places.release()
             return
         task = asyncio.create_task(self._round(entries), name="a round of schedules")
         self._rounds.add(task)
@@ -194,7 +194,7 @@ class Beat:
 
     def _round_ended(self, entries: Sequence[ScheduleEntry], task: "asyncio.Task[None]") -> None:
         self._rounds.discard(task)
-        self._seats.release()
+        self._places.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("some occurrences are not sent, and will be tried again", exc_info=error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _FAILED_PAUSE_MS)
@@ -211,16 +211,16 @@ class Beat:
         """Claim what is due of some schedules, publish it, and say that it is confirmed."""
         turns: dict[str, Turn] = {}
 
-        def take(entry: ScheduleEntry, record: Record) -> None:
+        def take(entry: ScheduleEntry, record: ScheduleRecord) -> None:
             turns[entry.name] = take_turn(record, entry, now=self._clock.now_ms(), replica=self._replica)
 
         def failed(entry: ScheduleEntry, error: Exception) -> None:
             _log.error("schedule %s: nothing is emitted, and it is tried again", entry.name, exc_info=error)
             turns[entry.name] = Turn(wake=self._clock.now_ms() + _FAILED_PAUSE_MS)
 
-        steps = [Step(entry.name, partial(take, entry), partial(failed, entry)) for entry in entries]
+        steps = [RecordStep(entry.name, partial(take, entry), partial(failed, entry)) for entry in entries]
         try:
-            await self._keeper.change(steps)
+            await self._records.change(steps)
         except StateUnavailable as error:
             # What was claimed all the same is published by whoever sees the end of its lease.
             _log.warning("schedules are not claimed: %s", error)
@@ -272,7 +272,7 @@ class Beat:
         confirmed = [one for one in emissions if one not in failures]
         at = self._clock.now_ms()
 
-        def confirm(entry: ScheduleEntry, record: Record, claims: list[Claim]) -> None:
+        def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
             complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))
 
         await self._change_claims(confirmed, confirm)
@@ -283,23 +283,23 @@ class Beat:
                 )
                 await self._change_claims([one], self._give_up)
 
-    def _give_up(self, entry: ScheduleEntry, record: Record, claims: list[Claim]) -> None:
+    def _give_up(self, entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
         give_up(record, claims, [self._emitter.job_id(Emission(entry, claim)) for claim in claims])
 
     async def _change_claims(self, emissions: Sequence[Emission], change: _ClaimChange) -> None:
         """Say what became of claims; where the state does not answer, for as long as they last."""
-        parts: dict[str, tuple[ScheduleEntry, list[Claim]]] = {}
+        parts: dict[str, tuple[ScheduleEntry, list[OccurrenceClaim]]] = {}
         for one in emissions:
             parts.setdefault(one.entry.name, (one.entry, []))[1].append(one.claim)
 
-        def apply(entry: ScheduleEntry, claims: list[Claim], record: Record) -> None:
+        def apply(entry: ScheduleEntry, claims: list[OccurrenceClaim], record: ScheduleRecord) -> None:
             change(entry, record, claims)
 
-        steps = [Step(name, partial(apply, *part)) for name, part in parts.items()]
+        steps = [RecordStep(name, partial(apply, *part)) for name, part in parts.items()]
         last = max((one.claim.until for one in emissions), default=0)
         while steps:
             try:
-                await self._keeper.change(steps)
+                await self._records.change(steps)
             except StateUnavailable as error:
                 if self._clock.now_ms() + _RETRY_PAUSE_MS >= last or self._is_stopping.is_set():
                     _log.error(

@@ -12,7 +12,7 @@ from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
 from taskmq.schedules import ScheduleEntry, job_id_of
-from taskmq.schedules.record import Claim
+from taskmq.schedules.record import OccurrenceClaim
 
 __all__ = ["Emission", "Emitter"]
 
@@ -24,7 +24,7 @@ class Emission(msgspec.Struct, frozen=True, eq=False):
     """An occurrence that this replica has claimed."""
 
     entry: ScheduleEntry
-    claim: Claim
+    claim: OccurrenceClaim
 
 
 class Emitter:
@@ -77,14 +77,14 @@ class Emitter:
     def _template(self, entry: ScheduleEntry) -> Sending:
         known = self._templates.get(entry.name)
         if known is None or known[0] is not entry:
-            with _nobodys_child():
+            with _without_parent():
                 known = (entry, entry.task.sending(*entry.args, **entry.kwargs))
             self._templates[entry.name] = known
         return known[1]
 
 
 @contextmanager
-def _nobodys_child() -> Generator[None]:
+def _without_parent() -> Generator[None]:
     token = current_context.set(None)
     try:
         yield

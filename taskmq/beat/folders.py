@@ -19,8 +19,8 @@ from typing import Final
 from taskmq.beat.server_clock import passed_ms
 from taskmq.contracts.stores import ClaimStore, Done, Granted
 from taskmq.errors import SendError, StateUnavailable
-from taskmq.reactions import Arrivals, Desk, FileArrives, Reaction, Sighting, job_id_of, standing_name
-from taskmq.reactions.pending import Noted
+from taskmq.reactions import Arrivals, FileArrives, Reaction, ReactionDelivery, Sighting, job_id_of, pending_name
+from taskmq.reactions.pending import RecordedEvent
 
 __all__ = ["Folder", "scan"]
 
@@ -47,7 +47,7 @@ class Folder:
         condition: FileArrives,
         *,
         app: str,
-        desk: Desk,
+        delivery: ReactionDelivery,
         claims: ClaimStore,
         owner: str,
         passed: Callable[[], float] = passed_ms,
@@ -56,7 +56,7 @@ class Folder:
         self._number = number
         self._condition = condition
         self._app = app
-        self._desk = desk
+        self._delivery = delivery
         self._claims = claims
         self._owner = owner
         self._passed = passed
@@ -75,15 +75,15 @@ class Folder:
                 self._complain(str(error))
                 return
 
-    async def _tell(self, noted: Noted) -> bool:
+    async def _tell(self, noted: RecordedEvent) -> bool:
         """Whether the file is told, by this replica or another one."""
-        key = f"arrived:{standing_name(self._app, self._reaction.name)}:{self._number}:{noted.id}"
+        key = f"arrived:{pending_name(self._app, self._reaction.name)}:{self._number}:{noted.id}"
         job_id = job_id_of(self._app, self._reaction.name, noted.id)
         answer = await self._claims.claim(key, job_id=job_id, owner=self._owner, lease=_LEASE, ttl=_SILENT)
         if not isinstance(answer, Granted):
             return isinstance(answer, Done)
         try:
-            await self._desk.deliver(self._reaction, self._number, noted)
+            await self._delivery.deliver(self._reaction, self._number, noted)
         except SendError:
             # At once, so that the next look may try.
             await self._claims.release(key, token=answer.token)

@@ -13,16 +13,16 @@ from taskmq.contracts.stores import State
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.model.clock import Clock
 from taskmq.reactions import (
-    Desk,
     FileArrives,
     MessageComes,
     Reaction,
-    change_standing,
-    look_at_standings,
-    standing_name,
+    ReactionDelivery,
+    change_pending,
+    pending_name,
+    read_pending,
 )
 from taskmq.reactions.conditions import rule_of
-from taskmq.reactions.pending import Firing, Standing, confirm, tick, wake_of
+from taskmq.reactions.pending import PendingReaction, ReactionCall, confirm, tick, wake_of
 
 __all__ = ["Reactor"]
 
@@ -44,7 +44,7 @@ class Reactor:
         self._store = state.schedules
         self._clock = clock
         self._owner = owner
-        self._desk = Desk(app)
+        self._delivery = ReactionDelivery(app)
         self._remembering = [each for each in app.reactions.values() if not each.is_direct]
         self._folders: list[Folder] = []
         self._topics: list[Topic] = []
@@ -58,7 +58,7 @@ class Reactor:
                             number,
                             condition,
                             app=app.name,
-                            desk=self._desk,
+                            delivery=self._delivery,
                             claims=state.claims,
                             owner=owner,
                         )
@@ -66,7 +66,13 @@ class Reactor:
                 elif isinstance(condition, MessageComes):
                     self._topics.append(
                         Topic(
-                            reaction, number, condition, app=app.name, desk=self._desk, broker=broker, clock=app.clock
+                            reaction,
+                            number,
+                            condition,
+                            app=app.name,
+                            delivery=self._delivery,
+                            broker=broker,
+                            clock=app.clock,
                         )
                     )
 
@@ -100,27 +106,27 @@ class Reactor:
 
     async def _tick(self) -> int | None:
         """Fire what is due; when to look again, if that is known."""
-        names = [standing_name(self._app.name, each.name) for each in self._remembering]
+        names = [pending_name(self._app.name, each.name) for each in self._remembering]
         try:
-            standings = await look_at_standings(self._store, names)
+            pending_ones = await read_pending(self._store, names)
             wakes = [
                 wake
-                for reaction, standing in zip(self._remembering, standings, strict=True)
-                if (wake := await self._tick_one(reaction, standing)) is not None
+                for reaction, pending in zip(self._remembering, pending_ones, strict=True)
+                if (wake := await self._tick_one(reaction, pending)) is not None
             ]
         except StateUnavailable as error:
             _log.warning("reactions wait: %s", error)
             return None
         return min(wakes, default=None)
 
-    async def _tick_one(self, reaction: Reaction, standing: Standing) -> int | None:
+    async def _tick_one(self, reaction: Reaction, pending: PendingReaction) -> int | None:
         plan, now = reaction.plan, self._clock.now_ms()
-        wake = wake_of(standing, plan, now=now)
-        if standing.rule == rule_of(plan.expression, plan.debounce) and (wake is None or wake > now):
+        wake = wake_of(pending, plan, now=now)
+        if pending.rule == rule_of(plan.expression, plan.debounce) and (wake is None or wake > now):
             return wake
-        name = standing_name(self._app.name, reaction.name)
-        taken, after = await change_standing(
-            self._store, name, lambda standing: tick(standing, plan, now=now, owner=self._owner)
+        name = pending_name(self._app.name, reaction.name)
+        taken, after = await change_pending(
+            self._store, name, lambda pending: tick(pending, plan, now=now, owner=self._owner)
         )
         sent: set[str] = set()
         failed: set[str] = set()
@@ -129,14 +135,12 @@ class Reactor:
         for ids, is_sent in ((sent, True), (failed, False)):
             if ids:
                 at = self._clock.now_ms()
-                _, after = await change_standing(
-                    self._store, name, partial(confirm, ids=ids, now=at, is_sent=is_sent)
-                )
+                _, after = await change_pending(self._store, name, partial(confirm, ids=ids, now=at, is_sent=is_sent))
         return wake_of(after, plan, now=now)
 
-    async def _publish(self, reaction: Reaction, firing: Firing, sent: set[str], failed: set[str]) -> None:
+    async def _publish(self, reaction: Reaction, firing: ReactionCall, sent: set[str], failed: set[str]) -> None:
         try:
-            await self._desk.publish(reaction, firing.id, firing.happenings)
+            await self._delivery.publish(reaction, firing.id, firing.events)
             sent.add(firing.id)
         except TooLarge as error:
             _log.error("reaction %s: a call is not sent: %s", reaction.name, error)

@@ -7,16 +7,16 @@ import msgspec
 
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
 from taskmq.schedules import record_name
-from taskmq.schedules.record import Record, decode_record, encode_record, new_version
+from taskmq.schedules.record import ScheduleRecord, decode_record, encode_record, new_version
 from taskmq.schedules.record_access import RECORD_TTL
 
-__all__ = ["Keeper", "Step"]
+__all__ = ["RecordCache", "RecordStep"]
 
 
 _PAGE: Final = 1_000
 
 
-class Step(msgspec.Struct, eq=False):
+class RecordStep(msgspec.Struct, eq=False):
     """A change of one schedule's record.
 
     Attributes:
@@ -25,11 +25,11 @@ class Step(msgspec.Struct, eq=False):
     """
 
     schedule: str
-    apply: Callable[[Record], None]
+    apply: Callable[[ScheduleRecord], None]
     failed: Callable[[Exception], None] | None = None
 
 
-class Keeper:
+class RecordCache:
     """The records as this replica has seen them last, in their encoded form.
 
     A record that is out of date costs a refused change, and nothing else.
@@ -54,7 +54,7 @@ class Keeper:
     def forget(self, schedule: str) -> None:
         self._known.pop(schedule, None)
 
-    async def change(self, steps: Sequence[Step]) -> None:
+    async def change(self, steps: Sequence[RecordStep]) -> None:
         """Take each step from the record that is there then, in as few calls as can be; of different schedules.
 
         Raises:
@@ -66,14 +66,14 @@ class Keeper:
             if not made:
                 return
             answers = await self._store.swap([change for _, change in made], ttl=RECORD_TTL)
-            again: list[Step] = []
+            again: list[RecordStep] = []
             for (step, change), answer in zip(made, answers, strict=True):
                 if answer is None or answer.version != change.after.version:
                     again.append(step)
                 self._known[step.schedule] = answer
             pending = again
 
-    def _make(self, step: Step) -> RecordChange | None:
+    def _make(self, step: RecordStep) -> RecordChange | None:
         """The change that the step makes of what is known; None where it changes nothing."""
         kept = self._known.get(step.schedule)
         try:

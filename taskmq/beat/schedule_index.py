@@ -10,14 +10,14 @@ from taskmq.errors import TaskMQError
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.definition import read_definition
 
-__all__ = ["Catalogue"]
+__all__ = ["ScheduleIndex"]
 
 _log = logging.getLogger("taskmq.beat")
 
 _PAGE: Final = 1_000
 
 
-class Catalogue:
+class ScheduleIndex:
     """The schedules of one app, as far as the last look goes."""
 
     def __init__(self, app: TaskMQ, store: ScheduleStore) -> None:

@@ -14,7 +14,7 @@ from taskmq.contracts.stores import Timekeeper
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 
-__all__ = ["ReferenceClock", "passed_ms"]
+__all__ = ["ServerClock", "passed_ms"]
 
 _log = logging.getLogger("taskmq.beat")
 
@@ -31,7 +31,7 @@ def passed_ms() -> float:
     return (time.monotonic() if boot is None else time.clock_gettime(boot)) * 1000
 
 
-class ReferenceClock:
+class ServerClock:
     """A `taskmq.model.clock.Clock`.
 
     Args:
@@ -39,9 +39,9 @@ class ReferenceClock:
         keeper: the state's server.
     """
 
-    def __init__(self, clock: Clock, keeper: Timekeeper | None, *, passed: Callable[[], float] = passed_ms) -> None:
+    def __init__(self, clock: Clock, records: Timekeeper | None, *, passed: Callable[[], float] = passed_ms) -> None:
         self._clock = clock
-        self._keeper = keeper
+        self._records = records
         self._passed = passed
         self._base: float | None = None
         self._measured = 0.0
@@ -58,11 +58,11 @@ class ReferenceClock:
 
     async def measure(self) -> None:
         """Look at the server's clock. Where it does not answer, what is known goes on."""
-        if self._keeper is None:
+        if self._records is None:
             return
         asked = self._passed()
         try:
-            told = await self._keeper.server_now_ms()
+            told = await self._records.server_now_ms()
         except StateUnavailable:
             return
         answered = self._passed()
@@ -76,7 +76,7 @@ class ReferenceClock:
             _log.warning("the clock of this host is off by %d ms; schedules go by the state's", -self.offset)
 
     async def sleep_until(self, instant_ms: int) -> None:
-        if self._keeper is None:
+        if self._records is None:
             await self._clock.sleep_until(instant_ms)
             return
         # In slices, because the reference may have moved.

@@ -11,8 +11,8 @@ from taskmq.contracts.broker import Broker, Consumer, Delivery, Outgoing, Subscr
 from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.topology import PARKING, TOPIC_QUEUE
-from taskmq.reactions import Desk, MessageArrived, MessageComes, Reaction
-from taskmq.reactions.pending import Noted
+from taskmq.reactions import MessageArrived, MessageComes, Reaction, ReactionDelivery
+from taskmq.reactions.pending import RecordedEvent
 
 __all__ = ["Topic", "topic_queue"]
 
@@ -40,7 +40,7 @@ class Topic:
         condition: MessageComes,
         *,
         app: str,
-        desk: Desk,
+        delivery: ReactionDelivery,
         broker: Broker,
         clock: Clock,
     ) -> None:
@@ -48,7 +48,7 @@ class Topic:
         self._reaction = reaction
         self._number = number
         self._condition = condition
-        self._desk = desk
+        self._delivery = delivery
         self._broker = broker
         self._clock = clock
         self._consumer: Consumer | None = None
@@ -114,11 +114,11 @@ class Topic:
             # Nothing where it is settled.
             delivery.requeue()
 
-    async def _is_done(self, delivery: Delivery, noted: Noted) -> bool:
+    async def _is_done(self, delivery: Delivery, noted: RecordedEvent) -> bool:
         """Whether the message may go."""
         try:
             try:
-                await self._desk.deliver(self._reaction, self._number, noted)
+                await self._delivery.deliver(self._reaction, self._number, noted)
             except TooLarge as error:
                 await self._park(delivery, error)
         except (SendError, StateUnavailable) as error:
@@ -155,14 +155,14 @@ class Topic:
             _log.warning("reaction %s: %s", self._reaction.name, complaint)
 
 
-def _noted(delivery: Delivery, key: str) -> Noted:
+def _noted(delivery: Delivery, key: str) -> RecordedEvent:
     message_id = delivery.message_id
     if message_id is None:
         # Nothing tells it from another one that says the same.
         told = uuid.uuid4().hex
     else:
         told = hashlib.sha256(b"\n".join((message_id.encode(), key.encode(), delivery.body))).hexdigest()[:32]
-    return Noted(
+    return RecordedEvent(
         told,
         MessageArrived(
             routing_key=key, body=delivery.body, message_id=message_id, content_type=delivery.content_type

@@ -32,7 +32,7 @@ __all__ = [
     "LINGER",
     "Batches",
     "Chunk",
-    "Conveyor",
+    "ConfirmWindow",
     "Outcomes",
     "RunSync",
     "chunks_async",
@@ -161,7 +161,7 @@ class Batches:
             raise PartlySent(self.failures, sent=self._settled - len(self.failures))
 
 
-class Conveyor:
+class ConfirmWindow:
     """Publishes chunks, two at a time, while the next one is made. For one event loop."""
 
     def __init__(self, publish: Callable[[Chunk], Coroutine[Any, Any, Outcomes]]) -> None:
@@ -207,7 +207,7 @@ class Conveyor:
 
 
 def stream_sync(
-    sendings: Iterable[Sending], batches: Batches, conveyor: Conveyor, run: RunSync
+    sendings: Iterable[Sending], batches: Batches, conveyor: ConfirmWindow, run: RunSync
 ) -> Generator[str, None, None]:
     """The ids of the jobs as they are confirmed.
 
@@ -238,7 +238,7 @@ def stream_sync(
 
 
 async def stream_async(
-    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: Conveyor
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: ConfirmWindow
 ) -> AsyncGenerator[str, None]:
     """`stream_sync` for coroutines."""
     async with aclosing(chunks_async(sendings, batches, conveyor)) as chunks:
@@ -248,7 +248,7 @@ async def stream_async(
 
 
 async def chunks_async(
-    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: Conveyor
+    sendings: Iterable[Sending] | AsyncIterable[Sending], batches: Batches, conveyor: ConfirmWindow
 ) -> AsyncGenerator[list[str], None]:
     """`stream_async` with the ids of a chunk at a time, for who does not look at each."""
     with batches:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from taskmq.client.cancel import cancel_job
-from taskmq.client.sessions import Connections
+from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.stores import ResultRecord, ResultStore
 from taskmq.errors import UnsupportedFeature
@@ -20,14 +20,14 @@ from taskmq.model.units import Duration, parse_duration
 from taskmq.options.task_options import TaskPlan
 
 if TYPE_CHECKING:
-    from taskmq.jobs.as_completed import Finishing
+    from taskmq.jobs.as_completed import AsCompleted
 
-__all__ = ["JobDesk"]
+__all__ = ["JobService"]
 
 R = TypeVar("R")
 
 
-class JobDesk(Connections, ABC):
+class JobService(Sessions, ABC):
     """A `taskmq.job.JobBackend`.
 
     Attributes:
@@ -58,15 +58,15 @@ class JobDesk(Connections, ABC):
             )
         return results
 
-    def as_finished(self, jobs: Iterable[Job[R]], *, timeout: Duration | None = None) -> "Finishing[R]":
+    def as_completed(self, jobs: Iterable[Job[R]], *, timeout: Duration | None = None) -> "AsCompleted[R]":
         """`async for job, outcome in app.as_finished(jobs)`: each as soon as it has ended; with `for`, too.
 
         Args:
             timeout: for all together; `ResultTimeout` when some have not ended by then.
         """
-        from taskmq.jobs.as_completed import Finishing
+        from taskmq.jobs.as_completed import AsCompleted
 
-        return Finishing(jobs, timeout=timeout, run_sync=self.run_sync)
+        return AsCompleted(jobs, timeout=timeout, run_sync=self.run_sync)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """The job's result record once it is there; None after `timeout` seconds."""

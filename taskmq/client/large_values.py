@@ -29,7 +29,7 @@ from taskmq.contracts.stores import (
 from taskmq.errors import ResultDamaged, ResultExpired
 from taskmq.model.clock import Clock
 
-__all__ = ["REFERENCE", "CheckedClaims", "ClaimCheck", "LargeValues", "digest"]
+__all__ = ["REFERENCE", "LargeClaims", "LargeResults", "LargeValues", "digest"]
 
 # A value is put before its record, which lives as long from a little later on.
 _SPARE: Final = 600.0
@@ -88,7 +88,7 @@ class LargeValues:
         return value
 
 
-class ClaimCheck:
+class LargeResults:
     """A `ResultStore` that keeps large values elsewhere.
 
     Fails closed, like the results themselves: what cannot be put is tried again by the worker, and `wait` raises
@@ -127,7 +127,7 @@ class _Reference(msgspec.Struct, frozen=True):
     blob: BlobReference
 
 
-class CheckedClaims:
+class LargeClaims:
     """A `ClaimStore` that keeps large values elsewhere, as long as the claims that refer to them.
 
     `claim` and `find` raise as `LargeValues.fetch` does as well; the key is done all the same.

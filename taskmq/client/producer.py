@@ -16,8 +16,17 @@ from collections.abc import (
 from contextlib import AbstractContextManager
 from typing import Any
 
-from taskmq.client.bulk import LINGER, Batches, Chunk, Conveyor, Outcomes, chunks_async, stream_async, stream_sync
-from taskmq.client.job_service import JobDesk
+from taskmq.client.bulk import (
+    LINGER,
+    Batches,
+    Chunk,
+    ConfirmWindow,
+    Outcomes,
+    chunks_async,
+    stream_async,
+    stream_sync,
+)
+from taskmq.client.job_service import JobService
 from taskmq.client.queues import Queues
 from taskmq.client.unique import send_all, send_unique, unique_stream_async, unique_stream_sync
 from taskmq.contracts.broker import Outgoing
@@ -27,10 +36,10 @@ from taskmq.model.envelope import encode_envelope
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["Sends"]
+__all__ = ["Producer"]
 
 
-class Sends(JobDesk):
+class Producer(JobService):
     """The sending half of a `taskmq.tasks.sender.Sender`.
 
     Attributes:
@@ -119,13 +128,13 @@ class Sends(JobDesk):
             # A stream that was left in the middle may be collected there, where nothing can be waited for.
             return [] if portal.is_current else portal.call(start)
 
-        return stream_sync(sendings, self._batches(linger), Conveyor(self._publish_chunk), run)
+        return stream_sync(sendings, self._batches(linger), ConfirmWindow(self._publish_chunk), run)
 
     def stream_async(
         self, sendings: Iterable[Sending] | AsyncIterable[Sending], *, linger: float = LINGER
     ) -> AsyncGenerator[str, None]:
         """Send many, and give the id of each once it is confirmed; see `Call.asend_stream`."""
-        return stream_async(sendings, self._batches(linger), Conveyor(self._publish_chunk))
+        return stream_async(sendings, self._batches(linger), ConfirmWindow(self._publish_chunk))
 
     async def send_many_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> list[str]:
         """Send many; see `Call.asend_many`."""
@@ -133,7 +142,7 @@ class Sends(JobDesk):
 
     def chunks_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[list[str], None]:
         """Send many, and give the ids of each chunk once it is confirmed; chunks are as large as may be."""
-        return chunks_async(sendings, self._batches(math.inf), Conveyor(self._publish_chunk))
+        return chunks_async(sendings, self._batches(math.inf), ConfirmWindow(self._publish_chunk))
 
     def _batches(self, linger: float) -> Batches:
         return Batches(open_send=self._open_send, message_of=self._message, linger=linger)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from taskmq.client.large_values import CheckedClaims, ClaimCheck, LargeValues
+from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State
 from taskmq.errors import (
@@ -55,13 +55,13 @@ class Session:
     def results(self) -> ResultStore | None:
         if self.state is None or self._large is None:
             return None if self.state is None else self.state.results
-        return ClaimCheck(self.state.results, self._large)
+        return LargeResults(self.state.results, self._large)
 
     @property
     def claims(self) -> ClaimStore | None:
         if self.state is None or self._large is None:
             return None if self.state is None else self.state.claims
-        return CheckedClaims(self.state.claims, self._large)
+        return LargeClaims(self.state.claims, self._large)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.

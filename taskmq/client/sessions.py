@@ -26,7 +26,7 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock, SystemClock
 from taskmq.model.units import Duration, Size, parse_duration, parse_size
 
-__all__ = ["Connections"]
+__all__ = ["Sessions"]
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _Exchanged = tuple[Settings | None, Clock, _Sessions]
 _EMBEDDED: Final = ("local://", "memory://")
 
 
-class Connections:
+class Sessions:
     """What an app is connected to; the arguments are those of `taskmq.TaskMQ`.
 
     Raises:
@@ -223,10 +223,10 @@ class Connections:
         )
 
 
-_to_close: "weakref.WeakSet[Connections]" = weakref.WeakSet()
+_to_close: "weakref.WeakSet[Sessions]" = weakref.WeakSet()
 
 
-def _close_at_exit(app: Connections) -> None:
+def _close_at_exit(app: Sessions) -> None:
     if not _to_close:
         atexit.unregister(_close_all)
         atexit.register(_close_all)

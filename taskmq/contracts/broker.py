@@ -33,12 +33,12 @@ __all__ = [
     "Broadcasting",
     "Broker",
     "BrokerOptions",
+    "Browser",
     "Consumer",
     "Delivery",
     "Diagnosable",
     "HeaderValue",
     "Listening",
-    "Look",
     "Outgoing",
     "PublishingMany",
     "QueueStats",
@@ -140,7 +140,7 @@ class Revocable(Protocol):
         ...
 
 
-class Look(Protocol):
+class Browser(Protocol):
     """The front of a queue in the hands of one looker, who takes it piece by piece."""
 
     async def take(self, count: int) -> list[Delivery]:
@@ -268,7 +268,7 @@ class Broker(Protocol):
         """
         ...
 
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         """Take up to `limit` ready messages from the front of `queue` for inspection or replay.
 
         What is not settled when the block ends goes back, in its old order. The list is empty when nothing
@@ -279,7 +279,7 @@ class Broker(Protocol):
         """
         ...
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         """Take ready messages from the front of `queue`, piece by piece, as `hold` does at once.
 
         What is not settled when the block ends goes back, in its old order. The messages of earlier pieces need

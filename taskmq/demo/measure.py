@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Definition", "FileReport", "Totals", "measure", "source_files", "totals"]
+__all__ = ["Definition", "DemoTotals", "FileReport", "measure", "source_files", "totals"]
 
 _LEFT_OUT = frozenset(
     {
@@ -53,7 +53,7 @@ class FileReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class DemoTotals:
     """All files together; `digest` is of the digests in the order of the paths."""
 
     files: int
@@ -80,11 +80,11 @@ def measure(path: Path) -> FileReport:
     )
 
 
-def totals(reports: Iterable[FileReport]) -> Totals:
+def totals(reports: Iterable[FileReport]) -> DemoTotals:
     """The sum of the reports, the same in whatever order they come."""
     ordered = sorted(reports, key=lambda report: report.path)
     digests = hashlib.sha256("".join(report.digest for report in ordered).encode())
-    return Totals(
+    return DemoTotals(
         files=len(ordered),
         bytes=sum(report.bytes for report in ordered),
         lines=sum(report.lines for report in ordered),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from taskmq.beat.beat import occurrence_job_id
-from taskmq.demo.measure import FileReport, Totals, measure, source_files, totals
+from taskmq.demo.measure import DemoTotals, FileReport, measure, source_files, totals
 from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
 from taskmq.errors import ResultTimeout, TaskMQError
 from taskmq.jobs.handle import Job
@@ -46,7 +46,7 @@ class Check:
 class Outcome:
     """What the demo found and whether it is right."""
 
-    totals: Totals
+    totals: DemoTotals
     largest: list[tuple[str, int, str]]
     checks: list[Check]
     seconds: float
@@ -62,7 +62,7 @@ class Findings(NamedTuple):
     """
 
     reports: list[FileReport]
-    summary: Totals
+    summary: DemoTotals
     retried: int
     lateness: float
     ticks: list[float]
@@ -160,7 +160,7 @@ async def _ticks() -> list[float]:
 
 
 async def _first_finished(jobs: Sequence[str]) -> str:
-    finishing = aiter(app.as_finished(map(app.job, jobs), timeout=_PATIENCE))
+    finishing = aiter(app.as_completed(map(app.job, jobs), timeout=_PATIENCE))
     async with contextlib.aclosing(finishing) as finished:
         job, _ = await anext(finished)
         return job.id

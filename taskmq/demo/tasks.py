@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from taskmq import Context, RetryPolicy, TaskMQ
-from taskmq.demo.measure import FileReport, Totals, measure, totals
+from taskmq.demo.measure import DemoTotals, FileReport, measure, totals
 
 __all__ = ["BUSY_PERIOD", "app", "is_busy", "measure_file", "remind", "summarise", "tick"]
 
@@ -33,7 +33,7 @@ def is_busy(path: Path) -> bool:
 
 
 @app.task(queue="reports", priority=9)
-async def summarise(reports: list[FileReport]) -> Totals:
+async def summarise(reports: list[FileReport]) -> DemoTotals:
     """The fan-in: all reports, one summary."""
     return totals(reports)
 

@@ -12,8 +12,8 @@ from taskmq.errors import BrokerUnavailable, MalformedMessage
 from taskmq.events.stream import as_broadcasting
 from taskmq.model.commands import (
     EVERY_WORKER,
-    Answer,
     Command,
+    CommandAnswer,
     answer_topic,
     command_topic,
     decode_answer,
@@ -25,7 +25,7 @@ __all__ = ["command_workers"]
 _CONNECT_SECONDS: Final = 10.0
 
 
-async def command_workers(broker: Broker, command: Command, *, within: float = 1.0) -> Sequence[Answer]:
+async def command_workers(broker: Broker, command: Command, *, within: float = 1.0) -> Sequence[CommandAnswer]:
     """What workers answer within so many seconds, one answer of each process, by name.
 
     Nobody knows how many there are, so it takes all of that time, unless the command names workers by their names and
@@ -45,7 +45,7 @@ async def command_workers(broker: Broker, command: Command, *, within: float = 1
     command_id = secrets.token_hex(8)
     topic = answer_topic(command_id)
     command = msgspec.structs.replace(command, id=command_id, reply=topic)
-    answers: dict[tuple[str, str, int], Answer] = {}
+    answers: dict[tuple[str, str, int], CommandAnswer] = {}
     expected = None if any(name.startswith((EVERY_WORKER, "@")) for name in command.to) else {*command.to}
     complete = asyncio.Event()
 

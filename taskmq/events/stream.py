@@ -16,7 +16,7 @@ from typing import Final, Self
 from taskmq.contracts.broker import Broadcasting, Broker, Listening
 from taskmq.errors import InvalidOption, MalformedMessage, UnsupportedFeature
 from taskmq.model.commands import WATCH, Command, command_topic, encode_command
-from taskmq.model.telemetry.events import ALL_EVENTS, Batch, Event, decode_batch, worker_topic
+from taskmq.model.telemetry.events import ALL_EVENTS, Event, EventBatch, decode_batch, worker_topic
 
 __all__ = ["WATCH_SECONDS", "EventStream", "as_broadcasting"]
 
@@ -124,7 +124,7 @@ class EventStream:
             self.missed += 1
         self._changed.set()
 
-    def _count(self, topic: str, batch: Batch) -> None:
+    def _count(self, topic: str, batch: EventBatch) -> None:
         before = self._counts.get(batch.worker, batch.dropped)
         # Started again under its old name, a worker counts from 0.
         self.dropped += batch.dropped - before if batch.dropped >= before else batch.dropped

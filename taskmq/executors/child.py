@@ -22,13 +22,13 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.errors import ResultTooLarge, TaskMQError, UnknownTask
-from taskmq.executors.child_journal import ChildDesk
+from taskmq.executors.child_journal import ChildJournalWriter
 from taskmq.executors.child_logs import log_to_stderr
 from taskmq.executors.frames import (
-    Answer,
-    FrameReader,
-    Ready,
+    ExecutorReady,
+    PipeReader,
     Request,
+    RunAnswer,
     Setup,
     Stop,
     decode_control,
@@ -53,7 +53,7 @@ def main(target: str, control: int) -> None:
     """Serve the app at `target` (`module:attribute`) on standard input, standard output and the pipe `control`."""
     _die_with_parent()
     _die_first()
-    requests, answers = FrameReader(os.dup(0)), os.dup(1)
+    requests, answers = PipeReader(os.dup(0)), os.dup(1)
     os.set_inheritable(control, False)
     # What tasks print must not get between the frames.
     os.dup2(2, 1)
@@ -72,13 +72,13 @@ def main(target: str, control: int) -> None:
         app = getattr(app, name)
     app.configure(url=setup.url, state=setup.state)
     with app.dependencies.working_without_loop():
-        _Child(app, setup, requests, FrameReader(control), answers).serve()
+        _Child(app, setup, requests, PipeReader(control), answers).serve()
 
 
 class _Child:
     """One process that runs requests."""
 
-    def __init__(self, app: Any, setup: Setup, requests: FrameReader, control: FrameReader, answers: int) -> None:
+    def __init__(self, app: Any, setup: Setup, requests: PipeReader, control: PipeReader, answers: int) -> None:
         self._app = app
         self._setup = setup
         self._requests = requests
@@ -87,13 +87,13 @@ class _Child:
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._context: Context | None = None
-        self._desk = ChildDesk(self._send)
+        self._writer = ChildJournalWriter(self._send)
         self._stopped: tuple[str, int] | None = None
 
     def serve(self) -> None:
         """Run what comes, until nothing comes any more."""
         threading.Thread(target=self._listen, name="taskmq-control", daemon=True).start()
-        self._send(Ready())
+        self._send(ExecutorReady())
         while (payload := self._requests.read()) is not None:
             request = decode_request(payload)
             assert isinstance(request, Request)
@@ -117,11 +117,11 @@ class _Child:
                     case Stop(job_id=job_id, attempt=attempt):
                         self._stop(job_id, attempt)
                     case Reply() as reply:
-                        self._desk.hear(reply)
+                        self._writer.hear(reply)
         except BaseException:  # noqa: BLE001 - it could not be told of anything any more
             traceback.print_exc()
             os._exit(1)
-        self._desk.hear(None)
+        self._writer.hear(None)
         with self._lock:
             is_busy = self._context is not None
         if is_busy:
@@ -136,20 +136,20 @@ class _Child:
 
     # The main thread ----------------------------------------------------------------------------------------
 
-    def _run(self, request: Request) -> Answer:
+    def _run(self, request: Request) -> RunAnswer:
         try:
             try:
                 pickled = pickle.dumps(self._call(request))
             finally:
                 # The answer is the last that is heard of the run.
-                self._desk.finish()
+                self._writer.finish()
                 with self._lock:
                     self._context = None
             if len(pickled) > self._setup.answer_limit:
                 raise ResultTooLarge(request.task, size=len(pickled), limit=self._setup.answer_limit)
-            return Answer(is_error=False, pickled=pickled)
+            return RunAnswer(is_error=False, pickled=pickled)
         except BaseException as error:  # noqa: BLE001 - the task's failure, whatever it is, belongs to the worker
-            return Answer(is_error=True, pickled=_pickled(error))
+            return RunAnswer(is_error=True, pickled=_pickled(error))
 
     def _call(self, request: Request) -> object:
         task = self._app.tasks.get(request.task)
@@ -185,11 +185,11 @@ class _Child:
             queue=request.queue,
             redelivered=request.redelivered,
             _deadline=request.deadline,
-            _desk=self._desk,
+            _writer=self._writer,
             _grant=None if request.amounts is None else Grant(request.amounts, request.devices),
             fence=request.fence,
         )
-        self._desk.open(context.open_journal())
+        self._writer.open(context.open_journal())
         with self._lock:
             self._context = context
             if self._stopped == (request.job_id, request.attempt):

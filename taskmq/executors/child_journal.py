@@ -15,14 +15,14 @@ from typing import Any, Final
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import StateUnavailable
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
-from taskmq.run.journal import Journal
+from taskmq.run.journal import RunJournal
 
-__all__ = ["ChildDesk"]
+__all__ = ["ChildJournalWriter"]
 
 _PERIOD: Final = 0.5
 
 
-class ChildDesk:
+class ChildJournalWriter:
     """The journals of one process, which runs one task at a time. Its coroutines block.
 
     Args:
@@ -36,11 +36,11 @@ class ChildDesk:
         self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[BeginRun | SaveValue | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._journal: Journal | None = None
+        self._journal: RunJournal | None = None
 
     # The worker's part -------------------------------------------------------------------------------------
 
-    def open(self, journal: Journal) -> None:
+    def open(self, journal: RunJournal) -> None:
         """Take what this journal says, and no other: its run begins."""
         self._journal = journal
 
@@ -58,28 +58,28 @@ class ChildDesk:
 
     # The desk ----------------------------------------------------------------------------------------------
 
-    def changed(self, journal: Journal) -> None:
+    def changed(self, journal: RunJournal) -> None:
         if journal is self._journal:
             self._write(None)
 
-    async def begin(self, journal: Journal) -> BegunRun:
+    async def begin(self, journal: RunJournal) -> BegunRun:
         return self.begin_blocking(journal)
 
-    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+    async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         self.save_blocking(journal, name, value)
 
-    def begin_blocking(self, journal: Journal) -> BegunRun:
+    def begin_blocking(self, journal: RunJournal) -> BegunRun:
         with self._asking:
             if journal.run is None:
                 reply = self._ask(journal, BeginRun(next(self._numbers)))
                 journal.run = BegunRun(reply.token, reply.values)
             return journal.run
 
-    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+    def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
         with self._asking:
             self._ask(journal, SaveValue(next(self._numbers), name, value))
 
-    def _ask(self, journal: Journal, question: BeginRun | SaveValue) -> Reply:
+    def _ask(self, journal: RunJournal, question: BeginRun | SaveValue) -> Reply:
         if journal is not self._journal:
             raise StateUnavailable("the task has ended: what it has left running can save nothing")
         self._write(question)

@@ -22,13 +22,13 @@ import msgspec
 from taskmq.executors.journal_pipe import BeginRun, News, Reply, SaveValue
 
 __all__ = [
-    "Answer",
     "Assembly",
     "Control",
-    "FrameReader",
+    "ExecutorReady",
     "FromProcess",
-    "Ready",
+    "PipeReader",
     "Request",
+    "RunAnswer",
     "Setup",
     "Stop",
     "decode_control",
@@ -96,11 +96,11 @@ class Stop(msgspec.Struct, array_like=True, tag="stop"):
     attempt: int
 
 
-class Ready(msgspec.Struct, array_like=True, tag="ready"):
+class ExecutorReady(msgspec.Struct, array_like=True, tag="ready"):
     """The app is imported: what comes next runs at once."""
 
 
-class Answer(msgspec.Struct, array_like=True, tag="answer"):
+class RunAnswer(msgspec.Struct, array_like=True, tag="answer"):
     """What became of a run: a pickled value or exception. Both ends are processes of one worker."""
 
     is_error: bool
@@ -108,12 +108,12 @@ class Answer(msgspec.Struct, array_like=True, tag="answer"):
 
 
 Control = Stop | Reply
-FromProcess = Ready | Answer | News | BeginRun | SaveValue
+FromProcess = ExecutorReady | RunAnswer | News | BeginRun | SaveValue
 
 _request: Final[msgspec.msgpack.Decoder[Setup | Request]] = msgspec.msgpack.Decoder(Setup | Request)
 _control: Final[msgspec.msgpack.Decoder[Control]] = msgspec.msgpack.Decoder(Stop | Reply)
 _from_process: Final[msgspec.msgpack.Decoder[FromProcess]] = msgspec.msgpack.Decoder(
-    Ready | Answer | News | BeginRun | SaveValue
+    ExecutorReady | RunAnswer | News | BeginRun | SaveValue
 )
 _encoder: Final = msgspec.msgpack.Encoder()
 
@@ -160,7 +160,7 @@ class Assembly:
         return found
 
 
-class FrameReader:
+class PipeReader:
     """Frames from a pipe, one after the other. Blocks."""
 
     def __init__(self, descriptor: int) -> None:

@@ -14,7 +14,7 @@ from typing import assert_never
 import msgspec
 
 from taskmq.errors import TaskMQError
-from taskmq.run.journal import Journal
+from taskmq.run.journal import RunJournal
 
 __all__ = ["BeginRun", "News", "Reply", "SaveValue", "Told", "take"]
 
@@ -62,7 +62,7 @@ class Reply(msgspec.Struct, array_like=True, tag="reply"):
     error: bytes = b""
 
 
-async def take(told: Told, journal: Journal) -> Reply | None:
+async def take(told: Told, journal: RunJournal) -> Reply | None:
     """Do what a child says, in the journal of its run; the reply that it waits for, if it does."""
     try:
         match told:

@@ -8,7 +8,7 @@ from typing import Any
 
 from taskmq.errors import MemoryExceeded, TaskMQError, WorkerLost
 from taskmq.executors.coroutine import timed_out
-from taskmq.executors.frames import Answer, Request, Setup, Stop
+from taskmq.executors.frames import Request, RunAnswer, Setup, Stop
 from taskmq.executors.journal_pipe import Reply, Told, take
 from taskmq.executors.memory import LOOKS, MemoryGroup
 from taskmq.executors.spawned import Spawned
@@ -110,7 +110,7 @@ class ProcessExecutor:
 
     # One run ------------------------------------------------------------------------------------------------
 
-    async def _ask(self, child: Spawned, execution: Execution) -> Answer:
+    async def _ask(self, child: Spawned, execution: Execution) -> RunAnswer:
         grant = execution.grant
         limit = None if grant is None else grant.amounts.get(MEMORY)
         if grant is not None and grant.devices:
@@ -268,7 +268,7 @@ def _request(execution: Execution) -> Request:
     )
 
 
-def _unpacked(answer: Answer, execution: Execution) -> Any:
+def _unpacked(answer: RunAnswer, execution: Execution) -> Any:
     try:
         content = pickle.loads(answer.pickled)  # noqa: S301 - written by our own child process
     except Exception as error:

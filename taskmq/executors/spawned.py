@@ -12,12 +12,12 @@ from typing import Final, cast
 
 from taskmq.errors import WorkerLost
 from taskmq.executors.frames import (
-    Answer,
     Assembly,
     Control,
+    ExecutorReady,
     FromProcess,
-    Ready,
     Request,
+    RunAnswer,
     Setup,
     decode_from_process,
     frame,
@@ -101,7 +101,7 @@ class Spawned:
         if not self._control.is_closing():
             self._control.writelines(frame(content))
 
-    async def ask(self, request: Request, hear: Callable[[Told], Awaitable[Reply | None]]) -> Answer:
+    async def ask(self, request: Request, hear: Callable[[Told], Awaitable[Reply | None]]) -> RunAnswer:
         """Its answer; what it says before goes to `hear`, which gives the reply that it waits for, if it does.
 
         Raises:
@@ -110,10 +110,10 @@ class Spawned:
         self._write(request)
         while True:
             content = await self._next()
-            if isinstance(content, Answer):
+            if isinstance(content, RunAnswer):
                 self.runs += 1
                 return content
-            if not isinstance(content, Ready) and (reply := await hear(content)) is not None:
+            if not isinstance(content, ExecutorReady) and (reply := await hear(content)) is not None:
                 self.tell(reply)
 
     async def ready(self) -> None:
@@ -126,7 +126,7 @@ class Spawned:
             return
         try:
             async with asyncio.timeout(_IMPORT_SECONDS):
-                self._is_ready = isinstance(await self._next(), Ready)
+                self._is_ready = isinstance(await self._next(), ExecutorReady)
         except TimeoutError:
             raise WorkerLost(f"the task's process has not imported the app within {_IMPORT_SECONDS:g} s") from None
 

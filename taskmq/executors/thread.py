@@ -67,7 +67,7 @@ class ThreadExecutor:
         self._told: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         # A bell for each idle thread would have to be kept apart; whoever hears this one goes.
-        self._bell: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._wakeup: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._coming = 0
@@ -81,7 +81,7 @@ class ThreadExecutor:
     async def run(self, execution: Execution) -> object:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result | None] = loop.create_future()
-        run = _Run(execution, contextvars.copy_context(), loop, done)
+        run = _ThreadCall(execution, contextvars.copy_context(), loop, done)
         self.submit(run, loop)
         soft = None if execution.soft_timeout is None else loop.call_later(execution.soft_timeout, run.interrupt)
         hard = None if execution.timeout is None else loop.call_later(execution.timeout, run.give_up)
@@ -111,7 +111,7 @@ class ThreadExecutor:
             self._looking.cancel()
         with self._lock:
             for _ in self._threads:
-                self._bell.put(False)
+                self._wakeup.put(False)
 
     def on_told(self, call: Callable[[], None]) -> None:
         """Have `call` called on the loop whenever that was told of some runs: once for all of them."""
@@ -160,7 +160,7 @@ class ThreadExecutor:
                 if self._idle > 0:
                     self._idle -= 1
                     self._coming += 1
-                    self._bell.put(True)
+                    self._wakeup.put(True)
                     continue
                 thread = threading.Thread(target=self._serve, name="taskmq-task", daemon=True)
                 thread.start()
@@ -244,7 +244,7 @@ class ThreadExecutor:
     def _is_called(self) -> bool:
         """Wait for the bell; whether it was for work, and not for the end of this thread."""
         try:
-            is_work = self._bell.get(timeout=self._idle_seconds)
+            is_work = self._wakeup.get(timeout=self._idle_seconds)
         except queue.Empty:
             with self._lock:
                 if self._idle > 0:
@@ -252,7 +252,7 @@ class ThreadExecutor:
                     self._threads.discard(threading.current_thread())
                     return False
                 # Somebody has counted on this thread meanwhile, and has rung for it.
-                is_work = self._bell.get_nowait()
+                is_work = self._wakeup.get_nowait()
         if not is_work:
             with self._lock:
                 self._threads.discard(threading.current_thread())
@@ -303,7 +303,7 @@ class ThreadRun(ABC):
         )
 
 
-class _Run(ThreadRun):
+class _ThreadCall(ThreadRun):
     """One that a coroutine waits for."""
 
     __slots__ = ("_done", "_interrupt", "_loop")

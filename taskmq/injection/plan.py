@@ -16,7 +16,17 @@ import msgspec
 from taskmq.errors import InvalidOption
 from taskmq.run.context import Context
 
-__all__ = ["Dependency", "Depends", "Kind", "Node", "Plan", "Provider", "Scope", "is_dependency", "plan_dependencies"]
+__all__ = [
+    "Dependency",
+    "DependencyNode",
+    "Depends",
+    "InjectionPlan",
+    "Kind",
+    "Provider",
+    "Scope",
+    "is_dependency",
+    "plan_dependencies",
+]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=IO[Any])
@@ -71,7 +81,7 @@ def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N8
     return Dependency(provider, scope)
 
 
-class Node(msgspec.Struct, frozen=True):
+class DependencyNode(msgspec.Struct, frozen=True):
     """One call of a provider.
 
     Attributes:
@@ -92,7 +102,7 @@ class Node(msgspec.Struct, frozen=True):
         return self.kind in ("coroutine", "async generator")
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _ParameterPlace(msgspec.Struct, frozen=True):
     """A parameter of the task's function.
 
     Attributes:
@@ -107,7 +117,7 @@ class _Place(msgspec.Struct, frozen=True):
     node: int
 
 
-class Plan(msgspec.Struct, frozen=True):
+class InjectionPlan(msgspec.Struct, frozen=True):
     """The providers of one function.
 
     Attributes:
@@ -115,11 +125,11 @@ class Plan(msgspec.Struct, frozen=True):
         places: in the order of the function's parameters.
     """
 
-    nodes: tuple[Node, ...]
-    places: tuple[_Place, ...]
+    nodes: tuple[DependencyNode, ...]
+    places: tuple[_ParameterPlace, ...]
 
     @property
-    def first_async(self) -> Node | None:
+    def first_async(self) -> DependencyNode | None:
         """A provider that needs an event loop."""
         return next((node for node in self.nodes if node.is_async), None)
 
@@ -138,7 +148,7 @@ class Plan(msgspec.Struct, frozen=True):
                 named[place.name] = value
         return args, named
 
-    def without(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "Plan":
+    def without(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "InjectionPlan":
         """What is left to be provided when a caller gives some of it itself."""
         places = tuple(
             place
@@ -156,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True):
                 wanted += [taken for _, taken in self.nodes[index].takes]
         numbers = {old: new for new, old in enumerate(sorted(needed))}
         nodes = tuple(
-            Node(
+            DependencyNode(
                 node.provider,
                 node.kind,
                 node.scope,
@@ -166,7 +176,9 @@ class Plan(msgspec.Struct, frozen=True):
             )
             for node in (self.nodes[old] for old in numbers)
         )
-        return Plan(nodes, tuple(_Place(p.name, p.index, p.is_last, numbers[p.node]) for p in places))
+        return InjectionPlan(
+            nodes, tuple(_ParameterPlace(p.name, p.index, p.is_last, numbers[p.node]) for p in places)
+        )
 
 
 def is_dependency(parameter: inspect.Parameter, kind: Any) -> bool:
@@ -176,7 +188,7 @@ def is_dependency(parameter: inspect.Parameter, kind: Any) -> bool:
 
 def plan_dependencies(
     function: Callable[..., Any], *, owner: str, overrides: Mapping[Provider, Provider] | None = None
-) -> Plan | None:
+) -> InjectionPlan | None:
     """What `function` is to be given; None when it depends on nothing.
 
     Args:
@@ -189,18 +201,18 @@ def plan_dependencies(
     """
     planner = _Planner(overrides or {})
     places = planner.places(function, owner)
-    return Plan(tuple(planner.nodes), tuple(places)) if places else None
+    return InjectionPlan(tuple(planner.nodes), tuple(places)) if places else None
 
 
 class _Planner:
     def __init__(self, overrides: Mapping[Provider, Provider]) -> None:
         self._overrides = overrides
         self._numbers: dict[tuple[Provider, Scope], int] = {}
-        self.nodes: list[Node] = []
+        self.nodes: list[DependencyNode] = []
 
-    def places(self, function: Callable[..., Any], owner: str) -> list[_Place]:
+    def places(self, function: Callable[..., Any], owner: str) -> list[_ParameterPlace]:
         parameters = list(_parameters(function, f"task {owner}"))
-        found: list[_Place] = []
+        found: list[_ParameterPlace] = []
         for index, (parameter, kind) in enumerate(parameters):
             dependency = _dependency(parameter, kind)
             if dependency is None:
@@ -221,7 +233,7 @@ class _Planner:
                     "behind a `*`",
                 )
             found.append(
-                _Place(
+                _ParameterPlace(
                     parameter.name,
                     index if parameter.kind is _POSITIONAL else -1,
                     is_last=not behind,
@@ -242,7 +254,9 @@ class _Planner:
             self.nodes.append(node)
         return self._numbers[key]
 
-    def _node(self, provider: Provider, scope: Scope, chain: tuple[str, ...], path: tuple[Provider, ...]) -> Node:
+    def _node(
+        self, provider: Provider, scope: Scope, chain: tuple[str, ...], path: tuple[Provider, ...]
+    ) -> DependencyNode:
         takes: list[tuple[str, int]] = []
         context: str | None = None
         for parameter, kind in _parameters(provider, " -> ".join(chain)):
@@ -268,7 +282,7 @@ class _Planner:
                     "a dependency of the worker cannot depend on one of a task: give that scope='worker' as well",
                 )
             takes.append((parameter.name, self._number(dependency, (*chain, parameter.name), path)))
-        return Node(provider, _kind(provider), scope, _label(provider), tuple(takes), context)
+        return DependencyNode(provider, _kind(provider), scope, _label(provider), tuple(takes), context)
 
 
 def _dependency(parameter: inspect.Parameter, kind: Any) -> Dependency | None:

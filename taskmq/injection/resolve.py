@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from taskmq.errors import UnsupportedFeature
-from taskmq.injection.plan import Node, Plan, Provider, plan_dependencies
+from taskmq.injection.plan import DependencyNode, InjectionPlan, Provider, plan_dependencies
 from taskmq.run.context import Context, current_context
 
 __all__ = ["Dependencies", "provided_async", "provided_sync"]
@@ -83,7 +83,7 @@ class Dependencies:
             self.pool = None
             pool.close()
 
-    def current(self, plan: Plan, function: Callable[..., Any], owner: str) -> Plan:
+    def current(self, plan: InjectionPlan, function: Callable[..., Any], owner: str) -> InjectionPlan:
         """The plan with the replacements that are in force."""
         if not self.overrides:
             return plan
@@ -98,9 +98,9 @@ class Pool:
         self.thread: int = threading.get_ident()
         self._lock = threading.Lock()
         self._made: dict[tuple[Any, ...], concurrent.futures.Future[Any]] = {}
-        self._open: list[tuple[Node, _Opened]] = []
+        self._open: list[tuple[DependencyNode, _Opened]] = []
 
-    def claim(self, node: Node, arguments: dict[str, Any]) -> "tuple[concurrent.futures.Future[Any], bool]":
+    def claim(self, node: DependencyNode, arguments: dict[str, Any]) -> "tuple[concurrent.futures.Future[Any], bool]":
         """The future of the node's value, and whether it is the caller's to make it."""
         # By what it takes as well: a replacement further down makes another value.
         key = (node.provider, *((name, id(value)) for name, value in arguments.items()))
@@ -113,7 +113,7 @@ class Pool:
             made.set_running_or_notify_cancel()
             return made, True
 
-    def keep(self, node: Node, opened: "_Opened") -> None:
+    def keep(self, node: DependencyNode, opened: "_Opened") -> None:
         with self._lock:
             self._open.append((node, opened))
 
@@ -131,13 +131,13 @@ class Pool:
             with _logged(node):
                 opened.exit(_NOT_ENDED)
 
-    def _last(self) -> "tuple[Node, _Opened] | None":
+    def _last(self) -> "tuple[DependencyNode, _Opened] | None":
         with self._lock:
             return self._open.pop() if self._open else None
 
 
 def provided_async(
-    function: Callable[..., Any], plan: Plan, dependencies: Callable[[], Dependencies], owner: str
+    function: Callable[..., Any], plan: InjectionPlan, dependencies: Callable[[], Dependencies], owner: str
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A coroutine function that gives `function` what it depends on."""
 
@@ -153,7 +153,7 @@ def provided_async(
 
 
 def provided_sync(
-    function: Callable[..., Any], plan: Plan, dependencies: Callable[[], Dependencies], owner: str
+    function: Callable[..., Any], plan: InjectionPlan, dependencies: Callable[[], Dependencies], owner: str
 ) -> Callable[..., Any]:
     """A function that gives `function` what it depends on."""
 
@@ -171,7 +171,7 @@ def provided_sync(
 # On the loop -------------------------------------------------------------------------------------------
 
 
-async def _resolve(plan: Plan, pool: Pool | None, stack: AsyncExitStack, owner: str) -> dict[int, Any]:
+async def _resolve(plan: InjectionPlan, pool: Pool | None, stack: AsyncExitStack, owner: str) -> dict[int, Any]:
     values: dict[int, Any] = {}
     for index, node in enumerate(plan.nodes):
         arguments = _arguments(node, values, owner)
@@ -185,7 +185,7 @@ async def _resolve(plan: Plan, pool: Pool | None, stack: AsyncExitStack, owner: 
     return values
 
 
-async def _shared(pool: Pool, node: Node, arguments: dict[str, Any]) -> Any:
+async def _shared(pool: Pool, node: DependencyNode, arguments: dict[str, Any]) -> Any:
     while True:
         future, is_mine = pool.claim(node, arguments)
         if not is_mine:
@@ -206,7 +206,7 @@ async def _shared(pool: Pool, node: Node, arguments: dict[str, Any]) -> Any:
 # In a thread -------------------------------------------------------------------------------------------
 
 
-def _resolve_blocking(plan: Plan, pool: Pool | None, stack: ExitStack, owner: str) -> dict[int, Any]:
+def _resolve_blocking(plan: InjectionPlan, pool: Pool | None, stack: ExitStack, owner: str) -> dict[int, Any]:
     values: dict[int, Any] = {}
     for index, node in enumerate(plan.nodes):
         arguments = _arguments(node, values, owner)
@@ -220,7 +220,7 @@ def _resolve_blocking(plan: Plan, pool: Pool | None, stack: ExitStack, owner: st
     return values
 
 
-def _shared_blocking(pool: Pool, node: Node, arguments: dict[str, Any], owner: str) -> Any:
+def _shared_blocking(pool: Pool, node: DependencyNode, arguments: dict[str, Any], owner: str) -> Any:
     while True:
         future, is_mine = pool.claim(node, arguments)
         if not is_mine:
@@ -245,7 +245,7 @@ def _enter_blocking(opened: "_Opened", pool: Pool | None, owner: str) -> Any:
     return _on_loop(opened.aenter, opened.node, pool, owner)
 
 
-def _on_loop(call: Callable[[], Awaitable[T]], node: Node, pool: Pool | None, owner: str) -> T:
+def _on_loop(call: Callable[[], Awaitable[T]], node: DependencyNode, pool: Pool | None, owner: str) -> T:
     if pool is None or pool.loop is None or threading.get_ident() == pool.thread:
         raise _no_loop(node, owner)
 
@@ -262,7 +262,7 @@ def _on_loop(call: Callable[[], Awaitable[T]], node: Node, pool: Pool | None, ow
     return future.result()
 
 
-def _no_loop(node: Node, owner: str) -> UnsupportedFeature:
+def _no_loop(node: DependencyNode, owner: str) -> UnsupportedFeature:
     return UnsupportedFeature(
         f"task {owner}: its dependency {node.label} is asynchronous, and there is no event loop that a plain "
         "function could wait for here: give it by name, override it, or make the task a coroutine function"
@@ -281,8 +281,8 @@ class _Opened:
 
     __slots__ = ("_arguments", "_manager", "node")
 
-    def __init__(self, node: Node, arguments: dict[str, Any]) -> None:
-        self.node: Node = node
+    def __init__(self, node: DependencyNode, arguments: dict[str, Any]) -> None:
+        self.node: DependencyNode = node
         self._arguments = arguments
         self._manager: Any = None
 
@@ -322,14 +322,16 @@ class _Opened:
             self.exit(ended)
 
 
-def _arguments(node: Node, values: dict[int, Any], owner: str) -> dict[str, Any]:
+def _arguments(node: DependencyNode, values: dict[int, Any], owner: str) -> dict[str, Any]:
     arguments = {name: values[index] for name, index in node.takes}
     if node.context is not None:
         arguments[node.context] = current_context.get() or Context.detached(owner)
     return arguments
 
 
-def _made(pool: Pool, node: Node, opened: _Opened, future: "concurrent.futures.Future[Any]", value: object) -> None:
+def _made(
+    pool: Pool, node: DependencyNode, opened: _Opened, future: "concurrent.futures.Future[Any]", value: object
+) -> None:
     if opened.has_end:
         pool.keep(node, opened)
     future.set_result(value)
@@ -353,7 +355,7 @@ def _quiet_async(opened: _Opened) -> Callable[..., Coroutine[Any, Any, None]]:
 
 
 @contextmanager
-def _logged(node: Node) -> Generator[None]:
+def _logged(node: DependencyNode) -> Generator[None]:
     try:
         yield
     except Exception:  # noqa: BLE001 - the provider's own code

@@ -8,7 +8,7 @@ from taskmq.errors import ResultTimeout
 from taskmq.jobs.handle import Job, JobOutcome
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["Finishing"]
+__all__ = ["AsCompleted"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -18,7 +18,7 @@ class _RunSync(Protocol):
     def __call__(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
 
 
-class Finishing(Generic[R]):
+class AsCompleted(Generic[R]):
     """Iterates, with `async for` or `for`, over jobs and how they ended, each as soon as it has.
 
     All are waited for over one connection, without polling. A failed job does not end the iteration: its outcome says

@@ -17,8 +17,8 @@ __all__ = [
     "EVERY_WORKER",
     "REVOKE",
     "WATCH",
-    "Answer",
     "Command",
+    "CommandAnswer",
     "Verdict",
     "answer_topic",
     "command_topic",
@@ -66,7 +66,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_id: str | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker says to a command.
 
     Attributes:
@@ -90,7 +90,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 _encoder = msgspec.json.Encoder()
 _commands = msgspec.json.Decoder(Command)
-_answers = msgspec.json.Decoder(Answer)
+_answers = msgspec.json.Decoder(CommandAnswer)
 
 
 def command_topic(name: str) -> str:
@@ -112,7 +112,7 @@ def encode_command(command: Command) -> bytes:
     return _encoder.encode(msgspec.structs.replace(command, v=VERSION))
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: CommandAnswer) -> bytes:
     return _encoder.encode(answer)
 
 
@@ -126,7 +126,7 @@ def decode_command(body: bytes) -> Command:
         raise MalformedMessage(f"no command: {error}") from error
 
 
-def decode_answer(body: bytes) -> Answer:
+def decode_answer(body: bytes) -> CommandAnswer:
     """Raises:
     MalformedMessage: it is no answer.
     """

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 __all__ = [
-    "Answered",
+    "AlreadyDone",
     "Cancelled",
     "Dead",
     "DeadReason",
@@ -38,7 +38,7 @@ class Succeeded(msgspec.Struct, frozen=True):
     value: object
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AlreadyDone(msgspec.Struct, frozen=True):
     """An earlier job has done this one's work already, and has left its encoded return value."""
 
     content_type: str
@@ -86,4 +86,4 @@ class Parked(msgspec.Struct, frozen=True):
     delay: timedelta | None = None
 
 
-Outcome = Succeeded | Answered | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked
+Outcome = Succeeded | AlreadyDone | Retried | Snoozed | Dead | Cancelled | Interrupted | Parked

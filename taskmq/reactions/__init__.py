@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         job,
         message,
     )
-    from taskmq.reactions.deliver import Cause, Desk, Refused, job_id_of
-    from taskmq.reactions.events import FileArrived, Happening, JobEnded, MessageArrived, TimeCame
-    from taskmq.reactions.pending_store import change_standing, look_at_standings, standing_name
+    from taskmq.reactions.deliver import Cause, ReactionDelivery, Refused, job_id_of
+    from taskmq.reactions.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+    from taskmq.reactions.pending_store import change_pending, pending_name, read_pending
     from taskmq.reactions.registry import Reaction, Reactions, ReactionStatus
 
 __all__ = [
@@ -51,17 +51,17 @@ __all__ = [
     "Arrivals",
     "Cause",
     "Condition",
-    "Desk",
     "Expression",
     "FileArrived",
     "FileArrives",
-    "Happening",
     "JobEnded",
     "JobEnds",
     "MessageArrived",
     "MessageComes",
     "Part",
     "Reaction",
+    "ReactionDelivery",
+    "ReactionEvent",
     "ReactionStatus",
     "Reactions",
     "Refused",
@@ -70,13 +70,13 @@ __all__ = [
     "TimeComes",
     "all_of",
     "any_of",
-    "change_standing",
+    "change_pending",
     "file",
     "job",
     "job_id_of",
-    "look_at_standings",
     "message",
-    "standing_name",
+    "pending_name",
+    "read_pending",
 ]
 
 _HOMES = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from taskmq.reactions.conditions import FileArrives
 from taskmq.reactions.events import FileArrived
-from taskmq.reactions.pending import Noted
+from taskmq.reactions.pending import RecordedEvent
 
 __all__ = ["Arrivals", "Sighting"]
 
@@ -35,7 +35,7 @@ class Arrivals:
         self._since: dict[Sighting, float] = {}
         self._told: set[Sighting] = set()
 
-    def look(self, found: Iterable[Sighting], *, now: float) -> list[tuple[Sighting, Noted]]:
+    def look(self, found: Iterable[Sighting], *, now: float) -> list[tuple[Sighting, RecordedEvent]]:
         """The files that are complete and not told yet.
 
         Args:
@@ -44,7 +44,7 @@ class Arrivals:
         """
         since: dict[Sighting, float] = {}
         told: set[Sighting] = set()
-        complete: list[tuple[Sighting, Noted]] = []
+        complete: list[tuple[Sighting, RecordedEvent]] = []
         for seen in found:
             # Told by what it is; the flag beside it may go.
             file = seen._replace(is_flagged=False)
@@ -64,9 +64,9 @@ class Arrivals:
         self._since.pop(file, None)
 
 
-def _noted(file: Sighting) -> Noted:
+def _noted(file: Sighting) -> RecordedEvent:
     told = f"{file.path}\n{file.inode}\n{file.size}\n{file.modified}"
-    return Noted(
+    return RecordedEvent(
         hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest()[:32],
         FileArrived(
             path=file.path, size=file.size, modified=datetime.fromtimestamp(file.modified / 1_000_000_000, UTC)

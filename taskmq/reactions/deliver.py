@@ -10,13 +10,13 @@ from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
 from taskmq.model.clock import Clock
-from taskmq.reactions.events import Happening, MessageArrived
-from taskmq.reactions.pending import MOST_FIRINGS, Noted, note
-from taskmq.reactions.pending_store import change_standing, standing_name
+from taskmq.reactions.events import MessageArrived, ReactionEvent
+from taskmq.reactions.pending import MOST_FIRINGS, RecordedEvent, note
+from taskmq.reactions.pending_store import change_pending, pending_name
 from taskmq.reactions.registry import Reaction
 from taskmq.run.context import current_context
 
-__all__ = ["REACTION_NAME", "Cause", "Desk", "DeskHost", "Refused", "job_id_of"]
+__all__ = ["REACTION_NAME", "Cause", "DeliveryHost", "ReactionDelivery", "Refused", "job_id_of"]
 
 REACTION_NAME: Final = "taskmq.reactions"
 """Key of an envelope's `meta`: the reaction that has sent it."""
@@ -37,7 +37,7 @@ class Cause(NamedTuple):
     root: str
 
 
-class DeskHost(Protocol):
+class DeliveryHost(Protocol):
     """What this needs of its app."""
 
     name: str
@@ -51,18 +51,20 @@ class DeskHost(Protocol):
     async def send_async(self, sending: Sending) -> None: ...
 
 
-def job_id_of(app: str, reaction: str, happening: str) -> str:
+def job_id_of(app: str, reaction: str, event: str) -> str:
     """The id of the job that follows: the same, whoever has seen what happened, and however often."""
-    return str(uuid.uuid5(_NAMESPACE, f"{standing_name(app, reaction)}@{happening}"))
+    return str(uuid.uuid5(_NAMESPACE, f"{pending_name(app, reaction)}@{event}"))
 
 
-class Desk:
+class ReactionDelivery:
     """Of one app."""
 
-    def __init__(self, app: DeskHost) -> None:
+    def __init__(self, app: DeliveryHost) -> None:
         self._app = app
 
-    async def deliver(self, reaction: Reaction, number: int, noted: Noted, *, cause: Cause | None = None) -> None:
+    async def deliver(
+        self, reaction: Reaction, number: int, noted: RecordedEvent, *, cause: Cause | None = None
+    ) -> None:
         """Return once what has happened is a confirmed job, or counts in the state; may be called again.
 
         Args:
@@ -74,18 +76,16 @@ class Desk:
             StateUnavailable: the state could not be reached, or holds too many calls that wait for the broker.
         """
         if reaction.is_direct:
-            await self.publish(reaction, noted.id, [noted.happening], cause=cause)
+            await self.publish(reaction, noted.id, [noted.event], cause=cause)
             return
-        happening = noted.happening
-        if isinstance(happening, MessageArrived) and len(happening.body) > _MOST_NOTED:
-            raise TooLarge(
-                len(happening.body), _MOST_NOTED, f"a message that reaction {reaction.name} has to remember"
-            )
+        event = noted.event
+        if isinstance(event, MessageArrived) and len(event.body) > _MOST_NOTED:
+            raise TooLarge(len(event.body), _MOST_NOTED, f"a message that reaction {reaction.name} has to remember")
         now = self._app.clock.now_ms()
-        has_room, _ = await change_standing(
+        has_room, _ = await change_pending(
             self._store(),
-            standing_name(self._app.name, reaction.name),
-            lambda standing: note(standing, reaction.plan, number=number, noted=noted, now=now),
+            pending_name(self._app.name, reaction.name),
+            lambda pending: note(pending, reaction.plan, number=number, noted=noted, now=now),
         )
         if not has_room:
             raise StateUnavailable(
@@ -93,7 +93,7 @@ class Desk:
             )
 
     async def publish(
-        self, reaction: Reaction, happening: str, happenings: list[Happening], *, cause: Cause | None = None
+        self, reaction: Reaction, event: str, events: list[ReactionEvent], *, cause: Cause | None = None
     ) -> None:
         """Return once the job is confirmed.
 
@@ -101,21 +101,19 @@ class Desk:
             SendError: it is not. `TooLarge`: it never will be.
         """
         try:
-            await self._app.send_async(self._sending(reaction, happening, happenings, cause))
+            await self._app.send_async(self._sending(reaction, event, events, cause))
         except (SendError, StateUnavailable):
             raise
         except Exception as error:
             raise Refused(f"reaction {reaction.name}: the call is not made: {error!r}") from error
 
-    def _sending(
-        self, reaction: Reaction, happening: str, happenings: list[Happening], cause: Cause | None
-    ) -> Sending:
+    def _sending(self, reaction: Reaction, event: str, events: list[ReactionEvent], cause: Cause | None) -> Sending:
         token = current_context.set(None)
         try:
-            sending = reaction.task.sending(*reaction.arguments(happenings))
+            sending = reaction.task.sending(*reaction.arguments(events))
         finally:
             current_context.reset(token)
-        job_id = job_id_of(self._app.name, reaction.name, happening)
+        job_id = job_id_of(self._app.name, reaction.name, event)
         envelope = replace(
             sending.envelope,
             id=job_id,

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-__all__ = ["FileArrived", "Happening", "JobEnded", "MessageArrived", "TimeCame"]
+__all__ = ["FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"]
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="kind"):
@@ -58,4 +58,4 @@ class TimeCame(msgspec.Struct, frozen=True, kw_only=True, tag="time", tag_field=
     instant: datetime
 
 
-Happening = JobEnded | FileArrived | MessageArrived | TimeCame
+ReactionEvent = JobEnded | FileArrived | MessageArrived | TimeCame

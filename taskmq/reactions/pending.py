@@ -14,10 +14,21 @@ from typing import Final
 import msgspec
 
 from taskmq.reactions.conditions import Condition, Expression, TimeComes, conditions_of, is_met, rule_of
-from taskmq.reactions.events import Happening, TimeCame
+from taskmq.reactions.events import ReactionEvent, TimeCame
 from taskmq.schedules.triggers.trigger import most_recent
 
-__all__ = ["LEASE_MS", "MOST_FIRINGS", "Firing", "Noted", "Plan", "Standing", "confirm", "note", "tick", "wake_of"]
+__all__ = [
+    "LEASE_MS",
+    "MOST_FIRINGS",
+    "PendingReaction",
+    "ReactionCall",
+    "ReactionPlan",
+    "RecordedEvent",
+    "confirm",
+    "note",
+    "tick",
+    "wake_of",
+]
 
 LEASE_MS: Final = 10_000
 """After so long a firing is taken over by another beat, in ms."""
@@ -26,7 +37,7 @@ MOST_FIRINGS: Final = 100
 _MOST_SEEN: Final = 1_000
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ReactionPlan(msgspec.Struct, frozen=True):
     """What does not change.
 
     Attributes:
@@ -41,14 +52,14 @@ class Plan(msgspec.Struct, frozen=True):
         return conditions_of(self.expression)
 
 
-class Noted(msgspec.Struct, frozen=True, array_like=True):
+class RecordedEvent(msgspec.Struct, frozen=True, array_like=True):
     """A happening, and what tells it from others of its condition."""
 
     id: str
-    happening: Happening
+    event: ReactionEvent
 
 
-class Firing(msgspec.Struct, frozen=True, array_like=True):
+class ReactionCall(msgspec.Struct, frozen=True, array_like=True):
     """One call that is to be sent.
 
     Attributes:
@@ -58,12 +69,12 @@ class Firing(msgspec.Struct, frozen=True, array_like=True):
     """
 
     id: str
-    happenings: list[Happening]
+    events: list[ReactionEvent]
     owner: str = ""
     until: int = 0
 
 
-class Standing(msgspec.Struct, array_like=True):
+class PendingReaction(msgspec.Struct, array_like=True):
     """The record.
 
     Attributes:
@@ -78,110 +89,110 @@ class Standing(msgspec.Struct, array_like=True):
     """
 
     rule: str = ""
-    came: dict[int, Noted] = {}
+    came: dict[int, RecordedEvent] = {}
     seen: list[str] = []
     marks: dict[int, int] = {}
     due: int | None = None
-    firings: list[Firing] = []
+    firings: list[ReactionCall] = []
     fired: int = 0
     failed: int = 0
     last: int | None = None
 
 
-def note(standing: Standing, plan: Plan, *, number: int, noted: Noted, now: int) -> bool:
+def note(pending: PendingReaction, plan: ReactionPlan, *, number: int, noted: RecordedEvent, now: int) -> bool:
     """Count what has happened, once; False, and nothing is changed, where too many firings wait for the broker."""
     seen = f"{number}:{noted.id}"
-    _recognise(standing, plan, now)
-    if seen in standing.seen:
+    _recognise(pending, plan, now)
+    if seen in pending.seen:
         return True
-    if len(standing.firings) >= MOST_FIRINGS:
+    if len(pending.firings) >= MOST_FIRINGS:
         return False
-    standing.seen = [*standing.seen[1 - _MOST_SEEN :], seen]
-    _come(standing, plan, number, noted, now)
+    pending.seen = [*pending.seen[1 - _MOST_SEEN :], seen]
+    _come(pending, plan, number, noted, now)
     return True
 
 
-def tick(standing: Standing, plan: Plan, *, now: int, owner: str) -> list[Firing]:
+def tick(pending: PendingReaction, plan: ReactionPlan, *, now: int, owner: str) -> list[ReactionCall]:
     """Look at the time; the firings that `owner` has to publish now."""
-    _recognise(standing, plan, now)
-    if len(standing.firings) < MOST_FIRINGS:
+    _recognise(pending, plan, now)
+    if len(pending.firings) < MOST_FIRINGS:
         for number, condition in enumerate(plan.conditions):
             if isinstance(condition, TimeComes):
-                _look_at_clock(standing, plan, number, condition, now)
-        if standing.due is not None and standing.due <= now:
-            _fire(standing)
-    taken: list[Firing] = []
-    kept: list[Firing] = []
-    for found in standing.firings:
+                _look_at_clock(pending, plan, number, condition, now)
+        if pending.due is not None and pending.due <= now:
+            _fire(pending)
+    taken: list[ReactionCall] = []
+    kept: list[ReactionCall] = []
+    for found in pending.firings:
         firing = found
         if firing.until <= now:
-            firing = Firing(firing.id, firing.happenings, owner, now + LEASE_MS)
+            firing = ReactionCall(firing.id, firing.events, owner, now + LEASE_MS)
             taken.append(firing)
         kept.append(firing)
-    standing.firings = kept
+    pending.firings = kept
     return taken
 
 
-def confirm(standing: Standing, ids: set[str], *, now: int, is_sent: bool = True) -> None:
+def confirm(pending: PendingReaction, ids: set[str], *, now: int, is_sent: bool = True) -> None:
     """These were published; or they cannot be, by anybody."""
-    kept = [firing for firing in standing.firings if firing.id not in ids]
-    gone = len(standing.firings) - len(kept)
-    standing.firings = kept
+    kept = [firing for firing in pending.firings if firing.id not in ids]
+    gone = len(pending.firings) - len(kept)
+    pending.firings = kept
     if is_sent:
         # One that was confirmed by two beats counts once.
-        standing.fired += gone
-        standing.last = now if gone else standing.last
+        pending.fired += gone
+        pending.last = now if gone else pending.last
     else:
-        standing.failed += gone
+        pending.failed += gone
 
 
-def wake_of(standing: Standing, plan: Plan, *, now: int) -> int | None:
+def wake_of(pending: PendingReaction, plan: ReactionPlan, *, now: int) -> int | None:
     """When time changes something; None: it does not."""
-    looks = [firing.until for firing in standing.firings]
-    if standing.due is not None:
-        looks.append(standing.due)
+    looks = [firing.until for firing in pending.firings]
+    if pending.due is not None:
+        looks.append(pending.due)
     for number, condition in enumerate(plan.conditions):
         if isinstance(condition, TimeComes):
-            following = condition.trigger.next_after(standing.marks.get(number, now))
+            following = condition.trigger.next_after(pending.marks.get(number, now))
             if following is not None:
                 looks.append(following)
     return min(looks, default=None)
 
 
-def _recognise(standing: Standing, plan: Plan, now: int) -> None:
+def _recognise(pending: PendingReaction, plan: ReactionPlan, now: int) -> None:
     """Have what belongs to this plan: what has come for another one is forgotten, but for what is to be sent."""
     rule = rule_of(plan.expression, plan.debounce)
-    if standing.rule != rule:
-        standing.rule = rule
-        standing.came, standing.seen, standing.due = {}, [], None
-        standing.marks = {
+    if pending.rule != rule:
+        pending.rule = rule
+        pending.came, pending.seen, pending.due = {}, [], None
+        pending.marks = {
             number: now for number, condition in enumerate(plan.conditions) if isinstance(condition, TimeComes)
         }
 
 
-def _look_at_clock(standing: Standing, plan: Plan, number: int, condition: TimeComes, now: int) -> None:
-    following = condition.trigger.next_after(standing.marks[number])
+def _look_at_clock(pending: PendingReaction, plan: ReactionPlan, number: int, condition: TimeComes, now: int) -> None:
+    following = condition.trigger.next_after(pending.marks[number])
     if following is None or following > now:
         return
     instant = most_recent(condition.trigger, following, now)
-    standing.marks = {**standing.marks, number: instant}
+    pending.marks = {**pending.marks, number: instant}
     came = TimeCame(instant=datetime.fromtimestamp(instant / 1000, UTC))
-    _come(standing, plan, number, Noted(str(instant), came), now)
+    _come(pending, plan, number, RecordedEvent(str(instant), came), now)
 
 
-def _come(standing: Standing, plan: Plan, number: int, noted: Noted, now: int) -> None:
-    standing.came = {**standing.came, number: noted}
-    if not is_met(plan.expression, standing.came.keys()):
+def _come(pending: PendingReaction, plan: ReactionPlan, number: int, noted: RecordedEvent, now: int) -> None:
+    pending.came = {**pending.came, number: noted}
+    if not is_met(plan.expression, pending.came.keys()):
         return
     if plan.debounce:
-        standing.due = now + plan.debounce
+        pending.due = now + plan.debounce
     else:
-        _fire(standing)
+        _fire(pending)
 
 
-def _fire(standing: Standing) -> None:
-    came = sorted(standing.came.items())
+def _fire(pending: PendingReaction) -> None:
+    came = sorted(pending.came.items())
     told = "\n".join(f"{number}:{noted.id}" for number, noted in came)
-    name = hashlib.sha256(f"{standing.rule}\n{told}".encode()).hexdigest()[:32]
-    standing.firings = [*standing.firings, Firing(name, [noted.happening for _, noted in came])]
-    standing.came, standing.due = {}, None
+    name = hashlib.sha256(f"{pending.rule}\n{told}".encode()).hexdigest()[:32]
+    pending.firings = [*pending.firings, ReactionCall(name, [noted.event for _, noted in came])]
+    pending.came, pending.due = {}, None

@@ -10,24 +10,24 @@ import msgspec
 
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
 from taskmq.errors import StateUnavailable
-from taskmq.reactions.pending import Standing
+from taskmq.reactions.pending import PendingReaction
 
-__all__ = ["change_standing", "look_at_standings", "standing_name"]
+__all__ = ["change_pending", "pending_name", "read_pending"]
 
 T = TypeVar("T")
 
 _TTL: Final = 400 * 86_400.0
 _PAUSE: Final = 0.05
 _encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Standing)
+_decoder = msgspec.msgpack.Decoder(PendingReaction)
 
 
-def standing_name(app: str, reaction: str) -> str:
+def pending_name(app: str, reaction: str) -> str:
     """Under which name a state keeps the record of an app's reaction, beside those of its schedules."""
     return f"{app}//{reaction}"
 
 
-async def look_at_standings(store: ScheduleStore, names: Sequence[str]) -> list[Standing]:
+async def read_pending(store: ScheduleStore, names: Sequence[str]) -> list[PendingReaction]:
     """The records of these names; empty ones where there are none.
 
     Raises:
@@ -37,7 +37,9 @@ async def look_at_standings(store: ScheduleStore, names: Sequence[str]) -> list[
     return [_decode(kept, name) for name, kept in zip(names, found, strict=True)]
 
 
-async def change_standing(store: ScheduleStore, name: str, change: Callable[[Standing], T]) -> tuple[T, Standing]:
+async def change_pending(
+    store: ScheduleStore, name: str, change: Callable[[PendingReaction], T]
+) -> tuple[T, PendingReaction]:
     """What `change` returns, called with the record, in which it changes something; and the record.
 
     Called again where somebody was faster.
@@ -47,22 +49,22 @@ async def change_standing(store: ScheduleStore, name: str, change: Callable[[Sta
     """
     (kept,) = await store.read([name])
     while True:
-        standing = _decode(kept, name)
-        answer = change(standing)
-        value = _encode(standing)
+        pending = _decode(kept, name)
+        answer = change(pending)
+        value = _encode(pending)
         if kept is not None and kept.value == value:
-            return answer, standing
+            return answer, pending
         after = KeptRecord(uuid.uuid4().hex[:16], value)
         (there,) = await store.swap([RecordChange(name, "" if kept is None else kept.version, after)], ttl=_TTL)
         if there is not None and there.version == after.version:
-            return answer, standing
+            return answer, pending
         kept = there
         await asyncio.sleep(random.uniform(0, _PAUSE))
 
 
-def _decode(kept: KeptRecord | None, name: str) -> Standing:
+def _decode(kept: KeptRecord | None, name: str) -> PendingReaction:
     if kept is None:
-        return Standing()
+        return PendingReaction()
     try:
         return _decoder.decode(kept.value)
     except msgspec.MsgspecError as error:

@@ -21,9 +21,9 @@ from taskmq.reactions.conditions import (
     MessageComes,
     TimeComes,
 )
-from taskmq.reactions.events import FileArrived, Happening, JobEnded, MessageArrived, TimeCame
-from taskmq.reactions.pending import Plan
-from taskmq.reactions.pending_store import look_at_standings, standing_name
+from taskmq.reactions.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+from taskmq.reactions.pending import ReactionPlan
+from taskmq.reactions.pending_store import pending_name, read_pending
 from taskmq.schedules.triggers import for_schedule
 from taskmq.tasks.task import Task
 
@@ -43,7 +43,7 @@ class Reaction(msgspec.Struct, frozen=True):
 
     name: str
     task: Task[..., Any]
-    plan: Plan
+    plan: ReactionPlan
     takes_list: bool = False
 
     @property
@@ -56,9 +56,9 @@ class Reaction(msgspec.Struct, frozen=True):
         """Whether something has to be looked at that no worker sees."""
         return not self.is_direct or not all(isinstance(each, JobEnds) for each in self.plan.conditions)
 
-    def arguments(self, happenings: list[Happening]) -> tuple[Any, ...]:
+    def arguments(self, events: list[ReactionEvent]) -> tuple[Any, ...]:
         """What the task is called with."""
-        return (happenings,) if self.takes_list else (happenings[0],)
+        return (events,) if self.takes_list else (events[0],)
 
     def describe(self) -> str:
         """The rule in plain English."""
@@ -78,7 +78,7 @@ class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    come: dict[str, Happening]
+    come: dict[str, ReactionEvent]
     waiting: int
     fired: int
     failed: int
@@ -134,7 +134,7 @@ class Reactions(Mapping[str, Reaction]):
             raise InvalidOption(f"reaction {label!r}: a name is a text that can be printed")
         if label in self._own:
             raise InvalidOption(f"reaction {label!r} is defined twice; give one of them a name=")
-        plan = Plan(_hashed(expression, label), to_ms(parse_duration(debounce, what="debounce")))
+        plan = ReactionPlan(_hashed(expression, label), to_ms(parse_duration(debounce, what="debounce")))
         reaction = Reaction(label, task, plan, takes_list)
         self._check_arguments(reaction)
         self._check_circle(reaction)
@@ -189,20 +189,20 @@ class Reactions(Mapping[str, Reaction]):
                 "what has come is kept in the state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or "
                 "local://PATH on one host"
             )
-        (standing,) = await look_at_standings(state.schedules, [standing_name(self._host.name, name)])
+        (pending,) = await read_pending(state.schedules, [pending_name(self._host.name, name)])
         conditions = self._own[name].plan.conditions
         return ReactionStatus(
             name=name,
             # What stands there may have been noted for an earlier version of the code.
             come={
-                conditions[number].describe(): noted.happening
-                for number, noted in sorted(standing.came.items())
+                conditions[number].describe(): noted.event
+                for number, noted in sorted(pending.came.items())
                 if number < len(conditions)
             },
-            waiting=len(standing.firings),
-            fired=standing.fired,
-            failed=standing.failed,
-            last=None if standing.last is None else datetime.fromtimestamp(standing.last / 1000, UTC),
+            waiting=len(pending.firings),
+            fired=pending.fired,
+            failed=pending.failed,
+            last=None if pending.last is None else datetime.fromtimestamp(pending.last / 1000, UTC),
         )
 
     def _check_arguments(self, reaction: Reaction) -> None:
@@ -264,7 +264,7 @@ def _hashed(expression: Expression, name: str) -> Expression:
             return expression
 
 
-def _sample(condition: Condition) -> Happening:
+def _sample(condition: Condition) -> ReactionEvent:
     match condition:
         case JobEnds(tasks):
             return JobEnded(job_id="1", task=tasks[0], state=JobState.SUCCEEDED.value, finished=_THEN)

@@ -14,8 +14,8 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration
-from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, Desk, Journal, Step, read_value
-from taskmq.run.locks import Lock, LockDesk
+from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
+from taskmq.run.locks import Lock, LockService
 
 __all__ = ["SCHEDULED_FOR", "SCHEDULE_LIMIT", "SCHEDULE_NAME", "Context", "current_context"]
 
@@ -68,11 +68,11 @@ class Context(msgspec.Struct, eq=False):
     queue: str
     redelivered: bool
     _deadline: float | None = None
-    _desk: Desk = DETACHED
+    _writer: JournalWriter = DETACHED
     started: int = 0
     _grant: Grant | None = None
     fence: tuple[str, int] | None = None
-    journal: Journal | None = None
+    journal: RunJournal | None = None
     _cancelled: bool = False
 
     @classmethod
@@ -124,11 +124,11 @@ class Context(msgspec.Struct, eq=False):
             InvalidOption: a value that cannot be.
             UnsupportedFeature: the app has no state; or the task runs in a process of its own.
         """
-        if not isinstance(self._desk, LockDesk):
+        if not isinstance(self._writer, LockService):
             raise UnsupportedFeature(
                 "context.lock does not reach into processes of executor='process': use `with app.lock(...)` there"
             )
-        return self._desk.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
+        return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
     # While it runs -------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Context(msgspec.Struct, eq=False):
             name: unique among the steps of the task; what the value is found by.
         """
         journal = self.open_journal()
-        step = Step(journal, name, function)
+        step = SavedStep(journal, name, function)
         try:
             saved = journal.begin().values.get(step.key)
             if saved is None:
@@ -173,7 +173,7 @@ class Context(msgspec.Struct, eq=False):
     async def astep(self, name: str, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """`step` for coroutines, and of a coroutine function."""
         journal = self.open_journal()
-        step = Step(journal, name, function)
+        step = SavedStep(journal, name, function)
         try:
             saved = (await journal.abegin()).values.get(step.key)
             if saved is None:
@@ -243,16 +243,16 @@ class Context(msgspec.Struct, eq=False):
     def _begun(self) -> BegunRun:
         return self.open_journal().begin()
 
-    def open_journal(self) -> Journal:
+    def open_journal(self) -> RunJournal:
         """What this run has written down; made on first use."""
         return self.journal or self._first_journal()
 
-    def _first_journal(self) -> Journal:
+    def _first_journal(self) -> RunJournal:
         with _opening:
             # Another thread of the task may have been faster.
             if self.journal is None:
-                self.journal = Journal(
-                    self._desk,
+                self.journal = RunJournal(
+                    self._writer,
                     job_id=self.job_id,
                     attempt=self.attempt,
                     started=self.started,

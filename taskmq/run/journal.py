@@ -20,7 +20,16 @@ from taskmq.model.envelope import JSON
 from taskmq.model.units import Duration
 from taskmq.run.locks import Lock, OwnLeases
 
-__all__ = ["CHECKPOINT", "DETACHED", "HEARTBEAT", "LARGEST_VALUE", "Desk", "Journal", "Step", "read_value"]
+__all__ = [
+    "CHECKPOINT",
+    "DETACHED",
+    "HEARTBEAT",
+    "LARGEST_VALUE",
+    "JournalWriter",
+    "RunJournal",
+    "SavedStep",
+    "read_value",
+]
 
 CHECKPOINT: Final = "checkpoint"
 HEARTBEAT: Final = "heartbeat"
@@ -33,14 +42,14 @@ _STEP: Final = "step "
 _LONGEST_NOTE: Final = 500
 
 
-class Desk(Protocol):
+class JournalWriter(Protocol):
     """Where journals are written to. Safe to use from any thread."""
 
-    def changed(self, journal: "Journal", /) -> None:
+    def changed(self, journal: "RunJournal", /) -> None:
         """There is news in `journal`, which is written soon. Returns at once."""
         ...
 
-    async def begin(self, journal: "Journal", /) -> BegunRun:
+    async def begin(self, journal: "RunJournal", /) -> BegunRun:
         """Make the journal's run the last one of its job, once; later calls return the same.
 
         Raises:
@@ -50,7 +59,7 @@ class Desk(Protocol):
         """
         ...
 
-    async def save(self, journal: "Journal", name: str, value: bytes, /) -> None:
+    async def save(self, journal: "RunJournal", name: str, value: bytes, /) -> None:
         """Keep `value` for later runs; durable when this returns. `begin` comes first.
 
         Raises:
@@ -59,7 +68,7 @@ class Desk(Protocol):
         """
         ...
 
-    def begin_blocking(self, journal: "Journal", /) -> BegunRun:
+    def begin_blocking(self, journal: "RunJournal", /) -> BegunRun:
         """`begin` for code without a loop.
 
         Raises:
@@ -67,12 +76,12 @@ class Desk(Protocol):
         """
         ...
 
-    def save_blocking(self, journal: "Journal", name: str, value: bytes, /) -> None:
+    def save_blocking(self, journal: "RunJournal", name: str, value: bytes, /) -> None:
         """`save` for code without a loop."""
         ...
 
 
-class Journal:
+class RunJournal:
     """What one run has written down.
 
     Attributes:
@@ -83,13 +92,25 @@ class Journal:
         run: the run as the state knows it, from its first `begin` on.
     """
 
-    __slots__ = ("_desk", "_left_behind", "_steps", "attempt", "details", "done", "is_dirty", "job_id", "note", "run",
-                 "started", "total")  # fmt: skip
+    __slots__ = (
+        "_left_behind",
+        "_steps",
+        "_writer",
+        "attempt",
+        "details",
+        "done",
+        "is_dirty",
+        "job_id",
+        "note",
+        "run",
+        "started",
+        "total",
+    )  # fmt: skip
 
     def __init__(
-        self, desk: Desk, *, job_id: str, attempt: int, started: int, left_behind: Callable[[], None]
+        self, writer: JournalWriter, *, job_id: str, attempt: int, started: int, left_behind: Callable[[], None]
     ) -> None:
-        self._desk = desk
+        self._writer = writer
         self._left_behind = left_behind
         self._steps: set[str] = set()
         self.job_id: str = job_id
@@ -121,22 +142,22 @@ class Journal:
             self.details = details
         self._touch()
 
-    def mark_left_behind(self) -> None:
+    def mark_superseded(self) -> None:
         """Another run is the job's now."""
         self._left_behind()
 
     def begin(self) -> BegunRun:
-        return self.run or self._desk.begin_blocking(self)
+        return self.run or self._writer.begin_blocking(self)
 
     async def abegin(self) -> BegunRun:
-        return self.run or await self._desk.begin(self)
+        return self.run or await self._writer.begin(self)
 
     def save(self, name: str, value: bytes) -> None:
-        self._desk.save_blocking(self, name, value)
+        self._writer.save_blocking(self, name, value)
         self._remember(name, value)
 
     async def asave(self, name: str, value: bytes) -> None:
-        await self._desk.save(self, name, value)
+        await self._writer.save(self, name, value)
         self._remember(name, value)
 
     def claim_step(self, name: str) -> None:
@@ -161,10 +182,10 @@ class Journal:
 
     def _touch(self) -> None:
         self.is_dirty = True
-        self._desk.changed(self)
+        self._writer.changed(self)
 
 
-class Step:
+class SavedStep:
     """One step of a run: where its value stands, and how that is read.
 
     What a step returns is always what its saved value reads as, by the annotated return type of its function: a run
@@ -176,7 +197,7 @@ class Step:
 
     __slots__ = ("_journal", "_name", "_type", "key")
 
-    def __init__(self, journal: Journal, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, journal: RunJournal, name: str, function: Callable[..., Any]) -> None:
         journal.claim_step(name)
         self._journal = journal
         self._name = name
@@ -215,25 +236,25 @@ class Detached:
     def __init__(self) -> None:
         self._leases = OwnLeases()
 
-    def changed(self, journal: Journal) -> None:
+    def changed(self, journal: RunJournal) -> None:
         journal.is_dirty = False
 
-    async def begin(self, journal: Journal) -> BegunRun:
+    async def begin(self, journal: RunJournal) -> BegunRun:
         return self.begin_blocking(journal)
 
-    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+    async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         self.save_blocking(journal, name, value)
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
         leases = self._leases
         return Lock(name, leases=lambda: leases, call=asyncio.run, owner=owner, timeout=timeout, lease=lease)
 
-    def begin_blocking(self, journal: Journal) -> BegunRun:
+    def begin_blocking(self, journal: RunJournal) -> BegunRun:
         if journal.run is None:
             journal.run = BegunRun(0, {})
         return journal.run
 
-    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+    def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
         self.begin_blocking(journal).values[name] = value
 
 

@@ -25,7 +25,7 @@ from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["Lock", "LockDesk", "OwnLeases"]
+__all__ = ["Lock", "LockService", "OwnLeases"]
 
 _log = logging.getLogger("taskmq")
 
@@ -183,7 +183,7 @@ class Lock:
         try:
             while True:
                 asked = time.monotonic()
-                answer = await leases.take(self._key, owner=self._owner, seconds=self._seconds, note=self._note)
+                answer = await leases.acquire(self._key, owner=self._owner, seconds=self._seconds, note=self._note)
                 if not isinstance(answer, Lease) or answer.note == self._note:
                     # Ours also where an earlier answer was lost.
                     self._start(leases, answer.token if isinstance(answer, Lease) else answer, asked)
@@ -237,7 +237,7 @@ class Lock:
     async def _give_up(self, leases: LeaseStore) -> None:
         """Nobody waits for it any more, and it may have been granted."""
         with contextlib.suppress(StateUnavailable):
-            lease = await leases.look(self._key)
+            lease = await leases.find(self._key)
             if lease is not None and lease.note == self._note:
                 await leases.release(self._key, token=lease.token)
 
@@ -247,7 +247,7 @@ class Lock:
 
 
 @runtime_checkable
-class LockDesk(Protocol):
+class LockService(Protocol):
     """Where tasks get their locks from."""
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
@@ -266,25 +266,25 @@ class OwnLeases:
         self._held: dict[str, tuple[str, int, float, str]] = {}
         self._last = 0
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
-        if (held := await self.look(key)) is not None:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        if (held := await self.find(key)) is not None:
             return held
         self._last += 1
         self._held[key] = (owner, self._last, time.monotonic() + seconds, note)
         return self._last
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
-        held = await self.look(key)
+        held = await self.find(key)
         if held is None or held.token != token:
             return False
         self._held[key] = (held.owner, token, time.monotonic() + seconds, held.note if note is None else note)
         return True
 
     async def release(self, key: str, *, token: int) -> None:
-        if (held := await self.look(key)) is not None and held.token == token:
+        if (held := await self.find(key)) is not None and held.token == token:
             del self._held[key]
 
-    async def look(self, key: str) -> Lease | None:
+    async def find(self, key: str) -> Lease | None:
         owner, token, until, note = self._held.get(key, ("", 0, 0.0, ""))
         left = until - time.monotonic()
         return Lease(owner=owner, token=token, left=left, note=note) if left > 0 else None

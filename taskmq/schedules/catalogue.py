@@ -18,8 +18,8 @@ from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import check_arguments, read_definition, write_definition
 from taskmq.schedules.entry import ScheduleEntry, record_name
 from taskmq.schedules.policy import ScheduleOptions, read_policy
-from taskmq.schedules.record import Backlog, Emitted, Record
-from taskmq.schedules.record_access import change_record, look_at_record
+from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord
+from taskmq.schedules.record_access import change_record, read_record
 from taskmq.schedules.status import Backfill, ScheduleStatus, status_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.task import Task
@@ -217,7 +217,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def astatus(self, name: str) -> ScheduleStatus:
         """`status` for coroutines."""
         entry = await self._find(name)
-        record = await look_at_record(self._store(), self._record(name))
+        record = await read_record(self._store(), self._record(name))
         return status_of(entry, record, now=self._host.clock.now_ms())
 
     # Operating -----------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """`pause` for coroutines."""
         now = self._host.clock.now_ms()
 
-        def pause(record: Record) -> None:
+        def pause(record: ScheduleRecord) -> None:
             if record.paused is None:
                 record.paused = now
             record.note = note
@@ -245,7 +245,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """`resume` for coroutines."""
         now = self._host.clock.now_ms()
 
-        def resume(record: Record) -> None:
+        def resume(record: ScheduleRecord) -> None:
             if record.paused is not None:
                 record.paused, record.resumed, record.note = None, now, ""
 
@@ -296,7 +296,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             following = entry.trigger.next_after(following)
         run = "" if dry_run or not instants else f"backfill-{secrets.token_hex(4)}"
         if run:
-            backlog = Backlog("backfill", run, first - 1, last, now)
+            backlog = MissedSpan("backfill", run, first - 1, last, now)
             await self._change(name, lambda record: record.backlogs.append(backlog))
         return Backfill(
             run=run,
@@ -304,7 +304,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             has_more=following is not None and following <= last,
         )
 
-    async def _change(self, name: str, change: Callable[[Record], object]) -> None:
+    async def _change(self, name: str, change: Callable[[ScheduleRecord], object]) -> None:
         await self._find(name)
         store = self._store()
         await change_record(store, self._record(name), change)

@@ -18,11 +18,11 @@ from taskmq.errors import StateUnavailable
 __all__ = [
     "PENDING_MS",
     "ActiveRun",
-    "Backlog",
-    "Claim",
     "Counts",
     "Emitted",
-    "Record",
+    "MissedSpan",
+    "OccurrenceClaim",
+    "ScheduleRecord",
     "decode_record",
     "encode_record",
     "new_version",
@@ -33,7 +33,7 @@ PENDING_MS: Final = 3_600_000
 """A message that nobody has begun to run after so long holds no place any more: it may have been purged."""
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True):
+class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
     """An occurrence that somebody is about to publish.
 
     Attributes:
@@ -62,7 +62,7 @@ class ActiveRun(msgspec.Struct, array_like=True):
     is_running: bool = False
 
 
-class Backlog(msgspec.Struct, array_like=True):
+class MissedSpan(msgspec.Struct, array_like=True):
     """Occurrences of the past that are emitted a few at a time.
 
     Attributes:
@@ -97,7 +97,7 @@ class Counts(msgspec.Struct, array_like=True):
     failed: int = 0
 
 
-class Record(msgspec.Struct, array_like=True):
+class ScheduleRecord(msgspec.Struct, array_like=True):
     """What is known about one schedule.
 
     Attributes:
@@ -112,10 +112,10 @@ class Record(msgspec.Struct, array_like=True):
     mark: int | None = None
     rule: str = ""
     paused: int | None = None
-    claims: list[Claim] = []
+    claims: list[OccurrenceClaim] = []
     active: list[ActiveRun] = []
     buffered: list[int] = []
-    backlogs: list[Backlog] = []
+    backlogs: list[MissedSpan] = []
     counts: Counts = msgspec.field(default_factory=Counts)
     history: list[Emitted] = []
     resumed: int | None = None
@@ -131,22 +131,22 @@ class Record(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder = msgspec.msgpack.Decoder(Record)
+_decoder = msgspec.msgpack.Decoder(ScheduleRecord)
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: ScheduleRecord) -> bytes:
     """The record as it is kept."""
     return _encode(record)
 
 
-def decode_record(kept: KeptRecord | None, *, name: str) -> Record:
+def decode_record(kept: KeptRecord | None, *, name: str) -> ScheduleRecord:
     """The record that is kept; an empty one where there is none.
 
     Raises:
         StateUnavailable: something else stands there.
     """
     if kept is None:
-        return Record()
+        return ScheduleRecord()
     try:
         return _decoder.decode(kept.value)
     except msgspec.MsgspecError as error:

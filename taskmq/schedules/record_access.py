@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
-from taskmq.schedules.record import Record, decode_record, encode_record, new_version
+from taskmq.schedules.record import ScheduleRecord, decode_record, encode_record, new_version
 
-__all__ = ["RECORD_TTL", "change_record", "look_at_record"]
+__all__ = ["RECORD_TTL", "change_record", "read_record"]
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ RECORD_TTL: Final = 400 * 86_400.0
 _PAUSE: Final = 0.05
 
 
-async def look_at_record(store: ScheduleStore, name: str) -> Record:
+async def read_record(store: ScheduleStore, name: str) -> ScheduleRecord:
     """The record of that name; an empty one where there is none.
 
     Raises:
@@ -28,7 +28,7 @@ async def look_at_record(store: ScheduleStore, name: str) -> Record:
     return decode_record(kept, name=name)
 
 
-async def change_record(store: ScheduleStore, name: str, change: Callable[[Record], T]) -> T:
+async def change_record(store: ScheduleStore, name: str, change: Callable[[ScheduleRecord], T]) -> T:
     """What `change` returns, called with the record, in which it changes something.
 
     Called again where somebody was faster.

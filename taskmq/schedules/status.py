@@ -6,7 +6,7 @@ from typing import Literal, cast
 import msgspec
 
 from taskmq.schedules.entry import ScheduleEntry
-from taskmq.schedules.record import Record
+from taskmq.schedules.record import ScheduleRecord
 
 __all__ = ["Backfill", "Occurrence", "ScheduleStatus", "status_of"]
 
@@ -72,7 +72,7 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
-def status_of(entry: ScheduleEntry, record: Record, *, now: int) -> ScheduleStatus:
+def status_of(entry: ScheduleEntry, record: ScheduleRecord, *, now: int) -> ScheduleStatus:
     """The record, for people."""
     following = None if record.paused is not None else entry.trigger.next_after(now)
     counts = record.counts

@@ -6,7 +6,7 @@ import msgspec
 
 from taskmq.schedules import ScheduleEntry, job_id_of, rule_of
 from taskmq.schedules.planner import instants_between, plan_due, take_from
-from taskmq.schedules.record import PENDING_MS, ActiveRun, Backlog, Claim, Emitted, Record
+from taskmq.schedules.record import PENDING_MS, ActiveRun, Emitted, MissedSpan, OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import jitter_of
 
 __all__ = ["LEASE_MS", "Replica", "Turn", "complete", "give_up", "hand_back", "take_turn"]
@@ -43,13 +43,13 @@ class Turn(msgspec.Struct):
         is_watched: the record may change without this replica's doing, so it should be read now and then.
     """
 
-    claims: list[Claim] = msgspec.field(default_factory=list[Claim])
+    claims: list[OccurrenceClaim] = msgspec.field(default_factory=list[OccurrenceClaim])
     cancel: list[str] = msgspec.field(default_factory=list[str])
     wake: int | None = None
     is_watched: bool = False
 
 
-def take_turn(record: Record, entry: ScheduleEntry, *, now: int, replica: Replica) -> Turn:
+def take_turn(record: ScheduleRecord, entry: ScheduleEntry, *, now: int, replica: Replica) -> Turn:
     """Claim what is due at `now`; the record is changed in place."""
     turn = Turn()
     _recognise(record, entry, now)
@@ -57,16 +57,16 @@ def take_turn(record: Record, entry: ScheduleEntry, *, now: int, replica: Replic
     if entry.policy.overlap != "allow":
         record.active = record.live(now)
     if record.paused is None:
-        desk = _Desk(record, entry, turn, now, replica)
-        desk.release_buffered()
-        desk.emit_due()
-        desk.work_off_backlogs()
+        state = _TurnState(record, entry, turn, now, replica)
+        state.release_buffered()
+        state.emit_due()
+        state.work_off_backlogs()
     turn.wake = _next_look(record, entry, now)
     turn.is_watched = record.paused is not None or bool(record.buffered)
     return turn
 
 
-def complete(record: Record, claims: list[Claim], *, at: int, jitter: int = 0) -> None:
+def complete(record: ScheduleRecord, claims: list[OccurrenceClaim], *, at: int, jitter: int = 0) -> None:
     """The broker has confirmed these occurrences at `at`; they were to be sent `jitter` after their instants."""
     done = {(claim.instant, claim.run): claim for claim in claims}
     for key in [(claim.instant, claim.run) for claim in record.claims]:
@@ -78,7 +78,7 @@ def complete(record: Record, claims: list[Claim], *, at: int, jitter: int = 0) -
     record.claims = [claim for claim in record.claims if (claim.instant, claim.run) not in done]
 
 
-def give_up(record: Record, claims: list[Claim], jobs: list[str]) -> None:
+def give_up(record: ScheduleRecord, claims: list[OccurrenceClaim], jobs: list[str]) -> None:
     """These occurrences cannot be published, by anybody."""
     gone = {(claim.instant, claim.run) for claim in claims}
     kept = [claim for claim in record.claims if (claim.instant, claim.run) not in gone]
@@ -87,18 +87,18 @@ def give_up(record: Record, claims: list[Claim], jobs: list[str]) -> None:
     record.active = [run for run in record.active if run.job_id not in jobs]
 
 
-def hand_back(record: Record, claims: list[Claim]) -> None:
+def hand_back(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
     """Let others publish these at once: this replica has not, and is about to stop."""
     mine = {(claim.instant, claim.run, claim.owner) for claim in claims}
     record.claims = [
-        Claim(claim.instant, claim.run, claim.owner, 0, claim.kind)
+        OccurrenceClaim(claim.instant, claim.run, claim.owner, 0, claim.kind)
         if (claim.instant, claim.run, claim.owner) in mine
         else claim
         for claim in record.claims
     ]
 
 
-def _recognise(record: Record, entry: ScheduleEntry, now: int) -> None:
+def _recognise(record: ScheduleRecord, entry: ScheduleEntry, now: int) -> None:
     """Have a mark that belongs to this trigger and this time."""
     rule = rule_of(entry.trigger)
     if record.mark is None or record.rule != rule:
@@ -117,21 +117,21 @@ def _recognise(record: Record, entry: ScheduleEntry, now: int) -> None:
         record.resumed = None
 
 
-def _take_over(record: Record, turn: Turn, now: int, replica: Replica) -> None:
-    kept: list[Claim] = []
+def _take_over(record: ScheduleRecord, turn: Turn, now: int, replica: Replica) -> None:
+    kept: list[OccurrenceClaim] = []
     for found in record.claims:
         claim = found
         if claim.until <= now:
-            claim = Claim(claim.instant, claim.run, replica.owner, now + LEASE_MS, claim.kind)
+            claim = OccurrenceClaim(claim.instant, claim.run, replica.owner, now + LEASE_MS, claim.kind)
             turn.claims.append(claim)
         kept.append(claim)
     record.claims = kept
 
 
-class _Desk:
+class _TurnState:
     """Where occurrences are let through, one after the other."""
 
-    def __init__(self, record: Record, entry: ScheduleEntry, turn: Turn, now: int, replica: Replica) -> None:
+    def __init__(self, record: ScheduleRecord, entry: ScheduleEntry, turn: Turn, now: int, replica: Replica) -> None:
         self._record = record
         self._entry = entry
         self._policy = entry.policy
@@ -157,13 +157,13 @@ class _Desk:
         record.counts.missed += due.missed
         if due.backlog is not None:
             first, last = due.backlog
-            record.backlogs = [*record.backlogs, Backlog("catchup", "", first - 1, last, self._now)]
+            record.backlogs = [*record.backlogs, MissedSpan("catchup", "", first - 1, last, self._now)]
         for instant in due.emit:
             self._let_through(instant, "due" if now - instant <= self._policy.late_after else "catchup")
 
     def work_off_backlogs(self) -> None:
         """Emit the next few of each backlog."""
-        kept: list[Backlog] = []
+        kept: list[MissedSpan] = []
         for backlog in self._record.backlogs:
             if backlog.next > self._now:
                 kept.append(backlog)
@@ -172,13 +172,13 @@ class _Desk:
             if self._policy.overlap not in ("allow", "cancel_other"):
                 limit = min(limit, self._policy.max_concurrency - len(self._record.active))
             if limit <= 0 or len(self._record.claims) >= _MOST_CLAIMS:
-                kept.append(Backlog(backlog.kind, backlog.run, backlog.after, backlog.until, self._now + _PACE))
+                kept.append(MissedSpan(backlog.kind, backlog.run, backlog.after, backlog.until, self._now + _PACE))
                 continue
             instants, has_more = take_from(self._entry.trigger, after=backlog.after, until=backlog.until, limit=limit)
             for instant in instants:
                 self._claim(instant, backlog.kind, backlog.run)
             if has_more:
-                kept.append(Backlog(backlog.kind, backlog.run, instants[-1], backlog.until, self._now + _PACE))
+                kept.append(MissedSpan(backlog.kind, backlog.run, instants[-1], backlog.until, self._now + _PACE))
         self._record.backlogs = kept
 
     def _let_through(self, instant: int, kind: str) -> None:
@@ -197,7 +197,7 @@ class _Desk:
         return self._policy.overlap == "allow" or len(self._record.active) < self._policy.max_concurrency
 
     def _claim(self, instant: int, kind: str, run: str = "") -> None:
-        claim = Claim(instant, run, self._replica.owner, self._now + LEASE_MS, kind)
+        claim = OccurrenceClaim(instant, run, self._replica.owner, self._now + LEASE_MS, kind)
         self._record.claims = [*self._record.claims, claim]
         self._turn.claims.append(claim)
         if self._policy.overlap != "allow":
@@ -205,7 +205,7 @@ class _Desk:
             self._record.active = [*self._record.active, ActiveRun(job_id, self._now + PENDING_MS)]
 
 
-def _next_look(record: Record, entry: ScheduleEntry, now: int) -> int | None:
+def _next_look(record: ScheduleRecord, entry: ScheduleEntry, now: int) -> int | None:
     looks = [claim.until for claim in record.claims]
     if record.paused is None:
         looks += [backlog.next for backlog in record.backlogs]

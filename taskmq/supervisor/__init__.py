@@ -11,7 +11,7 @@ as the load wants, and stops them in order.
     Health        what others may ask over HTTP; `Systemd` hears the same
 """
 
-from taskmq.supervisor.config import Supervision
+from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
 
-__all__ = ["Supervision", "Supervisor"]
+__all__ = ["Supervisor", "SupervisorConfig"]

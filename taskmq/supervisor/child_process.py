@@ -14,8 +14,8 @@ import msgspec
 
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.worker.child_report import Ready, Report, read_line
-from taskmq.worker.child_spec import Order
+from taskmq.worker.child_report import ChildReady, ChildReport, read_line
+from taskmq.worker.child_spec import ChildSpec
 
 __all__ = ["ChildProcess"]
 
@@ -46,7 +46,7 @@ class ChildProcess:
         status: asyncio.StreamReader,
         transport: asyncio.BaseTransport,
         *,
-        on_ready: Callable[[Ready], None],
+        on_ready: Callable[[ChildReady], None],
         patience: float,
     ) -> None:
         self._process = process
@@ -58,7 +58,7 @@ class ChildProcess:
         self._is_ready = asyncio.Event()
         self._reading = asyncio.create_task(self._read(status))
         self.counts: dict[tuple[str, str], Count] = {}
-        self.report: Report | None = None
+        self.report: ChildReport | None = None
         self.heard = time.monotonic()
         self.ready_at: float | None = None
         self.luck = random.random()
@@ -66,7 +66,9 @@ class ChildProcess:
         self.ended = asyncio.create_task(self._end())
 
     @classmethod
-    async def start(cls, order: Order, *, on_ready: Callable[[Ready], None], patience: float) -> "ChildProcess":
+    async def start(
+        cls, order: ChildSpec, *, on_ready: Callable[[ChildReady], None], patience: float
+    ) -> "ChildProcess":
         """A process that has been given its order.
 
         Args:
@@ -143,7 +145,7 @@ class ChildProcess:
             self.send(signal.SIGTERM)
             self._deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
 
-    def hurry(self) -> None:
+    def requeue_now(self) -> None:
         """Tell it to give back what runs, if it has been told to drain; else to drain."""
         if self.is_draining:
             # Not SIGTERM again: two of a kind that come before the first was looked at are one.
@@ -176,11 +178,11 @@ class ChildProcess:
     async def _read(self, status: asyncio.StreamReader) -> None:
         while line := await self._next_line(status):
             match read_line(line):
-                case Ready() as ready:
+                case ChildReady() as ready:
                     self.heard = self.ready_at = time.monotonic()
                     self._is_ready.set()
                     self._on_ready(ready)
-                case Report() as report:
+                case ChildReport() as report:
                     self.heard = time.monotonic()
                     self.report = report
                     self.counts.update({(count.task, count.queue): count for count in report.counts})

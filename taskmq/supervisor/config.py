@@ -3,9 +3,9 @@
 import msgspec
 
 from taskmq.errors import InvalidOption
-from taskmq.supervisor.recycle_limits import Limits
+from taskmq.supervisor.recycle_limits import RecycleLimits
 
-__all__ = ["Address", "Supervision", "parse_address"]
+__all__ = ["Address", "SupervisorConfig", "parse_address"]
 
 DEFAULT_HOST = "127.0.0.1"
 
@@ -23,7 +23,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Supervision(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a supervisor.
 
     Attributes:
@@ -43,7 +43,7 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
 
     processes: int = 1
     most: int | None = None
-    limits: Limits = Limits()
+    limits: RecycleLimits = RecycleLimits()
     health: Address | None = None
     live_within: float = 90.0
     hung_after: float | None = None

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Ending", "OutOfMemory"]
+__all__ = ["ExitReason", "OutOfMemory"]
 
 How = Literal["exit", "signal", "out of memory"]
 
@@ -15,7 +15,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN: Final = Path("/proc/self/cgroup")
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ExitReason(msgspec.Struct, frozen=True):
     """One.
 
     Attributes:
@@ -64,8 +64,8 @@ class OutOfMemory:
         self._seen = count
         return has_grown and code == -signal.SIGKILL
 
-    def ending(self, code: int) -> Ending:
-        return Ending(code, is_out_of_memory=self.explains(code))
+    def ending(self, code: int) -> ExitReason:
+        return ExitReason(code, is_out_of_memory=self.explains(code))
 
     def _count(self) -> int:
         if self._counter is None:

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from taskmq.model.telemetry.metrics import Count, ProcessGauges, Snapshot
 from taskmq.supervisor.autoscale import Load
 from taskmq.supervisor.child_process import ChildProcess
-from taskmq.supervisor.exit_reason import Ending
-from taskmq.supervisor.process_slot import Seat
-from taskmq.supervisor.status import SeatStatus, SupervisorStatus
+from taskmq.supervisor.exit_reason import ExitReason
+from taskmq.supervisor.process_slot import ProcessSlot
+from taskmq.supervisor.status import ProcessStatus, SupervisorStatus
 from taskmq.version import VERSION
 
-__all__ = ["Overview", "Totals"]
+__all__ = ["FleetCounts", "FleetStatus"]
 
 Counts = dict[tuple[str, str], Count]
 
 _RATE_OVER = 10.0
 
 
-class Overview:
+class FleetStatus:
     """Reads seats and processes, changes none.
 
     Args:
@@ -33,15 +33,15 @@ class Overview:
     """
 
     def __init__(
-        self, app: str, seats: Sequence[Seat], children: set[ChildProcess], *, least: int, most: int
+        self, app: str, slots: Sequence[ProcessSlot], children: set[ChildProcess], *, least: int, most: int
     ) -> None:
         self._app = app
-        self._seats = seats
+        self._slots = slots
         self._children = children
         self._least = least
         self._most = most
         self._started = int(time.time() * 1000)
-        self._totals = Totals()
+        self._totals = FleetCounts()
         self._ends: dict[str, int] = {}
         self._pace: deque[tuple[float, int]] = deque()
         self.replaced = 0
@@ -50,7 +50,7 @@ class Overview:
         """It has ended; what it has done stays."""
         self._totals.keep(child.counts.values())
 
-    def note(self, ending: Ending) -> None:
+    def note(self, ending: ExitReason) -> None:
         """A process has ended before its time."""
         self._ends[ending.how] = self._ends.get(ending.how, 0) + 1
 
@@ -68,11 +68,11 @@ class Overview:
             return "stopping"
         if any(child.consumes for child in self._children):
             return None
-        states = ", ".join(f"seat {seat.number} {_state(seat)}" for seat in self._seats)
+        states = ", ".join(f"seat {slot.number} {_state(slot)}" for slot in self._slots)
         return f"no process takes jobs: {states or 'there is none'}"
 
     def status(self, *, wanted: int, is_stopping: bool) -> SupervisorStatus:
-        current = {seat.current for seat in self._seats}
+        current = {slot.current for slot in self._slots}
         return SupervisorStatus(
             version=VERSION,
             pid=os.getpid(),
@@ -82,7 +82,7 @@ class Overview:
             least=self._least,
             most=self._most,
             wanted=wanted,
-            seats=[_seat_status(seat) for seat in self._seats],
+            slots=[_process_status(slot) for slot in self._slots],
             leaving=[child.pid for child in self._children if child not in current],
             ends=dict(self._ends),
             replaced=self.replaced,
@@ -94,7 +94,7 @@ class Overview:
         return Snapshot(
             version=VERSION,
             counts=self._counts(),
-            processes=[gauges for seat in self._seats if (gauges := _gauges(seat)) is not None],
+            processes=[gauges for slot in self._slots if (gauges := _gauges(slot)) is not None],
             wanted=wanted,
             ends=dict(self._ends),
             queues=self._depths() or {},
@@ -133,8 +133,8 @@ class Overview:
         return None if report is None else report.depths
 
 
-def _state(seat: Seat) -> str:
-    child = seat.current
+def _state(slot: ProcessSlot) -> str:
+    child = slot.current
     if child is None:
         return "waiting"
     if child.is_draining:
@@ -144,28 +144,28 @@ def _state(seat: Seat) -> str:
     return child.status.state
 
 
-def _seat_status(seat: Seat) -> SeatStatus:
-    child = seat.current
-    return SeatStatus(
-        seat=seat.number,
+def _process_status(slot: ProcessSlot) -> ProcessStatus:
+    child = slot.current
+    return ProcessStatus(
+        slot=slot.number,
         pid=None if child is None else child.pid,
-        state=_state(seat),
-        failures=seat.failures,
-        last_ending=None if seat.last_ending is None else str(seat.last_ending),
-        next_try=None if seat.next_try is None else max(seat.next_try - time.monotonic(), 0.0),
+        state=_state(slot),
+        failures=slot.failures,
+        last_ending=None if slot.last_ending is None else str(slot.last_ending),
+        next_try=None if slot.next_try is None else max(slot.next_try - time.monotonic(), 0.0),
         silent=None if child is None else child.silent,
         worker=None if child is None else child.status,
     )
 
 
-def _gauges(seat: Seat) -> ProcessGauges | None:
-    child = seat.current
+def _gauges(slot: ProcessSlot) -> ProcessGauges | None:
+    child = slot.current
     if child is None or (report := child.report) is None:
         return None
     status = report.status
     return ProcessGauges(
-        seat=seat.number,
-        state=_state(seat),
+        slot=slot.number,
+        state=_state(slot),
         slots=status.slots,
         running=status.running,
         backlog=status.backlog,
@@ -177,7 +177,7 @@ def _gauges(seat: Seat) -> ProcessGauges | None:
     )
 
 
-class Totals:
+class FleetCounts:
     """Adds up counts, so that no sum ever goes down when a process is replaced.
 
     What a killed process has done since its last report is in no sum.

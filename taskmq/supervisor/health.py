@@ -30,13 +30,13 @@ _MOST_HEADERS: Final = 1 << 14
 _MOST_CONNECTIONS: Final = 64
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _HttpAnswer(msgspec.Struct, frozen=True):
     status: HTTPStatus
     body: bytes
     content_type: str = _JSON
 
     @classmethod
-    def of(cls, status: HTTPStatus, content: object) -> "_Answer":
+    def of(cls, status: HTTPStatus, content: object) -> "_HttpAnswer":
         return cls(status, msgspec.json.encode(content) + b"\n")
 
 
@@ -117,7 +117,7 @@ class _Pages:
         if method in ("GET", "HEAD"):
             answer = self._answer(target.partition(" ")[0].partition("?")[0], headers.get("accept", ""))
         else:
-            answer = _Answer.of(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET and HEAD"})
+            answer = _HttpAnswer.of(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET and HEAD"})
         head = (
             f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
             f"Content-Type: {answer.content_type}\r\n"
@@ -127,7 +127,7 @@ class _Pages:
         )
         return head.encode("latin-1") + (b"" if method == "HEAD" else answer.body)
 
-    def _answer(self, path: str, accept: str) -> _Answer:
+    def _answer(self, path: str, accept: str) -> _HttpAnswer:
         match path:
             case "/live":
                 silent = self._health.silent()
@@ -135,13 +135,15 @@ class _Pages:
             case "/ready":
                 return _verdict("ready", self._health.not_ready())
             case "/status":
-                return _Answer.of(HTTPStatus.OK, self._health.status())
+                return _HttpAnswer.of(HTTPStatus.OK, self._health.status())
             case "/metrics":
                 return self._metrics(accept)
             case _:
-                return _Answer.of(HTTPStatus.NOT_FOUND, {"error": "there are /live, /ready, /status and /metrics"})
+                return _HttpAnswer.of(
+                    HTTPStatus.NOT_FOUND, {"error": "there are /live, /ready, /status and /metrics"}
+                )
 
-    def _metrics(self, accept: str) -> _Answer:
+    def _metrics(self, accept: str) -> _HttpAnswer:
         # It brings the contracts of brokers and states along, of which a supervisor needs nothing else.
         from taskmq.client.plugins import open_metrics
 
@@ -149,12 +151,12 @@ class _Pages:
             if self._exporter is None:
                 self._exporter = open_metrics(self._health.snapshot)
         except UnsupportedFeature as error:
-            return _Answer.of(HTTPStatus.NOT_FOUND, {"error": str(error)})
+            return _HttpAnswer.of(HTTPStatus.NOT_FOUND, {"error": str(error)})
         page = self._exporter(accept)
-        return _Answer(HTTPStatus.OK, page.body, page.content_type)
+        return _HttpAnswer(HTTPStatus.OK, page.body, page.content_type)
 
 
-def _verdict(what: str, reason: str | None) -> _Answer:
+def _verdict(what: str, reason: str | None) -> _HttpAnswer:
     if reason is None:
-        return _Answer.of(HTTPStatus.OK, {what: True})
-    return _Answer.of(HTTPStatus.SERVICE_UNAVAILABLE, {what: False, "reason": reason})
+        return _HttpAnswer.of(HTTPStatus.OK, {what: True})
+    return _HttpAnswer.of(HTTPStatus.SERVICE_UNAVAILABLE, {what: False, "reason": reason})

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from taskmq.supervisor.child_process import ChildProcess
-from taskmq.supervisor.exit_reason import Ending
+from taskmq.supervisor.exit_reason import ExitReason
 from taskmq.worker.child_spec import EXIT_DISMISSED, EXIT_USAGE
 
-__all__ = ["READY_TIMEOUT", "Seat"]
+__all__ = ["READY_TIMEOUT", "ProcessSlot"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -23,7 +23,7 @@ _NOT_STARTED: Final = "the new code does not start: keeping the old worker"
 _NOT_READY: Final = f"the new process does not consume within {READY_TIMEOUT:g} s: keeping the old worker"
 
 
-class Seat:
+class ProcessSlot:
     """Keeps one process running.
 
     Args:
@@ -46,15 +46,15 @@ class Seat:
         self,
         number: int,
         *,
-        start: Callable[["Seat"], Awaitable[ChildProcess]],
-        judge: Callable[[int], Ending],
+        start: Callable[["ProcessSlot"], Awaitable[ChildProcess]],
+        judge: Callable[[int], ExitReason],
         proven: Callable[[], bool],
         burst: bool,
     ) -> None:
         self.number = number
         self.current: ChildProcess | None = None
         self.failures = 0
-        self.last_ending: Ending | None = None
+        self.last_ending: ExitReason | None = None
         self.next_try: float | None = None
         self.is_replacing = False
         self._leaving = asyncio.Event()
@@ -66,7 +66,7 @@ class Seat:
         self._changed = asyncio.Event()
 
     @property
-    def is_leaving(self) -> bool:
+    def is_retiring(self) -> bool:
         """Nobody is to be here any more."""
         return self._leaving.is_set()
 
@@ -100,14 +100,14 @@ class Seat:
             await self._pause(f"worker process {child.pid} {self.last_ending}")
         return "done"
 
-    def leave(self) -> None:
+    def retire(self) -> None:
         """Nobody is to be here any more; who is, is told to drain."""
         self._leaving.set()
         self._hurry.set()
         if self.current is not None:
             self.current.drain()
 
-    def hurry(self) -> None:
+    def restart_now(self) -> None:
         """Do not wait any longer for the next try."""
         self._hurry.set()
         self._hurry.clear()

@@ -5,13 +5,13 @@ import msgspec
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import size_text
 
-__all__ = ["Limits"]
+__all__ = ["RecycleLimits"]
 
 _YOUNG = 30.0
 _SPREAD = 0.2
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class RecycleLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The most that one worker process may do or hold; None for no limit.
 
     They are looked at about once a second: a process does a little more.

@@ -4,10 +4,10 @@ import msgspec
 
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
-__all__ = ["SeatStatus", "SupervisorStatus"]
+__all__ = ["ProcessStatus", "SupervisorStatus"]
 
 
-class SeatStatus(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One place for a worker process.
 
     Attributes:
@@ -20,7 +20,7 @@ class SeatStatus(msgspec.Struct, frozen=True, kw_only=True):
         worker: what it last said.
     """
 
-    seat: int
+    slot: int = msgspec.field(name="seat")
     pid: int | None
     state: str
     failures: int
@@ -51,7 +51,7 @@ class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
     least: int
     most: int
     wanted: int
-    seats: list[SeatStatus]
+    slots: list[ProcessStatus] = msgspec.field(name="seats")
     leaving: list[int]
     ends: dict[str, int]
     replaced: int

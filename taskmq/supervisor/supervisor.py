@@ -16,15 +16,15 @@ import msgspec
 from taskmq.model.telemetry.metrics import Snapshot
 from taskmq.supervisor.autoscale import Autoscale
 from taskmq.supervisor.child_process import ChildProcess
-from taskmq.supervisor.config import Supervision
-from taskmq.supervisor.exit_reason import Ending, OutOfMemory
-from taskmq.supervisor.fleet_status import Overview
+from taskmq.supervisor.config import SupervisorConfig
+from taskmq.supervisor.exit_reason import ExitReason, OutOfMemory
+from taskmq.supervisor.fleet_status import FleetStatus
 from taskmq.supervisor.health import Health, serving
-from taskmq.supervisor.process_slot import Seat
+from taskmq.supervisor.process_slot import ProcessSlot
 from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.systemd import Systemd
-from taskmq.worker.child_report import Ready
-from taskmq.worker.child_spec import EXIT_USAGE, Order
+from taskmq.worker.child_report import ChildReady
+from taskmq.worker.child_spec import EXIT_USAGE, ChildSpec
 
 __all__ = ["Supervisor"]
 
@@ -51,16 +51,16 @@ class Supervisor:
 
     def __init__(
         self,
-        order: Order,
-        supervision: Supervision | None = None,
+        order: ChildSpec,
+        supervision: SupervisorConfig | None = None,
         *,
-        on_ready: Callable[[Ready], None] | None = None,
+        on_ready: Callable[[ChildReady], None] | None = None,
     ) -> None:
         self._order = order
-        self._supervision = supervision = supervision or Supervision()
+        self._supervision = supervision = supervision or SupervisorConfig()
         self._on_ready = on_ready
-        self._seats: list[Seat] = []
-        self._sitting: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], Seat] = {}
+        self._slots: list[ProcessSlot] = []
+        self._sitting: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], ProcessSlot] = {}
         self._children: set[ChildProcess] = set()
         self._chores: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -72,7 +72,9 @@ class Supervisor:
         self._systemd = Systemd(os.environ)
         most = supervision.most or supervision.processes
         self._autoscale = Autoscale(least=supervision.processes, most=most, calm=supervision.calm)
-        self._overview = Overview(order.target, self._seats, self._children, least=supervision.processes, most=most)
+        self._overview = FleetStatus(
+            order.target, self._slots, self._children, least=supervision.processes, most=most
+        )
 
     async def run(self) -> int:
         """Run until stopped by a signal, or, in a burst, until all have ended. The exit code.
@@ -86,11 +88,11 @@ class Supervisor:
             with self._signals_received():
                 try:
                     for _ in range(self._supervision.processes):
-                        self._add_seat()
+                        self._add_slot()
                     self._do(self._look_around())
                     if self._supervision.watch:
                         self._do(self._reload_on_change())
-                    await self._all_left()
+                    await self._all_retired()
                 finally:
                     await self._end()
         return self._exit_code
@@ -101,13 +103,13 @@ class Supervisor:
         words = {1: "draining; again to give back what runs, a third time to kill", 2: "giving back what runs"}
         _log.warning("stopping: %s", words.get(self._signals, "killing"))
         self._systemd.stopping()
-        for seat in self._seats:
-            seat.leave()
+        for slot in self._slots:
+            slot.retire()
         for child in self._children:
             if self._signals == 1:
                 child.drain()
             elif self._signals == 2:
-                child.hurry()
+                child.requeue_now()
             else:
                 child.kill()
 
@@ -115,7 +117,7 @@ class Supervisor:
         """Replace all processes, one after the other; not if the new code does not start."""
         if self.is_stopping:
             return
-        _log.warning("restarting %d processes, one after the other", len(self._seats))
+        _log.warning("restarting %d processes, one after the other", len(self._slots))
         self._systemd.reloading()
         self._do(self._roll("restarting", patient=True))
 
@@ -134,26 +136,26 @@ class Supervisor:
 
     @property
     def _wanted(self) -> int:
-        return sum(not seat.is_leaving for seat in self._seats)
+        return sum(not slot.is_retiring for slot in self._slots)
 
-    def _add_seat(self) -> None:
-        taken = {seat.number for seat in self._seats}
+    def _add_slot(self) -> None:
+        taken = {slot.number for slot in self._slots}
         number = next(number for number in range(len(taken) + 1) if number not in taken)
-        seat = Seat(
+        slot = ProcessSlot(
             number,
             start=self._start,
-            judge=self._judge,
+            judge=self._describe_exit,
             proven=lambda: self._is_proven,
             burst=self._order.config.burst,
         )
-        self._seats.append(seat)
-        self._sitting[asyncio.create_task(seat.run())] = seat
+        self._slots.append(slot)
+        self._sitting[asyncio.create_task(slot.run())] = slot
 
-    async def _all_left(self) -> None:
+    async def _all_retired(self) -> None:
         while self._sitting:
             done, _ = await asyncio.wait(tuple(self._sitting), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                self._seats.remove(self._sitting.pop(task))
+                self._slots.remove(self._sitting.pop(task))
                 match task.result():
                     case "unusable":
                         self._exit_code = EXIT_USAGE
@@ -164,9 +166,9 @@ class Supervisor:
                     case "done":
                         pass
 
-    async def _start(self, seat: Seat) -> ChildProcess:
+    async def _start(self, slot: ProcessSlot) -> ChildProcess:
         # One that looks is enough, and the first seat is never left before the others.
-        looks = seat.number == 0 and (self._supervision.most is not None or self._supervision.health is not None)
+        looks = slot.number == 0 and (self._supervision.most is not None or self._supervision.health is not None)
         order = msgspec.structs.replace(self._order, looks=looks)
         patience = self._order.config.grace + self._supervision.drained_after
         child = await ChildProcess.start(order, on_ready=self._say_ready, patience=patience)
@@ -180,12 +182,12 @@ class Supervisor:
         self._children.discard(child)
         self._overview.keep(child)
 
-    def _judge(self, code: int) -> Ending:
+    def _describe_exit(self, code: int) -> ExitReason:
         ending = self._memory.ending(code)
         self._overview.note(ending)
         return ending
 
-    def _say_ready(self, ready: Ready) -> None:
+    def _say_ready(self, ready: ChildReady) -> None:
         if not self._is_proven:
             self._is_proven = True
             self._systemd.ready()
@@ -208,25 +210,25 @@ class Supervisor:
 
     async def _roll(self, why: str, *, patient: bool) -> None:
         """Replace all, one after the other; `patient`: each old one has ended before the next is replaced."""
-        for seat in self._seats:
+        for slot in self._slots:
             # A seat whose process does not start tries the new code now.
-            seat.hurry()
+            slot.restart_now()
         async with self._one_at_a_time:
-            for seat in tuple(self._seats):
-                old = await seat.replace(why)
+            for slot in tuple(self._slots):
+                old = await slot.replace(why)
                 if old is not None:
                     self._overview.replaced += 1
                     if patient:
                         await asyncio.wait((old.ended,))
-                elif seat.current is not None and not seat.is_leaving:
+                elif slot.current is not None and not slot.is_retiring:
                     break
             else:
                 _log.info("all processes were replaced")
         self._systemd.ready()
 
-    async def _recycle(self, seat: Seat, why: str) -> None:
+    async def _recycle(self, slot: ProcessSlot, why: str) -> None:
         async with self._one_at_a_time:
-            old = await seat.replace(why)
+            old = await slot.replace(why)
             if old is None:
                 self._recycle_after = time.monotonic() + _RECYCLE_AGAIN
                 return
@@ -266,13 +268,13 @@ class Supervisor:
         limits, now = self._supervision.limits, time.monotonic()
         if not limits or self._one_at_a_time.locked() or now < self._recycle_after:
             return
-        for seat in self._seats:
-            child = seat.current
+        for slot in self._slots:
+            child = slot.current
             if child is None or child.status is None or child.ready_at is None or child.is_draining:
                 continue
             why = limits.reached(child.status, age=now - child.ready_at, luck=child.luck)
             if why is not None:
-                self._do(self._recycle(seat, why))
+                self._do(self._recycle(slot, why))
                 return
 
     def _scale(self) -> None:
@@ -290,10 +292,10 @@ class Supervisor:
             load.rate,
         )
         while self._wanted < wanted:
-            self._add_seat()
+            self._add_slot()
         while self._wanted > wanted:
             # The youngest: what it has warmed up is the least.
-            max((seat for seat in self._seats if not seat.is_leaving), key=lambda seat: seat.number).leave()
+            max((slot for slot in self._slots if not slot.is_retiring), key=lambda slot: slot.number).retire()
 
     def _tell_systemd(self) -> None:
         ready = sum(child.consumes for child in self._children)

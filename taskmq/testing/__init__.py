@@ -1,6 +1,6 @@
 """What tests of taskmq, of its adapters and of programs that use it are built from.
 
-- `Bench`: a program's own app under test; the pytest fixture `taskmq_app` is one.
+- `Harness`: a program's own app under test; the pytest fixture `taskmq_app` is one.
 - `FakeClock`: time that moves when a test says so.
 - `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
 - `taskmq.testing.broker_suite`: what every `taskmq.broker.Broker` guarantees, as tests.
@@ -11,17 +11,17 @@ The suites are not imported here, so that pytest can still be told to rewrite th
 
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.flaky_broker import Acked, Confirmed, Failed, FlakyBroker, JournalEntry, Published, Requeued
-from taskmq.testing.harness import Bench, FailedJob
+from taskmq.testing.harness import FailedJob, Harness
 from taskmq.testing.recorder import SentJob
 
 __all__ = [
     "Acked",
-    "Bench",
     "Confirmed",
     "Failed",
     "FailedJob",
     "FakeClock",
     "FlakyBroker",
+    "Harness",
     "JournalEntry",
     "Published",
     "Requeued",

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from taskmq.contracts.broker import Broker, Consumer, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import Broker, Browser, Consumer, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerBlocked, PublishUnknown, SendError, TaskMQError
 from taskmq.model.topology import WorkQueue
 
@@ -173,10 +173,10 @@ class FlakyBroker:
         self._meet_fault("consume")
         return await self._inner.consume(subscriptions, lambda delivery: deliver(self._wrap(delivery)))
 
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._hold(queue, limit)
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._look(queue)
 
     async def purge(self, queue: str) -> int:
@@ -247,14 +247,14 @@ class FlakyBroker:
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
         self._meet_fault("hold")
-        async with self._inner.hold(queue, limit=limit) as held:
+        async with self._inner.peek(queue, limit=limit) as held:
             yield [self._wrap(delivery) for delivery in held]
 
     @asynccontextmanager
-    async def _look(self, queue: str) -> AsyncGenerator[Look, None]:
+    async def _look(self, queue: str) -> AsyncGenerator[Browser, None]:
         self._meet_fault("look")
-        async with self._inner.look(queue) as look:
-            yield _FlakyLook(look, self._wrap)
+        async with self._inner.browse(queue) as look:
+            yield _FlakyBrowser(look, self._wrap)
 
     def _wrap(self, delivery: Delivery) -> "_FlakyDelivery":
         wrapped = _FlakyDelivery(delivery, self._settle)
@@ -273,8 +273,8 @@ class FlakyBroker:
         return not is_dropped
 
 
-class _FlakyLook:
-    def __init__(self, inner: Look, wrap: Callable[[Delivery], "_FlakyDelivery"]) -> None:
+class _FlakyBrowser:
+    def __init__(self, inner: Browser, wrap: Callable[[Delivery], "_FlakyDelivery"]) -> None:
         self._inner = inner
         self._wrap = wrap
 

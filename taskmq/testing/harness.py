@@ -22,9 +22,9 @@ from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, arguments_of
-from taskmq.testing.test_run import Rehearsal, rehearsing
+from taskmq.testing.test_run import VirtualRun, virtual_run
 
-__all__ = ["Bench", "FailedJob"]
+__all__ = ["FailedJob", "Harness"]
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class FailedJob:
     error: Exception
 
 
-class Bench:
+class Harness:
     """What a test does with an app. To be entered; when it is left, the app is as it was before.
 
     Code without an event loop uses `drain` and `advance`, which run the tasks' coroutines on a loop of the bench's
@@ -199,24 +199,24 @@ class Bench:
         return self.clock.now_ms() + to_ms(parse_duration(step, what="step"))
 
     async def _drain(self) -> list[FailedJob]:
-        async with self._rehearsing(with_beat=False) as rehearsal:
-            while await rehearsal.waiting() and (instant := rehearsal.next_instant) is not None:
-                rehearsal.move_to(instant)
+        async with self._virtual_run(with_beat=False) as virtual:
+            while await virtual.waiting() and (instant := virtual.next_instant) is not None:
+                virtual.move_to(instant)
         return await self._new_failures()
 
     async def _advance(self, until: int) -> list[FailedJob]:
-        async with self._rehearsing(with_beat=True) as rehearsal:
-            await rehearsal.rest()
-            while (instant := rehearsal.next_instant) is not None and instant <= until:
-                rehearsal.move_to(instant)
-                await rehearsal.rest()
-            rehearsal.move_to(until)
-            await rehearsal.rest()
+        async with self._virtual_run(with_beat=True) as virtual:
+            await virtual.rest()
+            while (instant := virtual.next_instant) is not None and instant <= until:
+                virtual.move_to(instant)
+                await virtual.rest()
+            virtual.move_to(until)
+            await virtual.rest()
         return await self._new_failures()
 
-    def _rehearsing(self, *, with_beat: bool) -> AbstractAsyncContextManager[Rehearsal]:
+    def _virtual_run(self, *, with_beat: bool) -> AbstractAsyncContextManager[VirtualRun]:
         queues = dict.fromkeys(one.queue for one in self.sent)
-        return rehearsing(self.app, self.clock, queues=queues, activity=lambda: len(self.sent), with_beat=with_beat)
+        return virtual_run(self.app, self.clock, queues=queues, activity=lambda: len(self.sent), with_beat=with_beat)
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, list[FailedJob]]]) -> list[FailedJob]:
         __tracebackhide__ = True
@@ -284,7 +284,7 @@ class Bench:
 
 async def _letters(broker: Broker, queue: str) -> list[DeadLetter]:
     try:
-        async with broker.look(queue) as look:
+        async with broker.browse(queue) as look:
             return [read_letter(delivery) for delivery in await look.take(_LETTERS)]
     except QueueMissing:
         return []

@@ -16,7 +16,7 @@ from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 
-__all__ = ["Rehearsal", "rehearsing"]
+__all__ = ["VirtualRun", "virtual_run"]
 
 # Turns of the loop in which nothing changes are taken for rest: what is under way without threads takes a few each.
 _TURNS: Final = 20
@@ -32,7 +32,7 @@ class _Beat(Beat):
         return self._due[0][0] if self._due else None
 
 
-class Rehearsal:
+class VirtualRun:
     """What runs."""
 
     def __init__(self, app: TaskMQ, broker: Broker, worker: Worker, clock: FakeClock, *, activity: Callable[[], int]):
@@ -92,9 +92,9 @@ class Rehearsal:
 
 
 @asynccontextmanager
-async def rehearsing(
+async def virtual_run(
     app: TaskMQ, clock: FakeClock, *, queues: Iterable[str], activity: Callable[[], int], with_beat: bool
-) -> AsyncGenerator[Rehearsal, None]:
+) -> AsyncGenerator[VirtualRun, None]:
     """A worker of all the app's queues, and of `queues`, and a beat; both are gone afterwards.
 
     Args:
@@ -106,20 +106,20 @@ async def rehearsing(
     worker = Worker(worker_app, config)
     jobs = [asyncio.create_task(worker.run())]
     session = app.session()
-    rehearsal = Rehearsal(app, session.broker, worker, clock, activity=activity)
+    virtual = VirtualRun(app, session.broker, worker, clock, activity=activity)
     try:
         await _first(worker.is_ready.wait(), jobs)
         if with_beat:
-            rehearsal.beat_clock = FakeClock(clock.now_ms())
+            virtual.beat_clock = FakeClock(clock.now_ms())
             beat_app = app.understudy()
-            beat_app.clock = rehearsal.beat_clock
-            rehearsal.beat = _Beat(beat_app)
-            jobs.append(asyncio.create_task(rehearsal.beat.run()))
-        yield rehearsal
+            beat_app.clock = virtual.beat_clock
+            virtual.beat = _Beat(beat_app)
+            jobs.append(asyncio.create_task(virtual.beat.run()))
+        yield virtual
     finally:
         worker.requeue_now()
-        if rehearsal.beat is not None:
-            rehearsal.beat.stop()
+        if virtual.beat is not None:
+            virtual.beat.stop()
         await asyncio.gather(*jobs, return_exceptions=True)
     for job in jobs:
         job.result()

@@ -1,19 +1,39 @@
 """One delivery that was understood: which job, which task, which attempt."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
 from taskmq.contracts.broker import Delivery
+from taskmq.contracts.stores import ResultRecord
 from taskmq.model.envelope import Envelope
+from taskmq.model.outcome import Outcome
 from taskmq.model.resources import Grant
 from taskmq.run.execution import Execution
 from taskmq.tasks.task import Task
 
-if TYPE_CHECKING:
-    from taskmq.worker.guards.base import Pass
+__all__ = ["Attempt", "Permit"]
 
-__all__ = ["Attempt"]
+
+class Permit(Protocol):
+    """What a guard gave one run."""
+
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:
+        """The run has ended. Called before its result is stored, its copy published or its delivery settled.
+
+        Args:
+            record: how the job ended, where the outcome ends it; None where it goes on. Its value is empty where the
+                task keeps no results.
+
+        Returns:
+            False: another run holds by now what the permit stood for, so the outcome does not count; the
+            delivery goes back.
+
+        Raises:
+            StateUnavailable, SendError: it is called again, until it succeeds or the worker stops; then the delivery
+                goes back.
+        """
+        ...
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -26,9 +46,9 @@ class Attempt(msgspec.Struct, eq=False):
         cancelled: why the run is being cancelled; None unless somebody asked for it.
         is_clean: whether the run has left the context variables as they were.
         grant: what it was given of the worker's resources; None when it needs none.
-        passes: what its gates have given it, and it has not left; None without gates.
+        permits: what its guards gave it and it has not released; None without guards.
         fence: the idempotency key that the run holds, and the token under which it does.
-        is_turned_back: whether a gate has given it an outcome instead of a run.
+        is_turned_back: whether a guard gave it an outcome instead of a run.
     """
 
     delivery: Delivery
@@ -40,6 +60,6 @@ class Attempt(msgspec.Struct, eq=False):
     cancelled: str | None = None
     is_clean: bool = True
     grant: Grant | None = None
-    passes: "list[Pass] | None" = None
+    permits: list[Permit] | None = None
     is_turned_back: bool = False
     fence: tuple[str, int] | None = None

@@ -22,7 +22,7 @@ from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound, TaskMQError
 from taskmq.executors.child_logs import log_to_stderr
 from taskmq.load_app import load_app
-from taskmq.worker.child_spec import EXIT_DISMISSED, EXIT_USAGE, Order
+from taskmq.worker.child_spec import EXIT_DISMISSED, EXIT_USAGE, ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.reporter import Reporter
 from taskmq.worker.worker import Worker
@@ -37,7 +37,7 @@ def main(status: int) -> int:
     # Tasks, and what they start, find an empty standard input: this one is not theirs to read.
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    order = _read_order(lifeline)
+    order = _read_spec(lifeline)
     log_to_stderr(order.log_level)
     try:
         app, target = _load(order.target)
@@ -54,14 +54,14 @@ def main(status: int) -> int:
     return code
 
 
-def _read_order(lifeline: int) -> Order:
+def _read_spec(lifeline: int) -> ChildSpec:
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(lifeline, 1 << 16)
         if not part:
             raise SystemExit(EXIT_USAGE)
         line += part
-    return msgspec.json.decode(line, type=Order)
+    return msgspec.json.decode(line, type=ChildSpec)
 
 
 def _load(target: str) -> tuple[TaskMQ, str]:
@@ -91,7 +91,7 @@ def _exit(code: int) -> None:
     os._exit(code)
 
 
-async def _serve(app: TaskMQ, target: str, order: Order, lifeline: int, status: int) -> Worker:
+async def _serve(app: TaskMQ, target: str, order: ChildSpec, lifeline: int, status: int) -> Worker:
     worker = Worker(app, order.config, target=target, has_process=True)
     loop = asyncio.get_running_loop()
     signals = _Signals(worker)

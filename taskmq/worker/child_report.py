@@ -9,10 +9,10 @@ import msgspec
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
-__all__ = ["Ready", "Report", "read_line", "write_line"]
+__all__ = ["ChildReady", "ChildReport", "read_line", "write_line"]
 
 
-class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+class ChildReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     """What a child says once it consumes."""
 
     app: str
@@ -21,7 +21,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     tasks: list[str]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+class ChildReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     """How a child does.
 
     Attributes:
@@ -38,14 +38,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Ready | Report] = msgspec.json.Decoder(Ready | Report)
+_decoder: msgspec.json.Decoder[ChildReady | ChildReport] = msgspec.json.Decoder(ChildReady | ChildReport)
 
 
-def write_line(message: Ready | Report) -> bytes:
+def write_line(message: ChildReady | ChildReport) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def read_line(line: bytes) -> Ready | Report | None:
+def read_line(line: bytes) -> ChildReady | ChildReport | None:
     """What the line says; None for one that is cut off or none of ours, as a task that has forked may write."""
     if not line.endswith(b"\n"):
         return None

@@ -10,7 +10,7 @@ import msgspec
 
 from taskmq.worker.config import WorkerConfig
 
-__all__ = ["EXIT_DISMISSED", "EXIT_USAGE", "Order"]
+__all__ = ["EXIT_DISMISSED", "EXIT_USAGE", "ChildSpec"]
 
 EXIT_USAGE: Final = 2
 # Far from what tasks end a process with.
@@ -18,7 +18,7 @@ EXIT_DISMISSED: Final = 213
 """A command over the broker has drained this process: it is not to be replaced."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor wants.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.model.telemetry.metrics import Count
-from taskmq.worker.child_report import Ready, Report, write_line
+from taskmq.worker.child_report import ChildReady, ChildReport, write_line
 from taskmq.worker.worker import Worker
 
 __all__ = ["PERIOD", "Reporter"]
@@ -77,24 +77,24 @@ class Reporter:
                     await asyncio.wait_for(pipe.is_clear.wait(), _LAST_WORDS)
             transport.close()
 
-    def _ready(self) -> Ready:
-        return Ready(
+    def _ready(self) -> ChildReady:
+        return ChildReady(
             app=self._target,
             broker=self._app.session().broker.address,
             queues=[queue.name for queue in self._worker.queues],
             tasks=sorted(self._app.tasks),
         )
 
-    def _report(self) -> Report:
+    def _report(self) -> ChildReport:
         cpu, at = time.process_time(), time.monotonic()
         used = (cpu - self._cpu[0]) / max(at - self._cpu[1], 0.001)
         self._cpu = cpu, at
-        return Report(status=self._worker.status(), counts=self._news(), cpu=used, depths=self._depths)
+        return ChildReport(status=self._worker.status(), counts=self._news(), cpu=used, depths=self._depths)
 
     def _news(self) -> list[Count]:
         # The tally has one count for each physical queue; people know the queue that these are classes of.
         parts: dict[tuple[str, str], list[Count]] = {}
-        for count in self._worker.tally.counts.values():
+        for count in self._worker.stats.counts.values():
             parts.setdefault((count.task, count.queue), []).append(count)
         news: list[Count] = []
         for key, counts in parts.items():

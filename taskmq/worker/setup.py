@@ -14,7 +14,7 @@ from taskmq.run.execution import Executor
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.resources import capacity, devices
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
-from taskmq.worker.intake.resources import Slots
+from taskmq.worker.intake.resources import ResourcePool
 
 __all__ = ["check_config", "executors_for", "longest_run", "queues_of", "slots_for"]
 
@@ -65,7 +65,7 @@ def check_config(app: TaskMQ, config: WorkerConfig) -> None:
             raise UnsupportedFeature(f"unique needs a state, and the app has none: {', '.join(unique)}")
 
 
-def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> Slots:
+def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> ResourcePool:
     """What the worker has for tasks that need more than a slot.
 
     Raises:
@@ -80,7 +80,7 @@ def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) ->
     plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
     own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}
     own[PROCESS] = float(config.process_slots)
-    slots = Slots(found | own, devices=devices(os.environ), patience=config.max_starve)
+    slots = ResourcePool(found | own, devices=devices(os.environ), patience=config.max_starve)
     for plan in plans:
         if lacking := slots.lacks(plan.needs or {}):
             raise InvalidOption(

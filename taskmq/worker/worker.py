@@ -19,17 +19,17 @@ from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.guards.build import gates_for
-from taskmq.worker.host.loop_monitor import LoopWatch
+from taskmq.worker.guards.build import build_guards
+from taskmq.worker.host.loop_monitor import LoopMonitor
 from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.dispatcher import Dispatcher
-from taskmq.worker.intake.prefetch_tuner import adapting
-from taskmq.worker.long_runs.guard import Handover
-from taskmq.worker.run.stats import Tally
-from taskmq.worker.services.cancellations import Revocations
-from taskmq.worker.services.commands import Control
-from taskmq.worker.services.delay_relay import moving
-from taskmq.worker.services.event_publisher import Announcer, announcing
+from taskmq.worker.intake.prefetch_tuner import tuning_prefetch
+from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.services.cancellations import Cancellations
+from taskmq.worker.services.commands import CommandService
+from taskmq.worker.services.delay_relay import relaying_delays
+from taskmq.worker.services.event_publisher import EventPublisher, publishing_events
 from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, slots_for
 
 __all__ = ["Worker"]
@@ -69,18 +69,18 @@ class Worker:
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = queues_of(app, config)
         check_config(app, config)
-        self.tally = Tally()
-        self._watch = LoopWatch(
+        self.stats = WorkerStats()
+        self._watch = LoopMonitor(
             patience=config.loop_patience,
-            running=self.tally.names,
+            running=self.stats.names,
             stuck_after=_STUCK_SECONDS if has_process else None,
         )
         self._started_at = app.clock.now_ms()
         self._consumer: Consumer | None = None
         self._executors: dict[ExecutorKind, Executor] = {}
         self._dispatcher: Dispatcher | None = None
-        self._handover: Handover | None = None
-        self._revocations: Revocations | None = None
+        self._long_runs: LongRunGuard | None = None
+        self._revocations: Cancellations | None = None
         self._slots = slots_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -100,7 +100,7 @@ class Worker:
     def status(self) -> WorkerStatus:
         """How it goes now; costs a few system calls."""
         now, dispatcher = time.monotonic(), self._dispatcher
-        longest = sorted(self.tally.running.items(), key=operator.itemgetter(1))[:_JOBS_SHOWN]
+        longest = sorted(self.stats.running.items(), key=operator.itemgetter(1))[:_JOBS_SHOWN]
         return WorkerStatus(
             name=self.name,
             host=socket.gethostname(),
@@ -112,7 +112,7 @@ class Worker:
             slots=self._config.concurrency if dispatcher is None else dispatcher.concurrency,
             running=self.running,
             backlog=0 if dispatcher is None else dispatcher.waiting,
-            ended=self.tally.ended,
+            ended=self.stats.ended,
             abandoned=abandoned(self._executors.values()),
             memory=resident_bytes(),
             descriptors=open_descriptors(),
@@ -187,16 +187,16 @@ class Worker:
                     # What lives as long as the worker consumes.
                     await parts.enter_async_context(self._watch.watching())
                     await parts.enter_async_context(app.dependencies.working())
-                    await parts.enter_async_context(moving(app))
-                    if self._handover is not None:
+                    await parts.enter_async_context(relaying_delays(app))
+                    if self._long_runs is not None:
                         queues = [name for queue in self._queues for name in queue.physical]
-                        await parts.enter_async_context(self._handover.serving(self._consumer, dispatcher, queues))
+                        await parts.enter_async_context(self._long_runs.serving(self._consumer, dispatcher, queues))
                     await self._show(parts, app.session().broker)
                     if self._revocations is not None:
                         await parts.enter_async_context(self._revocations.following())
                     if self._config.prefetch is None:
                         await parts.enter_async_context(
-                            adapting(self._consumer, dispatcher, self._queues, self.tally)
+                            tuning_prefetch(self._consumer, dispatcher, self._queues, self.stats)
                         )
                     await self._serve(self._consumer, dispatcher)
         finally:
@@ -211,29 +211,31 @@ class Worker:
         if not isinstance(broker, Broadcasting):
             return
         events = self._config.events
-        announcer = Announcer(broker, self.tally, name=self.name, status=self.status, clock=self._app.clock)
+        announcer = EventPublisher(broker, self.stats, name=self.name, status=self.status, clock=self._app.clock)
         watch = None if events == "off" else announcer.watch
-        await parts.enter_async_context(announcing(announcer, events, draining=self._is_draining))
-        await parts.enter_async_context(Control(broker, self, watch=watch, obeys=self._config.control).obeying())
+        await parts.enter_async_context(publishing_events(announcer, events, draining=self._is_draining))
+        await parts.enter_async_context(
+            CommandService(broker, self, watch=watch, obeys=self._config.control).obeying()
+        )
 
     def _new_dispatcher(self) -> Dispatcher:
         state = self._app.session().state
         if state is not None:
-            self._handover = Handover(
-                self._app, state.leases, self.tally, worker=self.name, seconds=self._config.lease
+            self._long_runs = LongRunGuard(
+                self._app, state.leases, self.stats, worker=self.name, seconds=self._config.lease
             )
-        self._revocations = None if state is None else Revocations(state.revocations, self._app.clock, self._cancel)
+        self._revocations = None if state is None else Cancellations(state.revocations, self._app.clock, self._cancel)
         return Dispatcher(
             self._app,
             self._queues,
             self._config,
             self._executors,
             worker=self.name,
-            tally=self.tally,
+            stats=self.stats,
             slots=self._slots,
             cancelled=None if self._revocations is None else self._revocations.reason,
-            handover=self._handover,
-            gates=gates_for(
+            long_runs=self._long_runs,
+            gates=build_guards(
                 self._app, worker=self.name, lease=self._config.lease, concurrency=self._config.concurrency
             ),
         )
@@ -263,7 +265,7 @@ class Worker:
                 name,
                 prefetch if queue.ordered is None else 1,
                 longest=longest_run(self._app, queue),
-                is_punctual=self._handover is not None and queue.ordered is None,
+                is_punctual=self._long_runs is not None and queue.ordered is None,
             )
             for queue in self._queues
             for name in queue.physical

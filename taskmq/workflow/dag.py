@@ -9,7 +9,7 @@ from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow
 
-__all__ = ["Dag", "DagEntry", "Node", "dag"]
+__all__ = ["Dag", "DagEntry", "GraphNode", "dag"]
 
 R_co = TypeVar("R_co", covariant=True)
 A = TypeVar("A")
@@ -17,7 +17,7 @@ A = TypeVar("A")
 _RULES = ("all", "any", "none_failed", "always")
 
 
-class Node(Generic[R_co]):
+class GraphNode(Generic[R_co]):
     """A place in a graph; its value is found under it when the flow has ended.
 
     Attributes:
@@ -62,12 +62,12 @@ class Dag(Workflow[dict[str, Any]]):
         self,
         part: OpenStep[Any, A] | Workflow[A],
         *,
-        after: Iterable[Node[Any]] = (),
-        into: Mapping[str, Node[Any]] | None = None,
+        after: Iterable[GraphNode[Any]] = (),
+        into: Mapping[str, GraphNode[Any]] | None = None,
         rule: Rule = "all",
         name: str | None = None,
         may_fail: bool = False,
-    ) -> Node[A]:
+    ) -> GraphNode[A]:
         """Add a step, or a whole chain or group.
 
         Args:
@@ -94,9 +94,9 @@ class Dag(Workflow[dict[str, Any]]):
         if any(entry.name == label for entry in self.entries):
             raise InvalidOption(f"node {label!r} is there twice; give one of them a name=")
         self.entries.append(DagEntry(part, label, before, named, rule, may_fail))
-        return Node(self, label, len(self.entries) - 1)
+        return GraphNode(self, label, len(self.entries) - 1)
 
-    def _number(self, node: Node[Any]) -> int:
+    def _number(self, node: GraphNode[Any]) -> int:
         if node.graph is not self:
             raise InvalidOption(f"{node!r} is of another graph")
         return node.number

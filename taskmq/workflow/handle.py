@@ -12,7 +12,7 @@ from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.calls import FlowHead, Source, decode_head
-from taskmq.workflow.dag import Dag, Node
+from taskmq.workflow.dag import Dag, GraphNode
 from taskmq.workflow.failures import decode_failure
 from taskmq.workflow.graph import Graph, Shape, compile_workflow
 from taskmq.workflow.parts import Chain, Group, OpenStep, Step, Workflow
@@ -138,14 +138,14 @@ class Flow(Generic[R_co]):
         }
         return cast("R_co", found)
 
-    def result_of(self, node: Node[T], timeout: Duration | None = None) -> T:
+    def result_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
         """What one step of a `dag` came to, once the whole has ended; None where it has no value.
 
         Raises as `result` does.
         """
         return self._backend.run_sync(self.aresult_of(node, timeout), instead="aresult_of")
 
-    async def aresult_of(self, node: Node[T], timeout: Duration | None = None) -> T:
+    async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
         """`result_of` for coroutines."""
         source = self._names.get(node.name)
         if source is None:

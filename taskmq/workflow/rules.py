@@ -6,10 +6,10 @@ import msgspec
 
 from taskmq.contracts.stores.flows import NodeState, Rule
 
-__all__ = ["Tally", "decide"]
+__all__ = ["ParentCounts", "decide"]
 
 
-class Tally(msgspec.Struct, frozen=True):
+class ParentCounts(msgspec.Struct, frozen=True):
     """How those before a node have ended.
 
     Attributes:
@@ -22,7 +22,7 @@ class Tally(msgspec.Struct, frozen=True):
     other: int = 0
 
 
-def decide(rule: Rule, tally: Tally, *, is_complete: bool) -> NodeState:
+def decide(rule: Rule, tally: ParentCounts, *, is_complete: bool) -> NodeState:
     """The state of a node that waits: `READY`, `WAITING` on, or how it ends without having started.
 
     Args:

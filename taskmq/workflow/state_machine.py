@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from taskmq.contracts.stores.flows import ENDED_STATES, FINISH, NodeKind, NodeState, Rule
-from taskmq.workflow.rules import Tally, decide
+from taskmq.workflow.rules import ParentCounts, decide
 
 __all__ = [
-    "Board",
-    "Claim",
-    "Entry",
+    "FlowStateView",
+    "NodeClaim",
+    "NodeView",
     "advance",
     "cancel_node",
     "end_node",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class Entry(Protocol):
+class NodeView(Protocol):
     """What the machine looks at of a node.
 
     Attributes:
@@ -59,7 +59,7 @@ class Entry(Protocol):
     def limit(self) -> int: ...
 
 
-class Claim(NamedTuple):
+class NodeClaim(NamedTuple):
     """Who runs a node, or has run it last; `until` in ms, 0 where nobody does."""
 
     token: int
@@ -67,7 +67,7 @@ class Claim(NamedTuple):
     until: int
 
 
-class Board(Protocol):
+class FlowStateView(Protocol):
     """One flow."""
 
     def run(self) -> int: ...
@@ -84,9 +84,9 @@ class Board(Protocol):
 
     def value(self, key: str) -> bytes: ...
 
-    def claim(self, key: str) -> Claim | None: ...
+    def claim(self, key: str) -> NodeClaim | None: ...
 
-    def set_claim(self, key: str, claim: Claim) -> None: ...
+    def set_claim(self, key: str, claim: NodeClaim) -> None: ...
 
     def unfinished(self) -> list[str]: ...
 
@@ -104,7 +104,7 @@ class Board(Protocol):
         """What is to be published and is `taker`'s is nobody's."""
         ...
 
-    def find(self, key: str) -> Entry | None: ...
+    def find(self, key: str) -> NodeView | None: ...
 
     def set_state(self, key: str, state: NodeState) -> None: ...
 
@@ -112,7 +112,7 @@ class Board(Protocol):
 
     def set_total(self, key: str, total: int) -> None: ...
 
-    def add_child(self, entry: Entry, number: int, call: bytes) -> str | None:
+    def add_child(self, entry: NodeView, number: int, call: bytes) -> str | None:
         """Add a child of a map, which waits; None where it is there already."""
         ...
 
@@ -128,11 +128,11 @@ class Board(Protocol):
         """`before` has not ended any more."""
         ...
 
-    def is_complete(self, entry: Entry) -> bool:
+    def is_complete(self, entry: NodeView) -> bool:
         """Whether all before the node have arrived; of a map that was expanded, all its children."""
         ...
 
-    def tally(self, entry: Entry) -> Tally:
+    def tally(self, entry: NodeView) -> ParentCounts:
         """How those that have arrived have ended."""
         ...
 
@@ -169,109 +169,109 @@ class Board(Protocol):
         ...
 
 
-def open_node(board: Board, key: str) -> None:
+def open_node(view: FlowStateView, key: str) -> None:
     """A node that has just been made, or waits anew: it may be ready already."""
-    entry = board.find(key)
+    entry = view.find(key)
     if entry is not None:
-        _evaluate(board, entry)
+        _evaluate(view, entry)
 
 
-def end_node(board: Board, entry: Entry, state: NodeState) -> None:
+def end_node(view: FlowStateView, entry: NodeView, state: NodeState) -> None:
     """The node has ended."""
-    board.set_state(entry.key, state)
-    board.withdraw(entry.key)
-    board.visit_from(entry.key, 0)
-    _close(board, entry)
+    view.set_state(entry.key, state)
+    view.withdraw(entry.key)
+    view.visit_from(entry.key, 0)
+    _close(view, entry)
 
 
-def advance(board: Board, budget: int) -> bool:
+def advance(view: FlowStateView, budget: int) -> bool:
     """Visit up to `budget` followers of nodes that have ended; whether some are left."""
-    while (found := board.to_visit()) is not None:
+    while (found := view.to_visit()) is not None:
         if budget <= 0:
             return True
         key, start = found
-        ended = board.find(key)
+        ended = view.find(key)
         is_hit = ended is not None and ended.state is NodeState.SUCCEEDED
-        followers = board.after(key, start, budget)
+        followers = view.after(key, start, budget)
         for follower in followers:
             # Told also where it has ended: it may be driven anew.
-            board.arrive(follower, key)
-            entry = board.find(follower)
+            view.arrive(follower, key)
+            entry = view.find(follower)
             if entry is not None and entry.state not in ENDED_STATES:
-                _evaluate(board, entry, is_hit=is_hit)
-        board.visit_from(key, start + len(followers) if len(followers) == budget else None)
+                _evaluate(view, entry, is_hit=is_hit)
+        view.visit_from(key, start + len(followers) if len(followers) == budget else None)
         budget -= max(len(followers), 1)
     return False
 
 
-def expand(board: Board, entry: Entry, calls: Sequence[bytes], *, first: int, total: int) -> None:
+def expand(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], *, first: int, total: int) -> None:
     """Add children to a map; with the last of them it waits for all. Nothing where it is expanded already."""
     if entry.state is not NodeState.READY or entry.total is not None:
         return
     for number, call in enumerate(calls, first):
-        key = board.add_child(entry, number, call)
+        key = view.add_child(entry, number, call)
         if key is not None:
-            open_node(board, key)
+            open_node(view, key)
     if first + len(calls) >= total:
-        board.set_total(entry.key, total)
-        board.set_value(entry.key, str(total).encode())
-        expanded(board, entry.key)
+        view.set_total(entry.key, total)
+        view.set_value(entry.key, str(total).encode())
+        expanded(view, entry.key)
 
 
-def expanded(board: Board, key: str) -> None:
+def expanded(view: FlowStateView, key: str) -> None:
     """Look whether the children of a map have all ended."""
-    entry = board.find(key)
+    entry = view.find(key)
     if entry is not None and entry.state is NodeState.READY and entry.total is not None:
-        _evaluate(board, entry)
+        _evaluate(view, entry)
 
 
-def cancel_node(board: Board, entry: Entry) -> None:
+def cancel_node(view: FlowStateView, entry: NodeView) -> None:
     """End a node of a flow that was cancelled. Nobody after it has to know: they are cancelled as well."""
-    board.set_state(entry.key, NodeState.CANCELLED)
-    board.withdraw(entry.key)
-    _close(board, entry)
+    view.set_state(entry.key, NodeState.CANCELLED)
+    view.withdraw(entry.key)
+    _close(view, entry)
 
 
-def revive(board: Board, entry: Entry) -> None:
+def revive(view: FlowStateView, entry: NodeView) -> None:
     """Have a node that has ended without success wait anew; those after it have not seen its end."""
     # A map keeps its children: the number must not change, and those that have succeeded are done.
     is_expanded = entry.total is not None
-    board.set_state(entry.key, NodeState.READY if is_expanded else NodeState.WAITING)
-    board.note_revival(entry.key)
-    board.visit_from(entry.key, None)
+    view.set_state(entry.key, NodeState.READY if is_expanded else NodeState.WAITING)
+    view.note_revival(entry.key)
+    view.visit_from(entry.key, None)
     start = 0
-    while followers := board.after(entry.key, start, 1000):
+    while followers := view.after(entry.key, start, 1000):
         for follower in followers:
-            board.leave(follower, entry.key)
+            view.leave(follower, entry.key)
         start += len(followers)
 
 
-def _evaluate(board: Board, entry: Entry, *, is_hit: bool = True) -> None:
+def _evaluate(view: FlowStateView, entry: NodeView, *, is_hit: bool = True) -> None:
     """Decide about a node that has not ended; `is_hit`: one before it may have succeeded since the last time."""
-    is_complete = board.is_complete(entry)
+    is_complete = view.is_complete(entry)
     if entry.total is not None:
         if is_complete and entry.state is NodeState.READY:
-            tally = board.tally(entry)
+            tally = view.tally(entry)
             is_good = tally.succeeded == entry.total
-            end_node(board, entry, NodeState.SUCCEEDED if is_good else NodeState.FAILED)
+            end_node(view, entry, NodeState.SUCCEEDED if is_good else NodeState.FAILED)
         return
     if entry.state is not NodeState.WAITING or (not is_complete and not (is_hit and entry.rule == "any")):
         return
-    match decide(entry.rule, board.tally(entry), is_complete=is_complete):
+    match decide(entry.rule, view.tally(entry), is_complete=is_complete):
         case NodeState.READY if entry.kind == "join":
-            end_node(board, entry, NodeState.SUCCEEDED)
+            end_node(view, entry, NodeState.SUCCEEDED)
         case NodeState.READY:
-            board.set_state(entry.key, NodeState.READY)
-            if not entry.lane or board.enter_lane(entry.lane, entry.key, entry.limit):
-                board.offer(entry.key)
+            view.set_state(entry.key, NodeState.READY)
+            if not entry.lane or view.enter_lane(entry.lane, entry.key, entry.limit):
+                view.offer(entry.key)
         case NodeState.WAITING:
             pass
         case state:
-            end_node(board, entry, state)
+            end_node(view, entry, state)
 
 
-def _close(board: Board, entry: Entry) -> None:
-    if entry.lane and (following := board.leave_lane(entry.lane, entry.key, entry.limit)) is not None:
-        board.offer(following)
-    if board.note_end(entry.key):
-        board.offer(FINISH)
+def _close(view: FlowStateView, entry: NodeView) -> None:
+    if entry.lane and (following := view.leave_lane(entry.lane, entry.key, entry.limit)) is not None:
+        view.offer(following)
+    if view.note_end(entry.key):
+        view.offer(FINISH)

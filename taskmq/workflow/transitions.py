@@ -14,7 +14,16 @@ from taskmq.contracts.stores.flows import (
     Taken,
     TakenNode,
 )
-from taskmq.workflow.state_machine import Board, Claim, advance, cancel_node, end_node, expand, open_node, revive
+from taskmq.workflow.state_machine import (
+    FlowStateView,
+    NodeClaim,
+    advance,
+    cancel_node,
+    end_node,
+    expand,
+    open_node,
+    revive,
+)
 
 __all__ = [
     "cancel_flow",
@@ -34,54 +43,54 @@ _SOME: Final = 200
 _NOT_YET: Final = 5.0
 
 
-def open_flow(board: Board, nodes: Sequence[FlowNode]) -> None:
+def open_flow(view: FlowStateView, nodes: Sequence[FlowNode]) -> None:
     """All nodes are there: some are ready."""
     for node in nodes:
         if not node.after:
-            open_node(board, node.key)
+            open_node(view, node.key)
     if not nodes:
-        board.offer(FINISH)
+        view.offer(FINISH)
 
 
 def start_run(
-    board: Board, key: str, *, owner: str, until: int, takes_over: bool, now: int
+    view: FlowStateView, key: str, *, owner: str, until: int, takes_over: bool, now: int
 ) -> BegunNode | BusyNode | EndedNode | None:
-    entry = board.find(key)
+    entry = view.find(key)
     if entry is None:
         return None
     if entry.state in ENDED_STATES:
-        return EndedNode(entry.state, board.value(key))
+        return EndedNode(entry.state, view.value(key))
     if entry.state is NodeState.WAITING:
         return BusyNode(_NOT_YET)
-    claim = board.claim(key)
+    claim = view.claim(key)
     if claim is not None and claim.until > now:
         if claim.owner == owner:
-            return BegunNode(claim.token, board.call(key))
+            return BegunNode(claim.token, view.call(key))
         if not takes_over:
             return BusyNode((claim.until - now) / 1000)
-    token = board.next_token()
-    board.set_claim(key, Claim(token, owner, until))
-    return BegunNode(token, board.call(key))
+    token = view.next_token()
+    view.set_claim(key, NodeClaim(token, owner, until))
+    return BegunNode(token, view.call(key))
 
 
-def renew_run(board: Board, key: str, *, token: int, until: int) -> bool:
-    entry, claim = board.find(key), board.claim(key)
+def renew_run(view: FlowStateView, key: str, *, token: int, until: int) -> bool:
+    entry, claim = view.find(key), view.claim(key)
     if entry is None or entry.state in ENDED_STATES or claim is None or claim.token != token:
         return False
-    board.set_claim(key, Claim(token, claim.owner, until))
+    view.set_claim(key, NodeClaim(token, claim.owner, until))
     return True
 
 
-def release_run(board: Board, key: str, *, token: int) -> None:
-    claim = board.claim(key)
+def release_run(view: FlowStateView, key: str, *, token: int) -> None:
+    claim = view.claim(key)
     if claim is not None and claim.token == token:
-        board.set_claim(key, Claim(token, claim.owner, 0))
+        view.set_claim(key, NodeClaim(token, claim.owner, 0))
 
 
 def end_run(
-    board: Board, key: str, *, token: int, state: NodeState, value: bytes, taker: str, until: int, now: int
+    view: FlowStateView, key: str, *, token: int, state: NodeState, value: bytes, taker: str, until: int, now: int
 ) -> Taken | None:
-    entry, claim = board.find(key), board.claim(key)
+    entry, claim = view.find(key), view.claim(key)
     if entry is None:
         return None
     if (claim is None or claim.token != token) if token else (claim is not None and claim.until > now):
@@ -89,74 +98,74 @@ def end_run(
     if entry.state in ENDED_STATES:
         if entry.state is not state:
             return None
-        return take_some(board, taker=taker, until=until, now=now, again=True)
-    board.set_value(key, value)
+        return take_some(view, taker=taker, until=until, now=now, again=True)
+    view.set_value(key, value)
     if claim is not None:
-        board.set_claim(key, Claim(claim.token, claim.owner, 0))
-    end_node(board, entry, state)
-    return take_some(board, taker=taker, until=until, now=now)
+        view.set_claim(key, NodeClaim(claim.token, claim.owner, 0))
+    end_node(view, entry, state)
+    return take_some(view, taker=taker, until=until, now=now)
 
 
-def take_some(board: Board, *, taker: str, until: int, now: int, again: bool = False) -> Taken:
+def take_some(view: FlowStateView, *, taker: str, until: int, now: int, again: bool = False) -> Taken:
     if again:
-        board.take_back(taker)
-    is_more = advance(board, _VISITS)
-    found = board.offered(now=now, limit=_SOME)
+        view.take_back(taker)
+    is_more = advance(view, _VISITS)
+    found = view.offered(now=now, limit=_SOME)
     taken: list[TakenNode] = []
-    run = board.run()
+    run = view.run()
     for key in found:
-        entry = board.find(key)
+        entry = view.find(key)
         if key == FINISH:
             taken.append(TakenNode(FINISH, "finish", b"", run))
         elif entry is None or entry.state is not NodeState.READY:
-            board.withdraw(key)
+            view.withdraw(key)
             continue
         else:
-            taken.append(TakenNode(key, entry.kind, board.call(key), run))
-        board.give(key, taker, until)
+            taken.append(TakenNode(key, entry.kind, view.call(key), run))
+        view.give(key, taker, until)
     return Taken(tuple(taken), is_more or len(found) == _SOME)
 
 
-def done_taken(board: Board, keys: Sequence[str], *, taker: str, until: int, now: int) -> Taken:
+def done_taken(view: FlowStateView, keys: Sequence[str], *, taker: str, until: int, now: int) -> Taken:
     for key in keys:
-        board.withdraw(key)
-    return take_some(board, taker=taker, until=until, now=now)
+        view.withdraw(key)
+    return take_some(view, taker=taker, until=until, now=now)
 
 
-def expand_map(board: Board, key: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-    entry = board.find(key)
+def expand_map(view: FlowStateView, key: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
+    entry = view.find(key)
     if entry is not None and entry.kind == "map":
-        expand(board, entry, calls, first=first, total=total)
+        expand(view, entry, calls, first=first, total=total)
 
 
-def cancel_flow(board: Board, *, reason: str, now: int) -> list[str]:
-    board.set_cancelled(reason)
+def cancel_flow(view: FlowStateView, *, reason: str, now: int) -> list[str]:
+    view.set_cancelled(reason)
     running: list[str] = []
-    for key in board.unfinished():
-        entry, claim = board.find(key), board.claim(key)
+    for key in view.unfinished():
+        entry, claim = view.find(key), view.claim(key)
         if entry is None or entry.state in ENDED_STATES:
             continue
         if claim is not None and claim.until > now:
             running.append(key)
             continue
-        board.set_value(key, reason.encode())
-        cancel_node(board, entry)
+        view.set_value(key, reason.encode())
+        cancel_node(view, entry)
     return running
 
 
-def redrive_flow(board: Board) -> int:
-    if board.unfinished():
+def redrive_flow(view: FlowStateView) -> int:
+    if view.unfinished():
         return 0
-    keys = board.unsuccessful()
+    keys = view.unsuccessful()
     if not keys:
         return 0
-    board.set_cancelled(None)
-    board.set_run(board.run() + 1)
-    board.withdraw(FINISH)
+    view.set_cancelled(None)
+    view.set_run(view.run() + 1)
+    view.withdraw(FINISH)
     for key in keys:
-        entry = board.find(key)
+        entry = view.find(key)
         if entry is not None:
-            revive(board, entry)
+            revive(view, entry)
     for key in keys:
-        open_node(board, key)
+        open_node(view, key)
     return len(keys)

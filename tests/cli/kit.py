@@ -257,7 +257,7 @@ def names_in(queue: str, *, url: str = _DEFAULT_URL) -> list[str]:
     """The job ids of what is ready in a physical queue, in order."""
 
     async def look(broker: Broker) -> list[str]:
-        async with broker.hold(queue, limit=1000) as deliveries:
+        async with broker.peek(queue, limit=1000) as deliveries:
             return [delivery.message_id or "" for delivery in deliveries]
 
     return at_broker(look, url=url)
@@ -267,7 +267,7 @@ def bodies_in(queue: str, *, url: str = _DEFAULT_URL) -> list[dict[str, Any]]:
     """The bodies of what is ready in a physical queue, in order."""
 
     async def look(broker: Broker) -> list[dict[str, Any]]:
-        async with broker.hold(queue, limit=1000) as deliveries:
+        async with broker.peek(queue, limit=1000) as deliveries:
             return [json.loads(delivery.body) for delivery in deliveries]
 
     return at_broker(look, url=url)

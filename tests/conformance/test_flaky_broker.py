@@ -32,7 +32,7 @@ def _run(test: Callable[[FlakyBroker], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _bodies(broker: FlakyBroker) -> list[bytes]:
-    async with broker.hold(_QUEUE, limit=100) as held:
+    async with broker.peek(_QUEUE, limit=100) as held:
         return [delivery.body for delivery in held]
 
 
@@ -235,11 +235,11 @@ def test_the_other_calls_fail_on_order_too() -> None:
             broker.fail_calls(name, 1, error)
 
         async def hold() -> None:
-            async with broker.hold(_QUEUE, limit=1):
+            async with broker.peek(_QUEUE, limit=1):
                 pass
 
         async def look() -> None:
-            async with broker.look(_QUEUE):
+            async with broker.browse(_QUEUE):
                 pass
 
         calls: list[Callable[[], Coroutine[Any, Any, object]]] = [

@@ -23,7 +23,7 @@ class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
 
-        async with broker.hold(queue, limit=2), other.hold(queue, limit=10) as rest:
+        async with broker.peek(queue, limit=2), other.peek(queue, limit=10) as rest:
             assert bodies(rest) == ["c"]
 
         await self.expect_ready(broker, queue, 3)

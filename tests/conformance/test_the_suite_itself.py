@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from taskmq.contracts.broker import (
     Broker,
     BrokerOptions,
+    Browser,
     Consumer,
     Delivery,
-    Look,
     Outgoing,
     QueueStats,
     Subscription,
@@ -143,16 +143,16 @@ class _ShowsTheLastFirst(FlakyBroker):
 
     @asynccontextmanager
     async def _reversed(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with super().hold(queue, limit=limit) as held:
+        async with super().peek(queue, limit=limit) as held:
             yield held[::-1]
 
 
 class _LooksAtTheFrontAgain(FlakyBroker):
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+    def look(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._restarting(queue)
 
     @asynccontextmanager
-    async def _restarting(self, queue: str) -> AsyncGenerator[Look, None]:
+    async def _restarting(self, queue: str) -> AsyncGenerator[Browser, None]:
         yield self._Forgetful(self, queue)
 
     class _Forgetful:
@@ -161,7 +161,7 @@ class _LooksAtTheFrontAgain(FlakyBroker):
             self._queue = queue
 
         async def take(self, count: int) -> list[Delivery]:
-            async with self._broker.hold(self._queue, limit=count) as held:
+            async with self._broker.peek(self._queue, limit=count) as held:
                 return list(held)
 
 

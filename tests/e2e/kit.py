@@ -16,8 +16,8 @@ import msgspec
 from taskmq import TaskMQ
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
-from taskmq.supervisor.config import Supervision
-from taskmq.worker.child_spec import Order
+from taskmq.supervisor.config import SupervisorConfig
+from taskmq.worker.child_spec import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
 
@@ -164,7 +164,7 @@ class LoneWorker:
             )
         os.close(writing)
         assert self.process.stdin is not None
-        order = Order(target=target, config=WorkerConfig(**config))
+        order = ChildSpec(target=target, config=WorkerConfig(**config))
         self.process.stdin.write(msgspec.json.encode(order) + b"\n")
         self.process.stdin.flush()
         self._status = os.fdopen(reading, "rb")
@@ -212,13 +212,13 @@ class Project:
         watch: bool = False,
         wait: bool = True,
         loop: Literal["usual", "asyncio"] = "usual",
-        supervision: Supervision | None = None,
+        supervision: SupervisorConfig | None = None,
         stdin: int = subprocess.DEVNULL,
         **config: Any,
     ) -> Run:
         """Start a worker, and wait until it consumes unless told not to."""
-        order = Order(target=target, config=WorkerConfig(**config))
-        supervision = supervision or Supervision(processes=processes, watch=(str(self.folder),) if watch else ())
+        order = ChildSpec(target=target, config=WorkerConfig(**config))
+        supervision = supervision or SupervisorConfig(processes=processes, watch=(str(self.folder),) if watch else ())
         options = Options(order, supervision, loop=loop)
         log = self.folder / f"log-{len(self._runs)}"
         with log.open("wb") as file:

@@ -10,20 +10,20 @@ from typing import Literal
 
 import msgspec
 
-from taskmq.supervisor.config import Supervision
+from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_report import Ready
-from taskmq.worker.child_spec import Order
+from taskmq.worker.child_report import ChildReady
+from taskmq.worker.child_spec import ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
 
 
 class Options(msgspec.Struct):
-    order: Order
-    supervision: Supervision = Supervision()
+    order: ChildSpec
+    supervision: SupervisorConfig = SupervisorConfig()
     loop: Literal["usual", "asyncio"] = "usual"
 
 
-def _say(ready: Ready) -> None:
+def _say(ready: ChildReady) -> None:
     sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
     sys.stdout.flush()
 

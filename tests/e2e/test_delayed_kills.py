@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from taskmq.worker.child_spec import Order
+from taskmq.worker.child_spec import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.kit import Project, until
 
@@ -89,7 +89,7 @@ class _Worker:
         os.close(writing)
         assert self.process.stdin is not None
         config = WorkerConfig(concurrency=8, prefetch=PREFETCH, max_starts=0)
-        self.process.stdin.write(msgspec.json.encode(Order(target="jobs:app", config=config)) + b"\n")
+        self.process.stdin.write(msgspec.json.encode(ChildSpec(target="jobs:app", config=config)) + b"\n")
         self.process.stdin.flush()
         self._status = os.fdopen(reading, "rb")
 

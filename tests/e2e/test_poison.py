@@ -282,7 +282,7 @@ def _letters(project: Project) -> list[Letter]:
         async with project.app:
             broker = project.app.session().broker
             await broker.connect(timeout=PATIENCE)
-            async with broker.hold(dead_letter_queue(DEFAULT_QUEUE), limit=100) as held:
+            async with broker.peek(dead_letter_queue(DEFAULT_QUEUE), limit=100) as held:
                 return [Letter.read(delivery) for delivery in held]
 
     return asyncio.run(look())

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from taskmq.supervisor.config import Address, Supervision
-from taskmq.supervisor.recycle_limits import Limits
+from taskmq.supervisor.config import Address, SupervisorConfig
+from taskmq.supervisor.recycle_limits import RecycleLimits
 from tests.e2e.kit import Project, Run, is_alive, until
 from tests.unit.supervisor.test_systemd import Ear
 
@@ -51,7 +51,7 @@ def _jobs(run: Run) -> int:
 
 
 def test_a_worker_is_live_and_ready_says_what_it_does_and_is_not_ready_while_it_drains(project: Project) -> None:
-    run = project.start(supervision=Supervision(processes=2, health=ANY_PORT))
+    run = project.start(supervision=SupervisorConfig(processes=2, health=ANY_PORT))
     project.wait_for_consumers(2)
     project.send("gated", "g")
     project.wait_for("started", "g")
@@ -87,7 +87,7 @@ def test_a_worker_without_a_broker_is_live_but_not_ready(local_project: Project)
     with socket.socket() as unanswered:
         unanswered.bind(("127.0.0.1", 0))
         project.url = f"amqp://127.0.0.1:{unanswered.getsockname()[1]}/"
-        run = project.start(wait=False, supervision=Supervision(health=ANY_PORT))
+        run = project.start(wait=False, supervision=SupervisorConfig(health=ANY_PORT))
         until(lambda: "seat 0 starting" in _get(run, "/ready")[1]["reason"], "it says why it is not ready")
         assert _get(run, "/ready")[0] == 503
         assert _get(run, "/live") == (200, {"live": True})
@@ -96,7 +96,7 @@ def test_a_worker_without_a_broker_is_live_but_not_ready(local_project: Project)
 
 
 def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
-    run = local_project.start(supervision=Supervision(health=ANY_PORT, live_within=2.5))
+    run = local_project.start(supervision=SupervisorConfig(health=ANY_PORT, live_within=2.5))
     (child,) = run.children
     assert _get(run, "/live")[0] == 200
 
@@ -111,7 +111,7 @@ def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
 
 
 def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(project: Project) -> None:
-    run = project.start(supervision=Supervision(hung_after=2.5))
+    run = project.start(supervision=SupervisorConfig(hung_after=2.5))
     (child,) = run.children
     project.send("gated", "g")
     project.wait_for("started", "g")
@@ -128,7 +128,7 @@ def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(
 
 def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_project: Project) -> None:
     project = local_project
-    run = project.start(supervision=Supervision(health=ANY_PORT))
+    run = project.start(supervision=SupervisorConfig(health=ANY_PORT))
     (child,) = run.children
     for number in range(5):
         project.send("quick", number)
@@ -154,7 +154,9 @@ def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_proj
 def test_a_process_that_has_done_enough_is_replaced_without_a_gap_and_nothing_runs_twice(project: Project) -> None:
     total = 200
     run = project.start(
-        supervision=Supervision(processes=2, limits=Limits(jobs=40), health=ANY_PORT), concurrency=4, prefetch=4
+        supervision=SupervisorConfig(processes=2, limits=RecycleLimits(jobs=40), health=ANY_PORT),
+        concurrency=4,
+        prefetch=4,
     )
     project.wait_for_consumers(2)
     before = set(run.children)
@@ -175,7 +177,7 @@ def test_a_process_that_has_done_enough_is_replaced_without_a_gap_and_nothing_ru
 
 
 def test_a_hangup_replaces_the_processes_one_by_one_and_what_they_run_is_finished(project: Project) -> None:
-    run = project.start(supervision=Supervision(processes=2, health=ANY_PORT))
+    run = project.start(supervision=SupervisorConfig(processes=2, health=ANY_PORT))
     project.wait_for_consumers(2)
     before = set(run.children)
     project.send("gated", "g")
@@ -257,7 +259,7 @@ def test_systemd_hears_when_the_service_is_ready_reloaded_and_stopping(
 
 
 def test_a_process_that_hangs_while_it_drains_is_killed_and_holds_nothing_up(project: Project) -> None:
-    run = project.start(supervision=Supervision(processes=1, drained_after=0.5), grace=0.5)
+    run = project.start(supervision=SupervisorConfig(processes=1, drained_after=0.5), grace=0.5)
     (old,) = run.children
     project.send("gated", "g")
     project.wait_for("started", "g")
@@ -289,7 +291,7 @@ def test_a_stop_in_the_middle_of_a_restart_ends_everything(local_project: Projec
 
 def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> None:
     run = project.start(
-        supervision=Supervision(processes=1, most=3, calm=2.0, health=ANY_PORT), concurrency=2, prefetch=2
+        supervision=SupervisorConfig(processes=1, most=3, calm=2.0, health=ANY_PORT), concurrency=2, prefetch=2
     )
     (first,) = run.children
     for number in range(12):
@@ -339,7 +341,7 @@ def test_health_at_an_address_that_is_taken_is_said_at_the_start(local_project: 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = Address(port=taken.getsockname()[1])
-        run = local_project.start(wait=False, supervision=Supervision(health=address))
+        run = local_project.start(wait=False, supervision=SupervisorConfig(health=address))
 
         assert run.wait() == 1
     assert f"health cannot be served at {address}" in run.log
@@ -359,7 +361,7 @@ def test_health_on_a_socket_is_there_again_after_a_stop_or_a_crash(
 ) -> None:
     # Paths of sockets are short.
     path = Path(tempfile.gettempdir(), f"taskmq-health-{os.getpid()}")
-    supervision = Supervision(health=Address(path=str(path)))
+    supervision = SupervisorConfig(health=Address(path=str(path)))
     run = local_project.start(supervision=supervision)
     children = run.children
     assert _answers_on(path)

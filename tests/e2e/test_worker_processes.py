@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from taskmq.errors import TaskFailed
-from taskmq.worker.child_spec import Order
+from taskmq.worker.child_spec import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.kit import Project, is_alive, until
 
@@ -370,7 +370,7 @@ def test_a_child_without_a_supervisor_takes_its_order_says_that_it_is_ready_and_
     )
     os.close(writing)
     assert child.stdin is not None
-    order = Order(target="jobs", config=WorkerConfig(name="alone"))
+    order = ChildSpec(target="jobs", config=WorkerConfig(name="alone"))
     child.stdin.write(msgspec.json.encode(order) + b"\n")
     child.stdin.flush()
 

@@ -261,7 +261,7 @@ def _kept_alive(project: Project, count: int) -> Iterator[list[int]]:
 
 async def _letters(project: Project) -> list[str]:
     found: list[str] = []
-    async with project.app as app, app.session().broker.look(dead_letter_queue(DEFAULT_QUEUE)) as look:
+    async with project.app as app, app.session().broker.browse(dead_letter_queue(DEFAULT_QUEUE)) as look:
         while deliveries := await look.take(500):
             found += [json.loads(delivery.body)["args"][0] for delivery in deliveries]
     return found

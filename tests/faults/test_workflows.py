@@ -26,7 +26,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
-from taskmq.workflow.dag import Dag, Node
+from taskmq.workflow.dag import Dag, GraphNode
 from taskmq.workflow.handle import end_id
 from taskmq.workflow.parts import Workflow, group
 from tests.e2e.kit import LoneWorker, Project
@@ -135,7 +135,7 @@ class _Plan:
                 for node in random_graph(chance, chance.randint(10, NODES))
             ]
             ends = {node.key: chance.choice(_ENDS) for node in nodes}
-            graph, places = Dag(), dict[str, Node[int]]()
+            graph, places = Dag(), dict[str, GraphNode[int]]()
             for node in nodes:
                 places[node.key] = graph.add(
                     step.si(f"{flow_id}/{node.key}", ends[node.key]),

@@ -11,9 +11,9 @@ import sys
 from taskmq.model.topology import QueueKind, WorkQueue
 from taskmq_rabbitmq.admin.http_api import Management
 from taskmq_rabbitmq.connect.connection import Connection
-from taskmq_rabbitmq.connect.credentials import Login
+from taskmq_rabbitmq.connect.credentials import CredentialSource
 from taskmq_rabbitmq.model.url import parse_url
-from taskmq_rabbitmq.topology_admin import Blueprint
+from taskmq_rabbitmq.topology_admin import TopologyAdmin
 
 SETTLE_SECONDS = 1.5
 
@@ -36,13 +36,13 @@ async def migrate(
             os.kill(os.getpid(), signal.SIGKILL)
 
     endpoint, loop = parse_url(url), asyncio.get_running_loop()
-    login = Login(endpoint, loop=loop)
+    login = CredentialSource(endpoint, loop=loop)
 
     def connection(name: str) -> Connection:
         return Connection(endpoint, login, name=name, role="publish", loop=loop)
 
     asking = connection("asking")
-    blueprint = Blueprint(
+    blueprint = TopologyAdmin(
         endpoint,
         [queue],
         connection=asking,

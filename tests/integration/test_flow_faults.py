@@ -11,9 +11,8 @@ from taskmq import FlowNotFound, StateUnavailable, TaskMQ, dag
 from taskmq.model.outcome import Dead, Outcome
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
-from taskmq.worker.guards.workflow import FlowGate
+from taskmq.worker.attempt import Attempt, Permit
+from taskmq.worker.guards.workflow import WorkflowGuard
 from tests.integration.redis_case import answers
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
@@ -41,9 +40,9 @@ class Passages(list[tuple[str, object]]):
 @pytest.fixture
 def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
     passages = Passages()
-    enter, leave = FlowGate.enter, FlowGate.leave
+    enter, leave = WorkflowGuard.acquire, WorkflowGuard.release
 
-    async def watched_enter(gate: FlowGate, attempt: Attempt) -> Pass | Outcome:
+    async def watched_enter(gate: WorkflowGuard, attempt: Attempt) -> Permit | Outcome:
         try:
             answer = await enter(gate, attempt)
         except StateUnavailable:
@@ -52,7 +51,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
         passages.append(("enter", Dead if isinstance(answer, Dead) else type(answer)))
         return answer
 
-    async def watched_leave(gate: FlowGate, run: object, record: object) -> bool:
+    async def watched_leave(gate: WorkflowGuard, run: object, record: object) -> bool:
         try:
             counts = await leave(gate, run, record)  # type: ignore[arg-type]
         except StateUnavailable:
@@ -61,8 +60,8 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
         passages.append(("leave", counts))
         return counts
 
-    monkeypatch.setattr(FlowGate, "enter", watched_enter)
-    monkeypatch.setattr(FlowGate, "leave", watched_leave)
+    monkeypatch.setattr(WorkflowGuard, "enter", watched_enter)
+    monkeypatch.setattr(WorkflowGuard, "leave", watched_leave)
     return passages
 
 

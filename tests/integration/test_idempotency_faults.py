@@ -14,9 +14,8 @@ from taskmq.model.outcome import Outcome, Snoozed
 from taskmq.model.states import JobState
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
-from taskmq.worker.guards.idempotency import IdempotencyGate
+from taskmq.worker.attempt import Attempt, Permit
+from taskmq.worker.guards.idempotency import IdempotencyGuard
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
 
@@ -44,9 +43,9 @@ class Passages(list[tuple[str, str, object]]):
 @pytest.fixture
 def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
     passages = Passages()
-    enter, leave = IdempotencyGate.enter, IdempotencyGate.leave
+    enter, leave = IdempotencyGuard.acquire, IdempotencyGuard.release
 
-    async def watched_enter(gate: IdempotencyGate, attempt: Attempt) -> Pass | Outcome:
+    async def watched_enter(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
         try:
             answer = await enter(gate, attempt)
         except StateUnavailable:
@@ -55,7 +54,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
         passages.append(("enter", attempt.job_id, type(answer)))
         return answer
 
-    async def watched_leave(gate: IdempotencyGate, claim: Any, outcome: Outcome, record: Any) -> bool:
+    async def watched_leave(gate: IdempotencyGuard, claim: Any, outcome: Outcome, record: Any) -> bool:
         try:
             counts = await leave(gate, claim, outcome, record)
         except StateUnavailable:
@@ -64,8 +63,8 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
         passages.append(("leave", claim.attempt.job_id, counts))
         return counts
 
-    monkeypatch.setattr(IdempotencyGate, "enter", watched_enter)
-    monkeypatch.setattr(IdempotencyGate, "leave", watched_leave)
+    monkeypatch.setattr(IdempotencyGuard, "enter", watched_enter)
+    monkeypatch.setattr(IdempotencyGuard, "leave", watched_leave)
     return passages
 
 

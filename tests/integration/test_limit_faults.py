@@ -15,9 +15,8 @@ from taskmq.contracts.stores import PlaceDemand
 from taskmq.model.outcome import Outcome, Snoozed
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
-from taskmq.worker.guards.limits import LimitsGate
+from taskmq.worker.attempt import Attempt, Permit
+from taskmq.worker.guards.limits import LimitsGuard
 from taskmq.worker.host.process_identity import process_identity
 from tests.integration.redis_case import answers
 from tests.servers import Redis
@@ -61,18 +60,18 @@ class Passages(list[tuple[str, object]]):
 @pytest.fixture
 def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
     passages = Passages()
-    enter = LimitsGate.enter
+    enter = LimitsGuard.acquire
 
-    async def watched(gate: LimitsGate, attempt: Attempt) -> Pass | Outcome:
+    async def watched(gate: LimitsGuard, attempt: Attempt) -> Permit | Outcome:
         try:
             answer = await enter(gate, attempt)
         except StateUnavailable:
             passages.append((attempt.job_id, StateUnavailable))
             raise
-        passages.append((attempt.job_id, Snoozed if isinstance(answer, Snoozed) else Pass))
+        passages.append((attempt.job_id, Snoozed if isinstance(answer, Snoozed) else Permit))
         return answer
 
-    monkeypatch.setattr(LimitsGate, "enter", watched)
+    monkeypatch.setattr(LimitsGuard, "enter", watched)
     return passages
 
 
@@ -281,7 +280,7 @@ def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, pas
         for number in range(2):
             hold = f"{ended.stdout.strip()}/{number}"
             assert (
-                await state.limits.enter(f"theirs {number}", [places], hold=hold, seconds=3600, patience=0)
+                await state.limits.acquire(f"theirs {number}", [places], hold=hold, seconds=3600, patience=0)
             ).granted
         redis.kill()
         async with working(shop):
@@ -300,7 +299,7 @@ def test_places_of_a_worker_that_nobody_sees_come_free_with_their_lease(redis: R
         assert state is not None
         places = PlaceDemand(key="places:pack", places=2)
         for number in range(2):
-            await state.limits.enter(
+            await state.limits.acquire(
                 f"theirs {number}", [places], hold=f"elsewhere/{number}", seconds=LEASE, patience=0
             )
         async with working(shop):

@@ -74,7 +74,7 @@ def test_every_message_that_a_killed_producer_saw_confirmed_is_there(url: str, s
         producer.kill()
 
         confirmed = producer.texts
-        async with broker.hold("q", limit=1_000_000) as held:
+        async with broker.peek("q", limit=1_000_000) as held:
             there = [delivery.body.decode() for delivery in held]
         assert set(confirmed) <= set(there)
         assert there == [str(number) for number in range(len(there))]
@@ -137,7 +137,7 @@ def test_processes_that_open_a_new_directory_at_the_same_time_all_succeed(url: s
             await asyncio.to_thread(actor.finish)
 
         broker = opened(url)
-        async with broker.hold("q", limit=10) as held:
+        async with broker.peek("q", limit=10) as held:
             assert sorted(delivery.body for delivery in held) == [b"0", b"1", b"2", b"3"]
         await broker.aclose()
 

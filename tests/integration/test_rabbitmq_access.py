@@ -210,7 +210,7 @@ class TestAsking(AccessCase):
         self.log = caplog
 
     async def look(self, broker: RabbitMQBroker, queue: str) -> None:
-        async with broker.hold(queue, limit=1):
+        async with broker.peek(queue, limit=1):
             pass
 
 

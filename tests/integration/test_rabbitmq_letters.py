@@ -69,7 +69,7 @@ def _send(url: str, queue: str, *names: str, due: int | None = None) -> None:
 
 def _names(url: str, queue: str) -> list[str]:
     async def look(broker: Broker) -> list[str]:
-        async with broker.hold(queue, limit=10_000) as held:
+        async with broker.peek(queue, limit=10_000) as held:
             return [delivery.message_id or "" for delivery in held]
 
     return _with(url, look)
@@ -159,7 +159,7 @@ def test_what_a_stranger_wrote_about_deaths_is_not_shown_on_work(url: str, chann
     _until_there(url, "images", 1)
 
     async def headers(broker: Broker) -> dict[str, object]:
-        async with broker.hold("images", limit=1) as (delivery,):
+        async with broker.peek("images", limit=1) as (delivery,):
             return dict(delivery.headers)
 
     assert _with(url, headers) == {"whose": "mine"}

@@ -220,7 +220,7 @@ class TestQueuesThatGo(RabbitMQCase):
         await self.send(broker, dead, *texts)
 
         for look in range(30):
-            async with broker.hold(dead, limit=5 + look) as held:
+            async with broker.peek(dead, limit=5 + look) as held:
                 assert bodies(held) == texts[: 5 + look]
 
         await self.expect_only(broker, dead, *texts)
@@ -232,7 +232,7 @@ class TestQueuesThatGo(RabbitMQCase):
         dead = dead_letter_queue(queue)
         await self.send(broker, dead, *"abcdef")
 
-        async with broker.hold(dead, limit=5) as held:
+        async with broker.peek(dead, limit=5) as held:
             for delivery in held[::2]:
                 await self.send(broker, queue, delivery.body.decode())
                 delivery.ack()
@@ -251,7 +251,7 @@ class TestQueuesThatGo(RabbitMQCase):
                 await self.send(broker, queue, *"abc")
                 inbox, _ = await self.consume(broker, queue, prefetch=2)
                 await inbox.take(2)
-                async with broker.hold(queue, limit=5):
+                async with broker.peek(queue, limit=5):
                     pass
                 await broker.aclose()
                 del broker, inbox

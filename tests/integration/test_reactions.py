@@ -16,7 +16,7 @@ from pika.exceptions import UnroutableError  # type: ignore[import-untyped]
 
 from taskmq.client.plugins import open_state
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.reactions.pending_store import look_at_standings, standing_name
+from taskmq.reactions.pending_store import pending_name, read_pending
 from tests.cli.kit import Started
 from tests.integration.raw_rabbitmq import Raw
 from tests.servers import eventually
@@ -121,8 +121,8 @@ class _Place:
 
     def has_noted(self, reaction: str, count: int) -> bool:
         """Whether the record of a reaction has seen so many happenings."""
-        name = standing_name("shop", reaction)
-        (standing,) = self._runner.run(look_at_standings(self._state.schedules, [name]))
+        name = pending_name("shop", reaction)
+        (standing,) = self._runner.run(read_pending(self._state.schedules, [name]))
         return len(standing.seen) == count
 
     def until(self, check: Callable[[], bool], what: str) -> None:

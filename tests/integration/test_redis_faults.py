@@ -374,11 +374,11 @@ def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis:
 
     async def main() -> None:
         async with opened(redis.url) as state:
-            lease = await state.leases.take("lease", owner="w", seconds=1)
+            lease = await state.leases.acquire("lease", owner="w", seconds=1)
             assert isinstance(lease, int)
             claim = await state.claims.claim("key", job_id="job", owner="w", lease=1, ttl=60)
             assert isinstance(claim, Granted)
-            assert (await state.limits.enter("job", [places], hold="h", seconds=1, patience=0)).granted
+            assert (await state.limits.acquire("job", [places], hold="h", seconds=1, patience=0)).granted
             await state.flows.create("flow", b"", nodes, ttl=60)
             begun = await state.flows.start("flow", "a", owner="w", seconds=1, takes_over=False)
             assert isinstance(begun, BegunNode)
@@ -390,7 +390,7 @@ def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis:
             assert await state.limits.renew([("h", places)], seconds=60) == [True]
             assert await state.flows.renew("flow", "a", token=begun.token, seconds=60)
 
-            held = await state.leases.look("lease")
+            held = await state.leases.find("lease")
             assert held is not None
             assert held.left > 30
             found = await state.claims.find("key")
@@ -401,20 +401,20 @@ def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis:
             assert other.left > 30
 
             await state.leases.release("lease", token=lease)
-            assert await state.leases.look("lease") is None
-            await state.limits.leave("h", [places.key], held=1.0)
-            assert (await state.limits.look(places.key)).held == 0
+            assert await state.leases.find("lease") is None
+            await state.limits.release("h", [places.key], held=1.0)
+            assert (await state.limits.usage(places.key)).held == 0
             await state.flows.release("flow", "a", token=begun.token)
             # What adds is refused, and is done once there is room.
             with pytest.raises(StateUnavailable, match=r"(?i)memory"):
-                await state.leases.take("other", owner="w", seconds=60)
+                await state.leases.acquire("other", owner="w", seconds=60)
             with pytest.raises(StateUnavailable, match=r"(?i)memory"):
-                await state.limits.enter("job", [rate], hold="h", seconds=1, patience=0)
+                await state.limits.acquire("job", [rate], hold="h", seconds=1, patience=0)
             redis.command("CONFIG", "SET", "maxmemory", "0")
             assert isinstance(
                 await state.flows.start("flow", "a", owner="other", seconds=60, takes_over=False), BegunNode
             )
-            assert (await state.limits.enter("job", [rate], hold="h", seconds=1, patience=0)).granted
+            assert (await state.limits.acquire("job", [rate], hold="h", seconds=1, patience=0)).granted
 
     rate = RateDemand(key="rate:a", interval=60.0)
     run(main)

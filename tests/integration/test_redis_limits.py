@@ -28,10 +28,10 @@ def test_every_key_of_a_limit_has_one_hash_tag_and_a_time_to_live(redis_server: 
         demands: list[Demand] = [rate, places]
         for number in range(5):
             for each in ([rate], [places], demands):
-                await state.limits.enter(f"job {number}", each, hold=f"{number}", seconds=30, patience=0)
+                await state.limits.acquire(f"job {number}", each, hold=f"{number}", seconds=30, patience=0)
         await state.limits.renew([("0", places)], seconds=30)
-        await state.limits.leave("0", [places.key], held=1.0)
-        await state.limits.enter("job 9", [places], hold="9", seconds=30, patience=0)
+        await state.limits.release("0", [places.key], held=1.0)
+        await state.limits.acquire("job 9", [places], hold="9", seconds=30, patience=0)
         await state.limits.withdraw("job 1", [rate.key, places.key])
         await state.aclose()
 
@@ -48,10 +48,10 @@ def test_what_lapses_leaves_nothing_but_a_short_memory(redis_server: Redis, redi
 
     async def use() -> None:
         state = open_state(redis_url, BrokerOptions(name="test"))
-        await state.limits.enter("job", [places], hold="a", seconds=30, patience=0)
-        await state.limits.enter("other", [places], hold="b", seconds=30, patience=0)
+        await state.limits.acquire("job", [places], hold="a", seconds=30, patience=0)
+        await state.limits.acquire("other", [places], hold="b", seconds=30, patience=0)
         await state.limits.withdraw("other", [places.key])
-        await state.limits.leave("a", [places.key], held=1.0)
+        await state.limits.release("a", [places.key], held=1.0)
         await state.aclose()
 
     asyncio.run(use())

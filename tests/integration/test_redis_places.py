@@ -14,7 +14,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import State
 from taskmq.errors import StateUnavailable
 from taskmq.testing.state_suite.case import StateCase
-from taskmq.testing.state_suite.crash_counts import Starts
+from taskmq.testing.state_suite.crash_counts import CrashCountCases
 from taskmq.testing.state_suite.delays import Delays
 from taskmq_redis import open_state
 from tests.integration.redis_case import DUE, PATIENCE, calls_of, opened, record, run, waiting
@@ -165,7 +165,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-class TestCluster(Starts, Delays, StateCase):
+class TestCluster(CrashCountCases, Delays, StateCase):
     @pytest.fixture(autouse=True)
     def _server(self, cluster: Cluster) -> None:
         cluster.flush()

@@ -307,10 +307,10 @@ def test_everything_ends_when_the_test_process_forgets_to_close(directory: Path)
 
 def test_a_server_ends_when_its_keeper_is_killed() -> None:
     with Redis() as server:
-        keeper, redis, *others = server.pids()
+        standby, redis, *others = server.pids()
         assert not others
 
-        os.kill(keeper, signal.SIGKILL)
+        os.kill(standby, signal.SIGKILL)
 
         eventually(lambda: not _is_running(redis), "the end of redis")
         with pytest.raises(ServerFailed, match="keeper"):

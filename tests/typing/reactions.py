@@ -7,9 +7,9 @@ from taskmq import TaskMQ
 from taskmq.reactions import (
     AllOf,
     FileArrived,
-    Happening,
     JobEnded,
     MessageArrived,
+    ReactionEvent,
     Reactions,
     all_of,
     any_of,
@@ -40,7 +40,7 @@ def order(came: MessageArrived) -> None: ...
 
 @app.on(all_of(any_of(job(load), file("/in/*")), message("go"), cron("0 6 * * *")), debounce="30s")
 @app.task(name="both")
-def both(happened: list[Happening]) -> None: ...
+def both(happened: list[ReactionEvent]) -> None: ...
 
 
 # A reaction leaves the task as it is.

@@ -33,7 +33,7 @@ def messages(app: TaskMQ, queue: str = "default") -> list[Message]:
     """What is ready in a physical queue; it stays there."""
 
     async def look() -> list[Message]:
-        async with app, app.session().broker.hold(queue, limit=100_000) as deliveries:
+        async with app, app.session().broker.peek(queue, limit=100_000) as deliveries:
             return [
                 Message(
                     decode_envelope(each.body, each.content_type),

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from taskmq.contracts.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.model.topology import WorkQueue
 from taskmq_local.broker.administration import (
@@ -18,16 +18,16 @@ from taskmq_local.broker.administration import (
     register_consumer,
     register_owner,
 )
-from taskmq_local.broker.browse import LocalLook
+from taskmq_local.broker.browse import LocalBrowser
 from taskmq_local.broker.consumer import LocalConsumer
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.broker.listener import MAX_PENDING, LocalListener, last_broadcast, write_broadcast
-from taskmq_local.broker.publish_batch import Fates, PublishBatch
+from taskmq_local.broker.publish_batch import PublishBatch, PublishOutcomes
 from taskmq_local.database.database import Database
-from taskmq_local.database.maintenance import Chores, Upkeep
-from taskmq_local.database.owners import Owner, sweep
+from taskmq_local.database.maintenance import Maintenance, MaintenanceWork
+from taskmq_local.database.owners import Owner, collect_dead_owners
 from taskmq_local.database.tables import create_queues, give_back_all
-from taskmq_local.database.work import Care, DatabaseFailure
+from taskmq_local.database.work import DatabaseFailure, Durability
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.rules.topics import MAX_TOPIC_BYTES
 
@@ -50,7 +50,7 @@ class LocalBroker:
         self._batch: PublishBatch | None = None
         self._owner: Owner | None = None
         self._ledger: Ledger | None = None
-        self._upkeep: Upkeep | None = None
+        self._upkeep: Maintenance | None = None
         self._consumers: list[LocalConsumer] = []
         self._listeners: list[LocalListener] = []
         self._announcing = 0
@@ -76,11 +76,11 @@ class LocalBroker:
         return self._ledger.void if self._ledger is not None else 0
 
     async def connect(self, *, timeout: float) -> None:
-        await self._call(lambda _: None, care=Care.READ, timeout=timeout)
+        await self._call(lambda _: None, care=Durability.READ, timeout=timeout)
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         found = queues_of(queues)
-        await self._call(lambda connection: create_queues(connection, found), care=Care.DURABLE)
+        await self._call(lambda connection: create_queues(connection, found), care=Durability.DURABLE)
         self._declared.update(found)
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
@@ -94,20 +94,20 @@ class LocalBroker:
 
     def publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> asyncio.Future[list[Exception | None]]:
         """See `taskmq.broker.PublishingMany`."""
-        fates = Fates(len(messages))
+        outcomes = PublishOutcomes(len(messages))
         deadline = asyncio.get_running_loop().time() + timeout
         for place, message in enumerate(messages):
             if (refusal := self._refusal(message)) is not None:
-                fates.tell(place, refusal)
+                outcomes.tell(place, refusal)
             else:
-                self._open_batch().add_one_of(fates, place, message, deadline)
-        return fates.future
+                self._open_batch().add_one_of(outcomes, place, message, deadline)
+        return outcomes.future
 
     async def consume(
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
     ) -> LocalConsumer:
         # Opens the file, before anything is put beside it.
-        await self._call(lambda _: None, care=Care.READ)
+        await self._call(lambda _: None, care=Durability.READ)
         wanted = list(subscriptions)
         queues = [subscription.queue for subscription in wanted]
         ledger = self._enlist()
@@ -116,7 +116,7 @@ class LocalBroker:
         try:
             missing = await self._call(
                 lambda connection: register_consumer(connection, ledger.owner, consumer.number, queues),
-                care=Care.LOOSE,
+                care=Durability.LOOSE,
             )
         except BaseException:
             # Perhaps it is written already.
@@ -137,14 +137,16 @@ class LocalBroker:
         now = self._clock.now_ms()
         self._announcing += 1
         written = self._database.post(
-            lambda connection: write_broadcast(connection, topic, body, now), care=Care.LOOSE, bells=("broadcasts",)
+            lambda connection: write_broadcast(connection, topic, body, now),
+            care=Durability.LOOSE,
+            wakeups=("broadcasts",),
         )
         written.add_done_callback(self._announced)
         return True
 
     async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> LocalListener:
         """See `taskmq.broker.Broadcasting`."""
-        since = await self._call(last_broadcast, care=Care.READ)
+        since = await self._call(last_broadcast, care=Durability.READ)
         self._check_open()
         try:
             listener = LocalListener(self._database, patterns, receive, since=since)
@@ -155,37 +157,37 @@ class LocalBroker:
         listener.look()
         return listener
 
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._hold(queue, limit)
 
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with self.look(queue) as look:
+        async with self.browse(queue) as look:
             yield await look.take(limit)
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._take_out(queue)
 
     @asynccontextmanager
-    async def _take_out(self, queue: str) -> AsyncGenerator[Look, None]:
-        await self._call(lambda _: None, care=Care.READ)
+    async def _take_out(self, queue: str) -> AsyncGenerator[Browser, None]:
+        await self._call(lambda _: None, care=Durability.READ)
         ledger = self._enlist()
-        look = LocalLook(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
+        look = LocalBrowser(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
         self._submit_chores()
-        self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Care.LOOSE)
+        self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Durability.LOOSE)
         try:
             yield look
         finally:
             if not self._is_closed:
                 look.give_back()
-                await self._call(lambda _: None, care=Care.READ)
+                await self._call(lambda _: None, care=Durability.READ)
 
     async def purge(self, queue: str) -> int:
         """Delete the ready messages, but not those that wait for their time."""
         self._submit_chores()
         total = 0
         while True:
-            purged = await self._call(lambda connection: purge_some(connection, queue), care=Care.DURABLE)
+            purged = await self._call(lambda connection: purge_some(connection, queue), care=Durability.DURABLE)
             if purged is None:
                 raise QueueMissing(queue)
             total += purged[0]
@@ -199,7 +201,7 @@ class LocalBroker:
             QueueMissing: the queue does not exist.
         """
         self._declared.pop(queue, None)
-        deleted = await self._call(lambda connection: delete_queue(connection, queue), care=Care.DURABLE)
+        deleted = await self._call(lambda connection: delete_queue(connection, queue), care=Durability.DURABLE)
         if deleted is None:
             raise QueueMissing(queue)
         return deleted
@@ -207,7 +209,7 @@ class LocalBroker:
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         names = list(queues)
         self._submit_chores()
-        return await self._call(lambda connection: queue_stats(connection, names), care=Care.LOOSE)
+        return await self._call(lambda connection: queue_stats(connection, names), care=Durability.LOOSE)
 
     async def aclose(self) -> None:
         if self._closing is None:
@@ -231,7 +233,7 @@ class LocalBroker:
             self._ledger.close()
             owner = self._ledger.owner
             self._database.post(
-                lambda connection: give_back_all(connection, owner), care=Care.LOOSE, bells=("messages",)
+                lambda connection: give_back_all(connection, owner), care=Durability.LOOSE, wakeups=("messages",)
             )
         await self._database.aclose(within=_CLOSING)
         if self._owner is not None:
@@ -256,7 +258,7 @@ class LocalBroker:
                 self._owner = Owner(self._database.root)
             except OSError as error:
                 raise BrokerUnavailable(f"{self._database.root}: {error}") from error
-            sweep(self._database.root)
+            collect_dead_owners(self._database.root)
             self._ledger = Ledger(self._database, self._owner.name)
         return self._ledger
 
@@ -265,7 +267,9 @@ class LocalBroker:
         assert self._ledger is not None
         if self._upkeep is not None:
             return
-        self._upkeep = Upkeep(self._database, self._clock, self._owner, look=self._look, tick=self._ledger.repeat)
+        self._upkeep = Maintenance(
+            self._database, self._clock, self._owner, look=self._look, tick=self._ledger.repeat
+        )
         try:
             self._upkeep.start()
         except OSError as error:
@@ -280,7 +284,7 @@ class LocalBroker:
     def _submit_chores(self) -> None:
         """Have the dead reaped and the due promoted, in the transaction of what is submitted next."""
         if not self._is_closed:
-            self._database.submit(Chores(self._database.root, self._clock, lambda _chores, _error: None))
+            self._database.submit(MaintenanceWork(self._database.root, self._clock, lambda _chores, _error: None))
 
     def _refusal(self, message: Outgoing) -> BrokerUnavailable | TooLarge | None:
         if self._is_closed:
@@ -304,7 +308,7 @@ class LocalBroker:
         self,
         function: Callable[[sqlite3.Connection], T],
         *,
-        care: Care,
+        care: Durability,
         timeout: float = _PATIENCE,
     ) -> T:
         self._check_open()

@@ -6,17 +6,17 @@ from taskmq.contracts.broker import Delivery
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import is_shard
 from taskmq_local.broker.delivery import LocalDelivery
-from taskmq_local.broker.lease import Lease, LeasedRow
+from taskmq_local.broker.lease import LeaseDeliveries, LeasedRow
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.shard_owners import leave
-from taskmq_local.database.work import Care, DatabaseFailure
+from taskmq_local.database.work import DatabaseFailure, Durability
 
-__all__ = ["LocalLook"]
+__all__ = ["LocalBrowser"]
 
 
-class LocalLook:
-    """A `taskmq.broker.Look`: messages that are taken piece by piece, and of which the rest goes back together.
+class LocalBrowser:
+    """A `taskmq.broker.Browser`: messages that are taken piece by piece, and of which the rest goes back together.
 
     Args:
         number: new with each look of the broker.
@@ -32,10 +32,12 @@ class LocalLook:
         self._unsettled: set[int] = set()
 
     async def take(self, count: int) -> list[Delivery]:
-        """See `taskmq.broker.Look`."""
+        """See `taskmq.broker.Browser`."""
         piece = _Piece(self._ledger)
         self._database.submit(
-            Lease(self._queue, self._ledger.owner, taker=self._number, limit=lambda: count, done=piece.taken)
+            LeaseDeliveries(
+                self._queue, self._ledger.owner, taker=self._number, limit=lambda: count, done=piece.taken
+            )
         )
         try:
             async with asyncio.timeout(self._patience):
@@ -66,8 +68,8 @@ class LocalLook:
         if is_shard(self._queue):
             self._database.post(
                 lambda connection: leave(connection, self._ledger.owner, self._number),
-                care=Care.LOOSE,
-                bells=("messages",),
+                care=Durability.LOOSE,
+                wakeups=("messages",),
             )
 
 
@@ -84,7 +86,7 @@ class _Piece:
             self._ledger.put_back([row[0] for row in self.rows.result()])
         self.rows.cancel()
 
-    def taken(self, lease: Lease, error: Exception | None) -> None:
+    def taken(self, lease: LeaseDeliveries, error: Exception | None) -> None:
         if self.rows.done():
             # Abandoned before they came.
             self._ledger.put_back([row[0] for row in lease.rows])

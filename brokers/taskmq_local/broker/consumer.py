@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from taskmq.contracts.broker import Delivery, Subscription
-from taskmq_local.broker.deliver import hand_out
+from taskmq_local.broker.deliver import deliver_all
 from taskmq_local.broker.delivery import LocalDelivery
-from taskmq_local.broker.lease import Lease
+from taskmq_local.broker.lease import LeaseDeliveries
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.shard_owners import leave
-from taskmq_local.database.work import Care
+from taskmq_local.database.work import Durability
 
 __all__ = ["Line", "LocalConsumer"]
 
@@ -76,7 +76,9 @@ class Line:
         if self._may_be_more and not self._is_leasing and self._is_running and self._in_hand < self._prefetch:
             self._is_leasing = True
             self._database.submit(
-                Lease(self.queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased)
+                LeaseDeliveries(
+                    self.queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased
+                )
             )
 
     def _limit(self) -> int:
@@ -84,7 +86,7 @@ class Line:
         self._may_be_more = False
         return self._prefetch - self._in_hand if self._is_running else 0
 
-    def _leased(self, lease: Lease, error: Exception | None) -> None:
+    def _leased(self, lease: LeaseDeliveries, error: Exception | None) -> None:
         self._is_leasing = False
         if error is not None:
             self._report(f"cannot take messages of {self.queue!r}, trying on: {error}")
@@ -99,7 +101,7 @@ class Line:
         if len(lease.rows) == lease.limit:
             self._may_be_more = True
         self._in_hand += len(lease.rows)
-        hand_out([LocalDelivery(row, self.queue, self) for row in lease.rows], self._deliver)
+        deliver_all([LocalDelivery(row, self.queue, self) for row in lease.rows], self._deliver)
         self._lease()
 
     def _report(self, trouble: str) -> None:
@@ -159,7 +161,7 @@ class LocalConsumer:
         """Hand out nothing from here on, and be no consumer any more soon."""
         if self._is_running:
             self.halt()
-            self._left = self._database.post(self._remove, care=Care.LOOSE, bells=("messages",))
+            self._left = self._database.post(self._remove, care=Durability.LOOSE, wakeups=("messages",))
 
     async def stop(self) -> None:
         self.leave()

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["hand_out"]
+__all__ = ["deliver_all"]
 
 
-def hand_out(deliveries: Iterable[Delivery], deliver: Callable[[Delivery], None]) -> None:
+def deliver_all(deliveries: Iterable[Delivery], deliver: Callable[[Delivery], None]) -> None:
     """Call `deliver` for each, in order; an error of one goes to the loop's exception handler."""
     for delivery in deliveries:
         try:

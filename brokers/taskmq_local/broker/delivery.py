@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 
 from taskmq_local.broker.lease import LeasedRow
-from taskmq_local.broker.ledger import Settler
+from taskmq_local.broker.ledger import HoldsDeliveries
 
 __all__ = ["LocalDelivery"]
 
@@ -19,10 +19,10 @@ class LocalDelivery:
 
     __slots__ = ("_queue", "_row", "_settler")
 
-    def __init__(self, row: LeasedRow, queue: str, settler: Settler) -> None:
+    def __init__(self, row: LeasedRow, queue: str, settler: HoldsDeliveries) -> None:
         self._row = row
         self._queue = queue
-        self._settler: Settler | None = settler
+        self._settler: HoldsDeliveries | None = settler
 
     def __repr__(self) -> str:
         state = "settled" if self._settler is None else "unsettled"

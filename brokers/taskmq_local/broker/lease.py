@@ -8,9 +8,9 @@ from taskmq.model.topology import is_shard
 from taskmq_local.database.shard_owners import has_turn, release
 from taskmq_local.database.tables import as_ranges, find_queue, give_back
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Care
+from taskmq_local.database.work import Durability
 
-__all__ = ["Lease", "LeasedRow", "Settlement"]
+__all__ = ["LeaseDeliveries", "LeasedRow", "Settlement"]
 
 # id, deliveries before this one, body, content type, job id, task, headers
 LeasedRow = tuple[int, int, bytes, str, str, str, str | None]
@@ -22,7 +22,7 @@ _FIRST_READY: Final = (
 )
 
 
-class Lease:
+class LeaseDeliveries:
     """Takes up to a number of messages from the front of a queue; none of a shard that is another taker's.
 
     Args:
@@ -36,8 +36,8 @@ class Lease:
         limit: how many could have been taken.
     """
 
-    care = Care.LOOSE
-    bells: tuple[Kind, ...] = ()
+    care = Durability.LOOSE
+    wakeups: tuple[Kind, ...] = ()
     is_heavy = False
 
     def __init__(
@@ -47,7 +47,7 @@ class Lease:
         *,
         taker: int,
         limit: Callable[[], int],
-        done: Callable[["Lease", Exception | None], None],
+        done: Callable[["LeaseDeliveries", Exception | None], None],
     ) -> None:
         self.limit = 0
         self.rows: list[LeasedRow] = []
@@ -105,11 +105,11 @@ class Settlement:
         self._done = done
 
     @property
-    def care(self) -> Care:
-        return Care.DURABLE if self.acks else Care.LOOSE
+    def care(self) -> Durability:
+        return Durability.DURABLE if self.acks else Durability.LOOSE
 
     @property
-    def bells(self) -> tuple[Kind, ...]:
+    def wakeups(self) -> tuple[Kind, ...]:
         return ("messages",) if self.requeues or self.untouched or self._is_released else ()
 
     def seal(self) -> None:

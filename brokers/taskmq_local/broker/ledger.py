@@ -5,10 +5,10 @@ from typing import Protocol
 from taskmq_local.broker.lease import Settlement
 from taskmq_local.database.database import Database
 
-__all__ = ["Ledger", "Settler"]
+__all__ = ["HoldsDeliveries", "Ledger"]
 
 
-class Settler(Protocol):
+class HoldsDeliveries(Protocol):
     """Where a delivery says how it ended."""
 
     def ack(self, id_: int) -> None: ...

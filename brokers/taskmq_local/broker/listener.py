@@ -17,8 +17,8 @@ from typing import Final
 
 from taskmq_local.database.database import Database
 from taskmq_local.database.owners import Owner
-from taskmq_local.database.wakeup import Bell
-from taskmq_local.database.work import Care
+from taskmq_local.database.wakeup import Wakeup
+from taskmq_local.database.work import Durability
 from taskmq_local.rules.topics import matcher
 
 __all__ = ["MAX_PENDING", "LocalListener", "last_broadcast", "write_broadcast"]
@@ -76,7 +76,7 @@ class LocalListener:
         self._is_stopped = False
         self._owner = Owner(database.root)
         try:
-            self._bell = Bell(database.root, self._owner, "broadcasts", self.look)
+            self._wakeup = Wakeup(database.root, self._owner, "broadcasts", self.look)
         except OSError:
             self._owner.release()
             raise
@@ -89,7 +89,7 @@ class LocalListener:
             return
         self._was_rung = False
         since = self._since
-        self._reading = self._database.post(lambda connection: _read(connection, since), care=Care.READ)
+        self._reading = self._database.post(lambda connection: _read(connection, since), care=Durability.READ)
         self._reading.add_done_callback(self._have_read)
 
     async def stop(self) -> None:
@@ -99,7 +99,7 @@ class LocalListener:
         """Hear no more. May be called twice."""
         self._is_stopped = True
         self._ticker.cancel()
-        self._bell.close()
+        self._wakeup.close()
         self._owner.release()
 
     def _on_tick(self) -> None:

@@ -15,10 +15,10 @@ from taskmq.errors import PublishRejected, PublishUnknown, Unroutable
 from taskmq.model.clock import Clock
 from taskmq_local.database.tables import capacity_of, create_queues, find_queue, take_ids
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Care, DatabaseFailure
+from taskmq_local.database.work import DatabaseFailure, Durability
 from taskmq_local.rules.capacity import Capacity
 
-__all__ = ["Fates", "PublishBatch"]
+__all__ = ["PublishBatch", "PublishOutcomes"]
 
 _MOST_MESSAGES: Final = 2_000
 _MOST_BYTES: Final = 8 * 1024 * 1024
@@ -37,7 +37,7 @@ _BAD_VALUES = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeError, O
 _encode_headers = msgspec.json.Encoder().encode
 
 
-class Fates:
+class PublishOutcomes:
     """What becomes of many messages.
 
     Attributes:
@@ -63,12 +63,12 @@ class Fates:
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _BatchEntry:
     message: Outgoing
     deadline: float
     # Of whoever waits: for this one, or for many, of which this is one.
     future: asyncio.Future[Any]
-    fates: Fates | None = None
+    outcomes: PublishOutcomes | None = None
     place: int = 0
     error: Exception | None = None
     is_told: bool = False
@@ -81,8 +81,8 @@ class _Entry:
         if self.has_ended:
             return
         self.is_told = True
-        if self.fates is not None:
-            self.fates.tell(self.place, error)
+        if self.outcomes is not None:
+            self.outcomes.tell(self.place, error)
         elif error is not None:
             self.future.set_exception(error)
         else:
@@ -98,7 +98,7 @@ class PublishBatch:
         unavailable: the error for messages that were not written.
     """
 
-    care = Care.DURABLE
+    care = Durability.DURABLE
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class PublishBatch:
     ) -> None:
         self.is_open = True
         self.is_heavy = False
-        self.bells: tuple[Kind, ...] = ()
+        self.wakeups: tuple[Kind, ...] = ()
         self._clock = clock
         self._declared = declared
         self._trouble = trouble
         self._unavailable = unavailable
-        self._entries: list[_Entry] = []
+        self._entries: list[_BatchEntry] = []
         self._bytes = 0
         # Between the loop that withdraws what is late and the thread that begins.
         self._lock = threading.Lock()
@@ -125,13 +125,13 @@ class PublishBatch:
 
     def add(self, message: Outgoing, future: asyncio.Future[None], deadline: float) -> None:
         """Publish `message` with this batch, or fail at `deadline` (loop time)."""
-        self._add(_Entry(message, deadline, future), deadline)
+        self._add(_BatchEntry(message, deadline, future), deadline)
 
-    def add_one_of(self, fates: Fates, place: int, message: Outgoing, deadline: float) -> None:
+    def add_one_of(self, outcomes: PublishOutcomes, place: int, message: Outgoing, deadline: float) -> None:
         """The same for one of many."""
-        self._add(_Entry(message, deadline, fates.future, fates, place), deadline)
+        self._add(_BatchEntry(message, deadline, outcomes.future, outcomes, place), deadline)
 
-    def _add(self, entry: _Entry, deadline: float) -> None:
+    def _add(self, entry: _BatchEntry, deadline: float) -> None:
         self._entries.append(entry)
         self._bytes += len(entry.message.body)
         self.is_open = len(self._entries) < _MOST_MESSAGES and self._bytes < _MOST_BYTES
@@ -166,7 +166,7 @@ class PublishBatch:
 
     # In the thread ----------------------------------------------------------------------------------------
 
-    def _insert(self, connection: sqlite3.Connection, entries: list[_Entry]) -> None:
+    def _insert(self, connection: sqlite3.Connection, entries: list[_BatchEntry]) -> None:
         now = self._clock.now_ms()
         by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
         ids: dict[str, int | None] = {}
@@ -197,7 +197,7 @@ class PublishBatch:
                 first = take_ids(connection, len(delayed))
                 rows = [(*_row(first + place, message), name, message.due) for place, message in enumerate(delayed)]
                 connection.executemany(_INSERT_DELAYED, rows)
-        self.bells = (*self.bells, *(kinds - {*self.bells}))
+        self.wakeups = (*self.wakeups, *(kinds - {*self.wakeups}))
 
     def _insert_ready(self, connection: sqlite3.Connection, queue: int | None, messages: list[Outgoing]) -> None:
         first = take_ids(connection, len(messages))
@@ -208,7 +208,7 @@ class PublishBatch:
         connection.executemany(_INSERT_ONE, rows[whole:])
         connection.execute(_INSERT_READY, (queue, first, first + len(rows) - 1))
 
-    def _insert_alone(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+    def _insert_alone(self, connection: sqlite3.Connection, entry: _BatchEntry) -> None:
         connection.execute("SAVEPOINT entry")
         try:
             self._insert(connection, [entry])

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from taskmq_local.database.session import Session
-from taskmq_local.database.wakeup import Kind, ring
-from taskmq_local.database.work import Call, Care, DatabaseFailure, Work
+from taskmq_local.database.session import DatabaseSession
+from taskmq_local.database.wakeup import Kind, notify
+from taskmq_local.database.work import DatabaseCall, DatabaseFailure, Durability, Work
 
 __all__ = ["Database"]
 
@@ -57,7 +57,7 @@ class Database:
         self._idle.set()
         self._stopped = asyncio.Event()
         self._give_up = threading.Event()
-        self._session = Session(path, self._give_up)
+        self._session = DatabaseSession(path, self._give_up)
         self._thread: threading.Thread | None = None
 
     # On the loop ------------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ class Database:
         self,
         function: Callable[[sqlite3.Connection], T],
         *,
-        care: Care,
-        bells: tuple[Kind, ...] = (),
+        care: Durability,
+        wakeups: tuple[Kind, ...] = (),
         timeout: float = _PATIENCE,
     ) -> T:
         """What `function` returns, called with the connection in a transaction.
@@ -104,7 +104,7 @@ class Database:
         Raises:
             DatabaseFailure: it could not be done within `timeout` seconds.
         """
-        work = Call(function, care=care, bells=bells)
+        work = DatabaseCall(function, care=care, wakeups=wakeups)
         self.submit(work)
         try:
             async with asyncio.timeout(timeout):
@@ -114,10 +114,10 @@ class Database:
             raise DatabaseFailure(f"not done within {timeout:g} s: {self.trouble}", is_certain=False) from None
 
     def post(
-        self, function: Callable[[sqlite3.Connection], T], *, care: Care, bells: tuple[Kind, ...] = ()
+        self, function: Callable[[sqlite3.Connection], T], *, care: Durability, wakeups: tuple[Kind, ...] = ()
     ) -> asyncio.Future[T]:
         """As `call`, without a deadline, and nobody has to look at the future."""
-        work = Call(function, care=care, bells=bells)
+        work = DatabaseCall(function, care=care, wakeups=wakeups)
         work.future.add_done_callback(_look_at)
         self.submit(work)
         return work.future
@@ -217,12 +217,12 @@ class Database:
                 loop.call_soon_threadsafe(self._stopped.set)
 
     def _ring(self, works: list[Work], errors: Sequence[Exception | None]) -> None:
-        bells: set[Kind] = set()
+        wakeups: set[Kind] = set()
         for work, error in zip(works, errors, strict=True):
             if error is None:
-                bells.update(work.bells)
-        for bell in bells:
-            ring(self.root, bell)
+                wakeups.update(work.wakeups)
+        for wakeup in wakeups:
+            notify(self.root, wakeup)
 
 
 def _look_at(future: asyncio.Future[T]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-__all__ = ["Nudge", "call_on"]
+__all__ = ["LoopWakeup", "call_on"]
 
 
 def call_on(loop: asyncio.AbstractEventLoop, thread: int, callback: Callable[[], None]) -> None:
@@ -19,7 +19,7 @@ def call_on(loop: asyncio.AbstractEventLoop, thread: int, callback: Callable[[],
         return
 
 
-class Nudge:
+class LoopWakeup:
     """Has `callback` called on the loop that made it, once for all `fire`s since the last call."""
 
     __slots__ = ("_callback", "_fired", "_loop", "_thread")

@@ -11,29 +11,29 @@ from taskmq.model.clock import Clock
 from taskmq_local.database.database import Database
 from taskmq_local.database.owners import Owner
 from taskmq_local.database.tables import next_due, promote, reap
-from taskmq_local.database.wakeup import Bell, Kind
-from taskmq_local.database.work import Care
+from taskmq_local.database.wakeup import Kind, Wakeup
+from taskmq_local.database.work import Durability
 
-__all__ = ["Chores", "Upkeep"]
+__all__ = ["Maintenance", "MaintenanceWork"]
 
 _log = logging.getLogger("taskmq.local")
 
 _TICK: Final = 1.0
 
 
-class Chores:
+class MaintenanceWork:
     """The work: gives back what dead owners hold, and makes ready what is due.
 
     Attributes:
         next_due: when the next delayed message is due.
     """
 
-    care = Care.LOOSE
+    care = Durability.LOOSE
     is_heavy = False
 
-    def __init__(self, root: Path, clock: Clock, done: Callable[["Chores", Exception | None], None]) -> None:
+    def __init__(self, root: Path, clock: Clock, done: Callable[["MaintenanceWork", Exception | None], None]) -> None:
         self.next_due: int | None = None
-        self.bells: tuple[Kind, ...] = ()
+        self.wakeups: tuple[Kind, ...] = ()
         self._root = root
         self._clock = clock
         self._done = done
@@ -45,7 +45,7 @@ class Chores:
         reaped = reap(connection, self._root)
         promoted = promote(connection, self._clock.now_ms())
         self.next_due = next_due(connection)
-        self.bells = ("messages",) if reaped or promoted else ()
+        self.wakeups = ("messages",) if reaped or promoted else ()
         if reaped:
             _log.warning("gave %d message(s) back that a dead process held", reaped)
 
@@ -53,7 +53,7 @@ class Chores:
         self._done(self, error)
 
 
-class Upkeep:
+class Maintenance:
     """Calls `look` whenever something may have become ready for this broker's consumers.
 
     That is when somebody rings, when a delayed message is due, and once a second in any case: a dead owner makes
@@ -68,7 +68,7 @@ class Upkeep:
         self._owner = owner
         self._look = look
         self._tick = tick
-        self._bells: list[Bell] = []
+        self._wakeups: list[Wakeup] = []
         self._ticker: asyncio.TimerHandle | None = None
         self._timer: asyncio.Task[None] | None = None
         self._due: int | None = None
@@ -82,8 +82,8 @@ class Upkeep:
             OSError: the wake-up files cannot be made.
         """
         root = self._database.root
-        self._bells.append(Bell(root, self._owner, "messages", self._look))
-        self._bells.append(Bell(root, self._owner, "delays", self.do_chores))
+        self._wakeups.append(Wakeup(root, self._owner, "messages", self._look))
+        self._wakeups.append(Wakeup(root, self._owner, "delays", self.do_chores))
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
         self.do_chores()
 
@@ -95,14 +95,14 @@ class Upkeep:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for bell in self._bells:
-            bell.close()
+        for wakeup in self._wakeups:
+            wakeup.close()
 
     def do_chores(self) -> None:
         """See what is due and who is dead, in one of the next transactions."""
         if not self._is_pending and self._is_open:
             self._is_pending = True
-            self._database.submit(Chores(self._database.root, self._clock, self._done))
+            self._database.submit(MaintenanceWork(self._database.root, self._clock, self._done))
 
     def _on_tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
@@ -110,7 +110,7 @@ class Upkeep:
         self.do_chores()
         self._look()
 
-    def _done(self, chores: Chores, error: Exception | None) -> None:
+    def _done(self, chores: MaintenanceWork, error: Exception | None) -> None:
         self._is_pending = False
         if error is None and self._is_open:
             self._set_timer(chores.next_due)

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Owner", "bury", "is_alive", "sweep"]
+__all__ = ["Owner", "collect_dead_owners", "is_alive", "remove_owner"]
 
 _GRACE = 60.0
 
@@ -71,7 +71,7 @@ def is_alive(root: Path, name: str) -> bool:
     return False
 
 
-def bury(root: Path, name: str) -> None:
+def remove_owner(root: Path, name: str) -> None:
     """Remove the files of a dead owner."""
     with suppress(OSError):
         for path in (root / "wake").glob(f"*-{name}"):
@@ -79,12 +79,12 @@ def bury(root: Path, name: str) -> None:
         _file(root, name).unlink(missing_ok=True)
 
 
-def sweep(root: Path) -> None:
+def collect_dead_owners(root: Path) -> None:
     """Bury the dead who left nothing but their file; young files may be those of owners in the making."""
     with suppress(OSError):
         for entry in list(os.scandir(root / "owners")):
             if entry.stat().st_mtime < time.time() - _GRACE and not is_alive(root, entry.name):
-                bury(root, entry.name)
+                remove_owner(root, entry.name)
 
 
 def _file(root: Path, name: str) -> Path:

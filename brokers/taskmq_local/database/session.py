@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from taskmq_local.database.schema import SchemaTooNew, open_connection
-from taskmq_local.database.work import Care, DatabaseFailure, Work
+from taskmq_local.database.work import DatabaseFailure, Durability, Work
 
-__all__ = ["Session"]
+__all__ = ["DatabaseSession"]
 
 _FIRST_PAUSE: Final = 0.0003
 _LONGEST_PAUSE: Final = 0.02
@@ -26,14 +26,14 @@ _REQUEST_ERRORS = (
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
 
 
-class Session:
+class DatabaseSession:
     """The only user of its connection, in one thread."""
 
     def __init__(self, path: Path, give_up: threading.Event) -> None:
         self._path = path
         self._give_up = give_up
         self._connection: sqlite3.Connection | None = None
-        self._care: Care = Care.DURABLE
+        self._care: Durability = Durability.DURABLE
         self._inode: tuple[int, int] | None = None
         self._is_committing = False
         self.is_waiting = False
@@ -85,13 +85,13 @@ class Session:
             self.is_waiting = False
             return
 
-    def _run(self, works: list[Work], care: Care) -> None:
+    def _run(self, works: list[Work], care: Durability) -> None:
         self._is_committing = False
         connection = self._connect()
-        if care is not Care.READ and care is not self._care:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if care is Care.DURABLE else 'NORMAL'}")
+        if care is not Durability.READ and care is not self._care:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if care is Durability.DURABLE else 'NORMAL'}")
             self._care = care
-        connection.execute("BEGIN" if care is Care.READ else "BEGIN IMMEDIATE")
+        connection.execute("BEGIN" if care is Durability.READ else "BEGIN IMMEDIATE")
         for work in works:
             work.run(connection)
         self._is_committing = True
@@ -103,7 +103,7 @@ class Session:
             raise FileNotFoundError("the file was removed or replaced while it was in use")
         if self._connection is None:
             self._connection = open_connection(self._path, patience=_OPENING)
-            self._care = Care.DURABLE
+            self._care = Durability.DURABLE
             self._inode = _inode(self._path)
         return self._connection
 

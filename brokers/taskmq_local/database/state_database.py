@@ -7,14 +7,14 @@ from typing import TypeVar
 from taskmq.errors import StateUnavailable
 from taskmq_local.database.database import Database
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Care, DatabaseFailure, Work
+from taskmq_local.database.work import DatabaseFailure, Durability, Work
 
-__all__ = ["Asking", "unavailable"]
+__all__ = ["StateDatabase", "unavailable"]
 
 T = TypeVar("T")
 
 
-class Asking:
+class StateDatabase:
     """The database of one state, until that is closed.
 
     Args:
@@ -26,7 +26,7 @@ class Asking:
         self._check_open = check_open
 
     async def ask(
-        self, function: Callable[[sqlite3.Connection], T], *, care: Care, bells: tuple[Kind, ...] = ()
+        self, function: Callable[[sqlite3.Connection], T], *, care: Durability, wakeups: tuple[Kind, ...] = ()
     ) -> T:
         """What `function` returns, called with the connection in a transaction.
 
@@ -35,7 +35,7 @@ class Asking:
         """
         self._check_open()
         try:
-            return await self._database.call(function, care=care, bells=bells)
+            return await self._database.call(function, care=care, wakeups=wakeups)
         except DatabaseFailure as error:
             raise unavailable(error) from error
 

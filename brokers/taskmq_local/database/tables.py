@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from taskmq.model.topology import UNROUTABLE
-from taskmq_local.database.owners import bury, is_alive
+from taskmq_local.database.owners import is_alive, remove_owner
 from taskmq_local.database.shard_owners import drop_turns
 from taskmq_local.rules.capacity import Capacity
 
@@ -118,7 +118,7 @@ def reap(connection: sqlite3.Connection, root: Path) -> int:
         if not is_alive(root, owner):
             count += give_back_all(connection, owner)
             # An owner without a file is dead as well, so a rollback after this is harmless.
-            bury(root, owner)
+            remove_owner(root, owner)
     return count
 
 

@@ -14,16 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
-from taskmq_local.database.owners import Owner, bury, is_alive
+from taskmq_local.database.owners import Owner, is_alive, remove_owner
 
-__all__ = ["Bell", "Kind", "ring"]
+__all__ = ["Kind", "Wakeup", "notify"]
 
 Kind = Literal["messages", "delays", "results", "waiting", "broadcasts", "schedules"]
 
 _ENOUGH: Final = 65_536
 
 
-class Bell:
+class Wakeup:
     """Calls `heard` on this loop when anybody rings for `kind`."""
 
     def __init__(self, root: Path, owner: Owner, kind: Kind, heard: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class Bell:
         self._heard()
 
 
-def ring(root: Path, kind: Kind) -> None:
+def notify(root: Path, kind: Kind) -> None:
     """Wake all who wait for `kind`. Never blocks, never fails; FIFOs that the dead left are removed."""
     directory = root / "wake"
     try:
@@ -76,7 +76,7 @@ def _strike(root: Path, path: str, owner: str) -> None:
     except OSError as error:
         # Nobody reads: its owner is dead, or about to open it.
         if error.errno == errno.ENXIO and not is_alive(root, owner):
-            bury(root, owner)
+            remove_owner(root, owner)
         return
     try:
         if stat.S_ISFIFO(os.fstat(fd).st_mode):

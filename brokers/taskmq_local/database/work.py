@@ -8,12 +8,12 @@ from typing import Generic, Protocol, TypeVar
 
 from taskmq_local.database.wakeup import Kind
 
-__all__ = ["Call", "Care", "DatabaseFailure", "Work"]
+__all__ = ["DatabaseCall", "DatabaseFailure", "Durability", "Work"]
 
 T = TypeVar("T")
 
 
-class Care(IntEnum):
+class Durability(IntEnum):
     """What a work needs of its transaction."""
 
     READ = 0
@@ -38,12 +38,12 @@ class Work(Protocol):
     """Something to be done in a transaction, together with others."""
 
     @property
-    def care(self) -> Care:
+    def care(self) -> Durability:
         """Read when the work has been sealed."""
         ...
 
     @property
-    def bells(self) -> tuple[Kind, ...]:
+    def wakeups(self) -> tuple[Kind, ...]:
         """Whom to wake; read after the commit."""
         ...
 
@@ -65,7 +65,7 @@ class Work(Protocol):
         ...
 
 
-class Call(Generic[T]):
+class DatabaseCall(Generic[T]):
     """A work that somebody awaits: `function`, called with the connection.
 
     Attributes:
@@ -73,10 +73,10 @@ class Call(Generic[T]):
     """
 
     def __init__(
-        self, function: Callable[[sqlite3.Connection], T], *, care: Care, bells: tuple[Kind, ...] = ()
+        self, function: Callable[[sqlite3.Connection], T], *, care: Durability, wakeups: tuple[Kind, ...] = ()
     ) -> None:
         self.care = care
-        self.bells = bells
+        self.wakeups = wakeups
         self.is_heavy = False
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._function = function

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from taskmq.contracts.broker import BrokerOptions, Delivery, Look, Outgoing, QueueStats, Subscription
+from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
 from taskmq.model.topology import WorkQueue
-from taskmq_local.database.loop_wakeup import Nudge
-from taskmq_local.memory.consumer import MemoryConsumer, MemoryHand, MemoryLook
+from taskmq_local.database.loop_wakeup import LoopWakeup
+from taskmq_local.memory.consumer import MemoryBrowser, MemoryConsumer, MemoryHand
 from taskmq_local.memory.hub import Hub, open_hub
 from taskmq_local.memory.listener import MemoryListener
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
@@ -36,7 +36,7 @@ class MemoryBroker:
         self._consumers: list[MemoryConsumer] = []
         self._holds: list[MemoryHand] = []
         self._listeners: list[MemoryListener] = []
-        self._timekeeper: Nudge | None = None
+        self._timekeeper: LoopWakeup | None = None
         self._timer: asyncio.Task[None] | None = None
         self._closed = False
         self.void = 0
@@ -105,25 +105,25 @@ class MemoryBroker:
         consumer.start()
         return consumer
 
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._hold(queue, limit)
 
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with self.look(queue) as look:
+        async with self.browse(queue) as look:
             yield await look.take(limit)
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._look(queue)
 
     @asynccontextmanager
-    async def _look(self, queue: str) -> AsyncGenerator[Look, None]:
+    async def _look(self, queue: str) -> AsyncGenerator[Browser, None]:
         self._check_open()
         self._hub.promote(self._clock.now_ms())
         hand = MemoryHand(self._hub, self._count_void)
         self._holds.append(hand)
         try:
-            yield MemoryLook(self._hub, hand, queue)
+            yield MemoryBrowser(self._hub, hand, queue)
         finally:
             self._holds.remove(hand)
             hand.give_back_all()
@@ -193,7 +193,7 @@ class MemoryBroker:
 
     def _keep_time(self) -> None:
         if self._timekeeper is None:
-            self._timekeeper = Nudge(self._set_timer)
+            self._timekeeper = LoopWakeup(self._set_timer)
             self._hub.keep_time(self._timekeeper)
 
     def _set_timer(self) -> None:

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing
-from taskmq_local.broker.deliver import hand_out
-from taskmq_local.database.loop_wakeup import Nudge
+from taskmq_local.broker.deliver import deliver_all
+from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.hub import Hub, HubMessage
 
-__all__ = ["MemoryConsumer", "MemoryDelivery", "MemoryHand", "MemoryLook"]
+__all__ = ["MemoryBrowser", "MemoryConsumer", "MemoryDelivery", "MemoryHand"]
 
 
 class MemoryHand:
@@ -43,8 +43,8 @@ class MemoryHand:
         self._hub.give_back(list(held.values()))
 
 
-class MemoryLook:
-    """A `taskmq.broker.Look`."""
+class MemoryBrowser:
+    """A `taskmq.broker.Browser`."""
 
     def __init__(self, hub: Hub, hand: MemoryHand, queue: str) -> None:
         self._hub = hub
@@ -52,7 +52,7 @@ class MemoryLook:
         self._queue = queue
 
     async def take(self, count: int) -> list[Delivery]:
-        """See `taskmq.broker.Look`."""
+        """See `taskmq.broker.Browser`."""
         messages = self._hub.take(self._queue, count, self._hand)
         self._hand.pick_up(messages)
         return [MemoryDelivery(self._hand, message) for message in messages]
@@ -169,7 +169,7 @@ class _Line:
         self._hub = hub
         self._subscription = subscription
         self._deliver = deliver
-        self._nudge = Nudge(self._fill)
+        self._wakeup = LoopWakeup(self._fill)
         self._running = False
 
     @property
@@ -178,7 +178,7 @@ class _Line:
 
     def resize(self, prefetch: int) -> None:
         self._subscription = replace(self._subscription, prefetch=prefetch)
-        self._nudge.fire()
+        self._wakeup.fire()
 
     @property
     def is_live(self) -> bool:
@@ -186,11 +186,11 @@ class _Line:
 
     def start(self) -> None:
         self._running = True
-        self._hub.join(self._subscription.queue, self._nudge)
+        self._hub.join(self._subscription.queue, self._wakeup)
 
     def stop(self) -> None:
         self._running = False
-        self._hub.leave(self._subscription.queue, self._nudge)
+        self._hub.leave(self._subscription.queue, self._wakeup)
         self._hub.let_go(self._subscription.queue, self.hand)
 
     def _fill(self) -> None:
@@ -203,5 +203,5 @@ class _Line:
             return
         self.hand.pick_up(messages)
         if is_more and len(messages) < free:
-            self._nudge.fire()
-        hand_out([MemoryDelivery(self.hand, message, self._nudge.fire) for message in messages], self._deliver)
+            self._wakeup.fire()
+        deliver_all([MemoryDelivery(self.hand, message, self._wakeup.fire) for message in messages], self._deliver)

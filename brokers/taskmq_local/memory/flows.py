@@ -19,8 +19,8 @@ from taskmq.contracts.stores.flows import (
     Taken,
 )
 from taskmq.model.clock import Clock
-from taskmq.workflow.rules import Tally
-from taskmq.workflow.state_machine import Claim, Entry
+from taskmq.workflow.rules import ParentCounts
+from taskmq.workflow.state_machine import NodeClaim, NodeView
 from taskmq.workflow.transitions import (
     cancel_flow,
     done_taken,
@@ -34,7 +34,7 @@ from taskmq.workflow.transitions import (
     take_some,
 )
 
-__all__ = ["FlowShelf", "MemoryBoard", "MemoryFlows"]
+__all__ = ["FlowShelf", "MemoryFlowState", "MemoryFlows"]
 
 
 class _Node(msgspec.Struct):
@@ -48,7 +48,7 @@ class _Node(msgspec.Struct):
     state: NodeState = NodeState.WAITING
     total: int | None = None
     value: bytes = b""
-    claim: Claim | None = None
+    claim: NodeClaim | None = None
     after: list[str] = msgspec.field(default_factory=list[str])
     succeeded: set[str] = msgspec.field(default_factory=set[str])
     failed: set[str] = msgspec.field(default_factory=set[str])
@@ -60,7 +60,7 @@ class _Lane(msgspec.Struct):
     waiting: deque[str] = msgspec.field(default_factory=deque[str])
 
 
-class MemoryBoard:
+class MemoryFlowState:
     """One flow: a `taskmq.workflow.state_machine.Board`."""
 
     def __init__(self, head: bytes, nodes: Sequence[FlowNode], *, ttl: int) -> None:
@@ -108,10 +108,10 @@ class MemoryBoard:
     def value(self, key: str) -> bytes:
         return self._nodes[key].value
 
-    def claim(self, key: str) -> Claim | None:
+    def claim(self, key: str) -> NodeClaim | None:
         return self._nodes[key].claim
 
-    def set_claim(self, key: str, claim: Claim) -> None:
+    def set_claim(self, key: str, claim: NodeClaim) -> None:
         self._nodes[key].claim = claim
 
     def set_state(self, key: str, state: NodeState) -> None:
@@ -128,7 +128,7 @@ class MemoryBoard:
         for arrived in (node.succeeded, node.failed, node.other):
             arrived.intersection_update([each for each in arrived if each.startswith(prefix)])
 
-    def add_child(self, entry: Entry, number: int, call: bytes) -> str | None:
+    def add_child(self, entry: NodeView, number: int, call: bytes) -> str | None:
         key = f"{entry.key}.{number}"
         if key in self._nodes:
             return None
@@ -160,12 +160,12 @@ class MemoryBoard:
         node.failed.discard(before)
         node.other.discard(before)
 
-    def is_complete(self, entry: Entry) -> bool:
+    def is_complete(self, entry: NodeView) -> bool:
         return not self._nodes[entry.key].missing
 
-    def tally(self, entry: Entry) -> Tally:
+    def tally(self, entry: NodeView) -> ParentCounts:
         node = self._nodes[entry.key]
-        return Tally(len(node.succeeded), len(node.failed), len(node.other))
+        return ParentCounts(len(node.succeeded), len(node.failed), len(node.other))
 
     def to_visit(self) -> tuple[str, int] | None:
         return next(iter(self._visits.items()), None)
@@ -245,33 +245,33 @@ class FlowShelf:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._flows: dict[str, MemoryBoard] = {}
+        self._flows: dict[str, MemoryFlowState] = {}
 
-    def add(self, flow_id: str, board: MemoryBoard, *, now: int) -> bool:
+    def add(self, flow_id: str, view: MemoryFlowState, *, now: int) -> bool:
         self._drop_expired(now)
         if flow_id in self._flows:
             return False
-        self._flows[flow_id] = board
-        board.expires = now + board.ttl
+        self._flows[flow_id] = view
+        view.expires = now + view.ttl
         return True
 
-    def change(self, flow_id: str, *, now: int) -> MemoryBoard | None:
+    def change(self, flow_id: str, *, now: int) -> MemoryFlowState | None:
         """A flow that is about to change, and is kept for longer by that."""
-        board = self.find(flow_id, now=now)
-        if board is not None:
-            board.expires = now + board.ttl
-        return board
+        view = self.find(flow_id, now=now)
+        if view is not None:
+            view.expires = now + view.ttl
+        return view
 
-    def find(self, flow_id: str, *, now: int) -> MemoryBoard | None:
-        board = self._flows.get(flow_id)
-        return None if board is None or board.expires <= now else board
+    def find(self, flow_id: str, *, now: int) -> MemoryFlowState | None:
+        view = self._flows.get(flow_id)
+        return None if view is None or view.expires <= now else view
 
     def clear(self) -> None:
         with self.lock:
             self._flows.clear()
 
     def _drop_expired(self, now: int) -> None:
-        for flow_id in [flow_id for flow_id, board in self._flows.items() if board.expires <= now]:
+        for flow_id in [flow_id for flow_id, view in self._flows.items() if view.expires <= now]:
             del self._flows[flow_id]
 
 
@@ -289,11 +289,11 @@ class MemoryFlows:
 
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
         now = self._now()
-        board = MemoryBoard(head, nodes, ttl=round(ttl * 1000))
+        view = MemoryFlowState(head, nodes, ttl=round(ttl * 1000))
         with self._shelf.lock:
-            if not self._shelf.add(flow_id, board, now=now):
+            if not self._shelf.add(flow_id, view, now=now):
                 return False
-            open_flow(board, nodes)
+            open_flow(view, nodes)
             return True
 
     async def start(
@@ -301,88 +301,88 @@ class MemoryFlows:
     ) -> BegunNode | BusyNode | EndedNode | None:
         now = self._now()
         with self._shelf.lock:
-            if (board := self._shelf.change(flow_id, now=now)) is None:
+            if (view := self._shelf.change(flow_id, now=now)) is None:
                 return None
             until = now + round(seconds * 1000)
-            return start_run(board, node, owner=owner, until=until, takes_over=takes_over, now=now)
+            return start_run(view, node, owner=owner, until=until, takes_over=takes_over, now=now)
 
     async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.change(flow_id, now=now)
-            if board is None or board.find(node) is None:
+            view = self._shelf.change(flow_id, now=now)
+            if view is None or view.find(node) is None:
                 return False
-            return renew_run(board, node, token=token, until=now + round(seconds * 1000))
+            return renew_run(view, node, token=token, until=now + round(seconds * 1000))
 
     async def release(self, flow_id: str, node: str, *, token: int) -> None:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.change(flow_id, now=now)
-            if board is not None and board.find(node) is not None:
-                release_run(board, node, token=token)
+            view = self._shelf.change(flow_id, now=now)
+            if view is not None and view.find(node) is not None:
+                release_run(view, node, token=token)
 
     async def end(
         self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
     ) -> Taken | None:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.change(flow_id, now=now)
-            if board is None or board.find(node) is None:
+            view = self._shelf.change(flow_id, now=now)
+            if view is None or view.find(node) is None:
                 return None
             until = now + round(lease * 1000)
-            return end_run(board, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
+            return end_run(view, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
 
     async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
         now = self._now()
         with self._shelf.lock:
-            if (board := self._shelf.change(flow_id, now=now)) is None:
+            if (view := self._shelf.change(flow_id, now=now)) is None:
                 return Taken((), is_more=False)
-            return take_some(board, taker=taker, until=now + round(lease * 1000), now=now, again=again)
+            return take_some(view, taker=taker, until=now + round(lease * 1000), now=now, again=again)
 
     async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
         now = self._now()
         with self._shelf.lock:
-            if (board := self._shelf.change(flow_id, now=now)) is None:
+            if (view := self._shelf.change(flow_id, now=now)) is None:
                 return Taken((), is_more=False)
-            return done_taken(board, keys, taker=taker, until=now + round(lease * 1000), now=now)
+            return done_taken(view, keys, taker=taker, until=now + round(lease * 1000), now=now)
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
         now = self._now()
         with self._shelf.lock:
-            if (board := self._shelf.change(flow_id, now=now)) is not None:
-                expand_map(board, node, calls, first=first, total=total)
+            if (view := self._shelf.change(flow_id, now=now)) is not None:
+                expand_map(view, node, calls, first=first, total=total)
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.change(flow_id, now=now)
-            return None if board is None else cancel_flow(board, reason=reason, now=now)
+            view = self._shelf.change(flow_id, now=now)
+            return None if view is None else cancel_flow(view, reason=reason, now=now)
 
     async def redrive(self, flow_id: str) -> int:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.change(flow_id, now=now)
-            return 0 if board is None else redrive_flow(board)
+            view = self._shelf.change(flow_id, now=now)
+            return 0 if view is None else redrive_flow(view)
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._now()
         with self._shelf.lock:
-            if (board := self._shelf.find(flow_id, now=now)) is None:
+            if (view := self._shelf.find(flow_id, now=now)) is None:
                 return None
-            left = len(board.unfinished())
-            return FlowRecord(head=board.head, run=board.run(), unfinished=left, cancelled=board.cancelled())
+            left = len(view.unfinished())
+            return FlowRecord(head=view.head, run=view.run(), unfinished=left, cancelled=view.cancelled())
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.find(flow_id, now=now)
-            return {} if board is None else {node.key: node.state for node in board.nodes()}
+            view = self._shelf.find(flow_id, now=now)
+            return {} if view is None else {node.key: node.state for node in view.nodes()}
 
     async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.find(flow_id, now=now)
-            found = [None if board is None else board.find(key) for key in keys]
+            view = self._shelf.find(flow_id, now=now)
+            found = [None if view is None else view.find(key) for key in keys]
             return [
                 None if node is None or node.state not in ENDED_STATES else EndedNode(node.state, node.value)
                 for node in found
@@ -391,15 +391,15 @@ class MemoryFlows:
     async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.find(flow_id, now=now)
-            found = [None if board is None else board.find(key) for key in keys]
+            view = self._shelf.find(flow_id, now=now)
+            found = [None if view is None else view.find(key) for key in keys]
             return [None if node is None else node.call for node in found]
 
     async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
         now = self._now()
         with self._shelf.lock:
-            board = self._shelf.find(flow_id, now=now)
-            return [] if board is None else board.ends[place : place + limit]
+            view = self._shelf.find(flow_id, now=now)
+            return [] if view is None else view.ends[place : place + limit]
 
     def _now(self) -> int:
         self._check_open()

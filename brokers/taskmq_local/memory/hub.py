@@ -1,6 +1,6 @@
 """What `memory://NAME` is: queues as plain data behind one lock, shared by all of this process.
 
-The hub knows no event loop. Whoever has to act on a change leaves a `Nudge`, which the hub fires after the lock
+The hub knows no event loop. Whoever has to act on a change leaves a `LoopWakeup`, which the hub fires after the lock
 is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
 comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
 
@@ -9,7 +9,7 @@ settled.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 
@@ -19,13 +19,12 @@ from msgspec.structs import replace
 from taskmq.contracts.broker import Outgoing, QueueStats
 from taskmq.errors import QueueMissing, Unroutable
 from taskmq.model.topology import UNROUTABLE, is_shard
-from taskmq_local.database.loop_wakeup import Nudge
+from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.claims import ClaimShelf
 from taskmq_local.memory.delay_shelf import DelayShelf
 from taskmq_local.memory.flows import FlowShelf
 from taskmq_local.memory.leases import LeaseShelf
 from taskmq_local.memory.limits import LimitShelf
-from taskmq_local.memory.listener import MemoryListener
 from taskmq_local.memory.note_shelves import CheckpointShelf, ProgressShelf
 from taskmq_local.memory.revocations import RevocationShelf
 from taskmq_local.memory.schedules import ScheduleShelf
@@ -33,6 +32,8 @@ from taskmq_local.memory.shelves import ResultShelf, StartShelf
 from taskmq_local.rules.capacity import Capacity
 
 __all__ = ["Hub", "HubMessage", "HubQueue", "forget_memory", "open_hub"]
+
+_Hear = Callable[[str, bytes], None]
 
 
 class HubMessage(msgspec.Struct):
@@ -94,11 +95,11 @@ class Hub:
         self._lock = threading.Lock()
         self._queues: dict[str, HubQueue] = {}
         # By name, not in the queue: a consumer outlives the loss of its queue.
-        self._consumers: dict[str, list[Nudge]] = {}
+        self._consumers: dict[str, list[LoopWakeup]] = {}
         self._delayed: list[tuple[int, int, Outgoing]] = []
         self._places = count(1)
-        self._timekeepers: list[Nudge] = []
-        self._listeners: list[MemoryListener] = []
+        self._timekeepers: list[LoopWakeup] = []
+        self._listeners: list[_Hear] = []
 
     def declare(self, queues: Mapping[str, Capacity]) -> None:
         """Make the queues that do not exist; of those that do, the capacity is the last that was declared."""
@@ -129,16 +130,16 @@ class Hub:
                 raise Unroutable(message.queue)
             if message.due is not None and message.due > now:
                 heappush(self._delayed, (message.due, next(self._places), message))
-                nudges = list(self._timekeepers) if self._delayed[0][2] is message else []
+                wakeups = list(self._timekeepers) if self._delayed[0][2] is message else []
             else:
                 queue.check_room(message)
                 heappush(queue.ready, HubMessage(next(self._places), queue, message))
-                nudges = list(self._consumers.get(queue.name, ()))
-        _fire(nudges)
+                wakeups = list(self._consumers.get(queue.name, ()))
+        _fire(wakeups)
 
     def promote(self, now: int) -> int | None:
         """Make every message ready whose time has come; when the next one is due."""
-        nudges: list[Nudge] = []
+        wakeups: list[LoopWakeup] = []
         with self._lock:
             while self._delayed and self._delayed[0][0] <= now:
                 message = heappop(self._delayed)[2]
@@ -147,9 +148,9 @@ class Hub:
                     queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE, Capacity()))
                     message = replace(message, headers={**message.headers, "x-taskmq-queue": message.queue})
                 heappush(queue.ready, HubMessage(next(self._places), queue, message))
-                nudges += self._consumers.get(queue.name, ())
+                wakeups += self._consumers.get(queue.name, ())
             due = self._delayed[0][0] if self._delayed else None
-        _fire(nudges)
+        _fire(wakeups)
         return due
 
     def take(self, name: str, limit: int, taker: object) -> list[HubMessage]:
@@ -177,8 +178,8 @@ class Hub:
             if queue is None or queue.taker is not taker:
                 return
             queue.is_left = True
-            nudges = self._free(queue)
-        _fire(nudges)
+            wakeups = self._free(queue)
+        _fire(wakeups)
 
     def remove(self, message: HubMessage) -> bool:
         """Take a message that is in hands off the hub; False when its queue has gone meanwhile."""
@@ -186,13 +187,13 @@ class Hub:
             if self._queues.get(message.queue.name) is not message.queue:
                 return False
             message.queue.unsettled -= 1
-            nudges = self._free(message.queue)
-        _fire(nudges)
+            wakeups = self._free(message.queue)
+        _fire(wakeups)
         return True
 
     def give_back(self, messages: list[HubMessage]) -> None:
         """Put messages that are in hands back to where they were in their queues."""
-        nudges: list[Nudge] = []
+        wakeups: list[LoopWakeup] = []
         with self._lock:
             for message in messages:
                 queue = message.queue
@@ -202,8 +203,8 @@ class Hub:
                 message.deliveries += 1
                 heappush(queue.ready, message)
                 self._free(queue)
-                nudges += self._consumers.get(queue.name, ())
-        _fire(nudges)
+                wakeups += self._consumers.get(queue.name, ())
+        _fire(wakeups)
 
     def purge(self, name: str) -> int:
         """Drop the ready messages; how many there were."""
@@ -231,47 +232,47 @@ class Hub:
         with self._lock:
             return name in self._queues
 
-    def join(self, name: str, nudge: Nudge) -> None:
+    def join(self, name: str, wakeup: LoopWakeup) -> None:
         """Fire `nudge` whenever a message of the queue becomes ready; at once, when some are."""
         with self._lock:
             queue = self._find(name)
-            self._consumers.setdefault(name, []).append(nudge)
+            self._consumers.setdefault(name, []).append(wakeup)
             ready = bool(queue.ready)
         if ready:
-            nudge.fire()
+            wakeup.fire()
 
-    def leave(self, name: str, nudge: Nudge) -> None:
+    def leave(self, name: str, wakeup: LoopWakeup) -> None:
         with self._lock:
             consumers = self._consumers.get(name, [])
-            if nudge in consumers:
-                consumers.remove(nudge)
+            if wakeup in consumers:
+                consumers.remove(wakeup)
 
-    def keep_time(self, nudge: Nudge) -> None:
+    def keep_time(self, wakeup: LoopWakeup) -> None:
         """Fire `nudge` now, and whenever the next due instant moves nearer."""
         with self._lock:
-            self._timekeepers.append(nudge)
-        nudge.fire()
+            self._timekeepers.append(wakeup)
+        wakeup.fire()
 
-    def stop_keeping_time(self, nudge: Nudge) -> None:
+    def stop_keeping_time(self, wakeup: LoopWakeup) -> None:
         with self._lock:
-            if nudge in self._timekeepers:
-                self._timekeepers.remove(nudge)
+            if wakeup in self._timekeepers:
+                self._timekeepers.remove(wakeup)
 
     def announce(self, topic: str, body: bytes) -> None:
         """Tell all listeners, in the same order each."""
         with self._lock:
-            for listener in self._listeners:
-                listener.hear(topic, body)
+            for hear in self._listeners:
+                hear(topic, body)
 
-    def listen(self, listener: MemoryListener) -> None:
-        """Tell `listener` what is announced from now on."""
+    def listen(self, hear: _Hear) -> None:
+        """Call `hear` with the topic and the body of every announcement from now on."""
         with self._lock:
-            self._listeners.append(listener)
+            self._listeners.append(hear)
 
-    def stop_listening(self, listener: MemoryListener) -> None:
+    def stop_listening(self, hear: _Hear) -> None:
         with self._lock:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            if hear in self._listeners:
+                self._listeners.remove(hear)
 
     def clear(self) -> None:
         """Drop everything: queues, delayed messages, and what the state keeps."""
@@ -290,7 +291,7 @@ class Hub:
         self.delays.clear()
         self.schedules.clear()
 
-    def _free(self, queue: HubQueue) -> list[Nudge]:
+    def _free(self, queue: HubQueue) -> list[LoopWakeup]:
         """Take a shard from one who has left and holds nothing; whom to tell."""
         if not queue.is_left or queue.unsettled:
             return []
@@ -318,9 +319,9 @@ def _take(queue: HubQueue, limit: int, taker: object) -> list[HubMessage]:
     return taken
 
 
-def _fire(nudges: list[Nudge]) -> None:
-    for nudge in nudges:
-        nudge.fire()
+def _fire(wakeups: list[LoopWakeup]) -> None:
+    for wakeup in wakeups:
+        wakeup.fire()
 
 
 _hubs: dict[str, Hub] = {}

@@ -28,7 +28,7 @@ class LeaseShelf:
         self._ends: list[tuple[int, str]] = []
         self._last_token = 0
 
-    def take(self, key: str, *, owner: str, until: int, note: str, now: int) -> int | Lease:
+    def acquire(self, key: str, *, owner: str, until: int, note: str, now: int) -> int | Lease:
         with self._lock:
             self._drop_ended(now)
             if (held := self._held.get(key)) is not None:
@@ -55,7 +55,7 @@ class LeaseShelf:
             if held is not None and held.token == token:
                 del self._held[key]
 
-    def look(self, key: str, *, now: int) -> Lease | None:
+    def find(self, key: str, *, now: int) -> Lease | None:
         with self._lock:
             self._drop_ended(now)
             held = self._held.get(key)
@@ -86,10 +86,10 @@ class MemoryLeases:
         self._clock = clock
         self._check_open = check_open
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         self._check_open()
         now = self._clock.now_ms()
-        return self._shelf.take(key, owner=owner, until=now + round(seconds * 1000), note=note, now=now)
+        return self._shelf.acquire(key, owner=owner, until=now + round(seconds * 1000), note=note, now=now)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         self._check_open()
@@ -100,9 +100,9 @@ class MemoryLeases:
         self._check_open()
         self._shelf.release(key, token=token)
 
-    async def look(self, key: str) -> Lease | None:
+    async def find(self, key: str) -> Lease | None:
         self._check_open()
-        return self._shelf.look(key, now=self._clock.now_ms())
+        return self._shelf.find(key, now=self._clock.now_ms())
 
 
 def _seen(held: _Held, now: int) -> Lease:

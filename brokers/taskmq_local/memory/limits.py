@@ -4,7 +4,7 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 
-from taskmq.contracts.stores import Demand, Entry, LimitLook, PlaceDemand
+from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, enter, mean
 
@@ -86,9 +86,9 @@ class LimitShelf:
         self._limits: dict[str, _Limit] = {}
         self._made = 0
 
-    def enter(
+    def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float, now: float
-    ) -> Entry:
+    ) -> LimitEntry:
         with self._lock:
             records = [(demand, self._limit(demand.key, now)) for demand in demands]
             return enter(job_id, records, hold=hold, seconds=seconds, patience=patience, now=now)
@@ -103,7 +103,7 @@ class LimitShelf:
                 answers.append(is_held)
         return answers
 
-    def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+    def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         with self._lock:
             for key in keys:
                 limit = self._limits.get(key)
@@ -116,13 +116,13 @@ class LimitShelf:
                 if (limit := self._limits.get(key)) is not None:
                     limit.forget(job_id)
 
-    def look(self, key: str, *, now: float) -> LimitLook:
+    def usage(self, key: str, *, now: float) -> LimitUsage:
         with self._lock:
             limit = self._limits.get(key)
             if limit is None:
-                return LimitLook(held=0, waiting=0)
+                return LimitUsage(held=0, waiting=0)
             limit.drop_lapsed(now)
-            return LimitLook(held=len(limit.held), waiting=limit.waiting())
+            return LimitUsage(held=len(limit.held), waiting=limit.waiting())
 
     def clear(self) -> None:
         with self._lock:
@@ -157,28 +157,28 @@ class MemoryLimits:
         self._clock = clock
         self._check_open = check_open
 
-    async def enter(
+    async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
-    ) -> Entry:
+    ) -> LimitEntry:
         self._check_open()
-        return self._shelf.enter(job_id, demands, hold=hold, seconds=seconds, patience=patience, now=self._now())
+        return self._shelf.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience, now=self._now())
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
         self._check_open()
         now = self._now()
         return self._shelf.renew(holds, until=now + seconds, now=now)
 
-    async def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+    async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         self._check_open()
-        self._shelf.leave(hold, keys, held=held)
+        self._shelf.release(hold, keys, held=held)
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         self._check_open()
         self._shelf.withdraw(job_id, keys)
 
-    async def look(self, key: str) -> LimitLook:
+    async def usage(self, key: str) -> LimitUsage:
         self._check_open()
-        return self._shelf.look(key, now=self._now())
+        return self._shelf.usage(key, now=self._now())
 
     def _now(self) -> float:
         return self._clock.now_ms() / 1000

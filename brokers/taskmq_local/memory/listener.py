@@ -2,13 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from taskmq_local.database.loop_wakeup import Nudge
+from taskmq_local.database.loop_wakeup import LoopWakeup
+from taskmq_local.memory.hub import Hub
 from taskmq_local.rules.topics import matcher
-
-if TYPE_CHECKING:
-    from taskmq_local.memory.hub import Hub
 
 __all__ = ["MemoryListener"]
 
@@ -18,20 +16,20 @@ _MOST: Final = 10_000
 class MemoryListener:
     """A `taskmq.broker.Listening`; of what its loop does not take, the newest 10,000 messages are kept."""
 
-    def __init__(self, hub: "Hub", patterns: Collection[str], receive: Callable[[str, bytes], None]) -> None:
+    def __init__(self, hub: Hub, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> None:
         self._hub = hub
         self._fits = matcher(patterns)
         self._receive = receive
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=_MOST)
-        self._nudge = Nudge(self._hand_over)
+        self._wakeup = LoopWakeup(self._hand_over)
         self._is_stopped = False
-        hub.listen(self)
+        hub.listen(self.hear)
 
     def hear(self, topic: str, body: bytes) -> None:
         """Keep it where it fits; called from any thread, one at a time."""
         if self._fits(topic):
             self._heard.append((topic, body))
-            self._nudge.fire()
+            self._wakeup.fire()
 
     async def stop(self) -> None:
         self.end()
@@ -39,7 +37,7 @@ class MemoryListener:
     def end(self) -> None:
         """Hear no more. May be called twice."""
         self._is_stopped = True
-        self._hub.stop_listening(self)
+        self._hub.stop_listening(self.hear)
         self._heard.clear()
 
     def _hand_over(self) -> None:

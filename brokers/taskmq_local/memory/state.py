@@ -32,7 +32,7 @@ class MemoryState:
 
     def __init__(self, hub: Hub, options: BrokerOptions) -> None:
         self.address = f"memory://{hub.name}"
-        self._door = _Door(self.address)
+        self._door = _OpenState(self.address)
         self._results = MemoryResults(hub.results, options.clock, self._door)
         self._starts = MemoryStarts(hub.starts, options.clock, self._door)
         self._progress = MemoryProgress(hub.progress, options.clock, check_open=self._door.check)
@@ -93,7 +93,7 @@ class MemoryState:
         self._door.close()
 
 
-class _Door:
+class _OpenState:
     """Whether the state may still be used, and who waits in there."""
 
     def __init__(self, address: str) -> None:
@@ -126,7 +126,7 @@ class _Door:
 class MemoryResults:
     """Results by job id, kept by the hub."""
 
-    def __init__(self, shelf: ResultShelf, clock: Clock, door: _Door) -> None:
+    def __init__(self, shelf: ResultShelf, clock: Clock, door: _OpenState) -> None:
         self._shelf = shelf
         self._clock = clock
         self._door = door
@@ -169,7 +169,7 @@ class MemoryResults:
 class MemoryStarts:
     """Runs that have begun and not ended, kept by the hub."""
 
-    def __init__(self, shelf: StartShelf, clock: Clock, door: _Door) -> None:
+    def __init__(self, shelf: StartShelf, clock: Clock, door: _OpenState) -> None:
         self._shelf = shelf
         self._clock = clock
         self._door = door

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from taskmq.contracts.stores import Demand, Entry, PlaceDemand, RateDemand
+from taskmq.contracts.stores import Demand, LimitEntry, PlaceDemand, RateDemand
 
-__all__ = ["FORGOTTEN", "LAPSE", "Record", "enter", "mean"]
+__all__ = ["FORGOTTEN", "LAPSE", "LimitRecord", "enter", "mean"]
 
 LAPSE: Final = 600.0
 """How long after its instant a job's place in a line is kept."""
@@ -50,7 +50,7 @@ _SHOWN: Final = 16
 _TINY: Final = 1e-6
 
 
-class Record(Protocol):
+class LimitRecord(Protocol):
     """One limit as it is kept.
 
     Attributes:
@@ -94,7 +94,7 @@ class Record(Protocol):
     def hold(self, hold: str, until: float) -> None: ...
 
 
-class _Answer(msgspec.Struct):
+class _Grant(msgspec.Struct):
     """Of one limit: when the run may begin, or is to be looked at again."""
 
     granted: bool
@@ -104,17 +104,17 @@ class _Answer(msgspec.Struct):
 
 def enter(
     job_id: str,
-    demands: Sequence[tuple[Demand, Record]],
+    demands: Sequence[tuple[Demand, LimitRecord]],
     *,
     hold: str,
     seconds: float,
     patience: float,
     now: float,
-) -> Entry:
+) -> LimitEntry:
     """See `LimitStore.enter`. The records hold nothing any more that has lapsed."""
     if any(isinstance(demand, PlaceDemand) and hold in record.holds() for demand, record in demands):
         # The answer to an earlier call was lost.
-        return Entry(granted=True, wait=0.0)
+        return LimitEntry(granted=True, wait=0.0)
     answers = [
         _rate(job_id, demand, record, now, patience)
         if isinstance(demand, RateDemand)
@@ -131,7 +131,7 @@ def enter(
             else:
                 record.hold(hold, now + seconds)
                 record.last = now
-        return Entry(granted=True, wait=max(0.0, max(answer.at for answer in answers) - now))
+        return LimitEntry(granted=True, wait=max(0.0, max(answer.at for answer in answers) - now))
     latest, key = now, ""
     holds: tuple[str, ...] = ()
     for (demand, record), answer in zip(demands, answers, strict=True):
@@ -144,7 +144,7 @@ def enter(
         if answer.at > latest:
             latest, key = answer.at, demand.key
             holds = tuple(record.holds()[:_SHOWN]) if isinstance(demand, PlaceDemand) else ()
-    return Entry(granted=False, wait=min(latest - now, _LONGEST_WAIT), key=key, holds=holds)
+    return LimitEntry(granted=False, wait=min(latest - now, _LONGEST_WAIT), key=key, holds=holds)
 
 
 def mean(average: float, held: float) -> float:
@@ -152,41 +152,41 @@ def mean(average: float, held: float) -> float:
     return held if average == 0 else average * 0.8 + held * 0.2
 
 
-def _rate(job_id: str, demand: RateDemand, record: Record, now: float, patience: float) -> _Answer:
+def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, patience: float) -> _Grant:
     tolerance = (demand.burst - 1) * demand.interval + _SLACK
     earliest = max(now, record.arrival - tolerance, record.peak - tolerance)
     promised = record.promised(job_id)
     kept = min(_GRACE, demand.interval / 2) if demand.interval >= _SLOW else 0.0
     if record.arrival + kept <= now and earliest <= now:
         # Nobody came for it, and it would be lost.
-        return _Answer(granted=True, at=now)
+        return _Grant(granted=True, at=now)
     if promised is None:
         at = earliest + record.count(now - _GRACE, float("inf")) * demand.interval
-        return _Answer(at <= now + patience + _TINY, at, is_new=True)
+        return _Grant(at <= now + patience + _TINY, at, is_new=True)
     is_due = promised <= now + max(_EARLY, patience)
     if is_due and earliest <= now + patience + _TINY:
-        return _Answer(granted=True, at=earliest)
+        return _Grant(granted=True, at=earliest)
     at = earliest + record.rank(job_id, now - _GRACE) * demand.interval
     if not is_due and promised <= at:
-        return _Answer(granted=False, at=promised)
-    return _Answer(granted=False, at=at, is_new=True)
+        return _Grant(granted=False, at=promised)
+    return _Grant(granted=False, at=at, is_new=True)
 
 
-def _place(job_id: str, demand: PlaceDemand, record: Record, now: float) -> _Answer:
+def _place(job_id: str, demand: PlaceDemand, record: LimitRecord, now: float) -> _Grant:
     free = demand.places - len(record.holds())
     promised = record.promised(job_id)
     is_due = promised is not None and promised <= now + _EARLY
     average = record.average or _UNKNOWN_RUN
     if is_due:
         if free > 0:
-            return _Answer(granted=True, at=now)
+            return _Grant(granted=True, at=now)
     elif free > 0:
         # A short run may go before those who come later than it would end.
         before = record.count(now - _GRACE, now + average)
         if promised is not None and promised < now + average:
             before -= 1
         if free > before:
-            return _Answer(granted=True, at=now)
+            return _Grant(granted=True, at=now)
     if free <= 0:
         # Longer than those before it.
         average = max(average, min(now - record.last, LAPSE))
@@ -196,11 +196,11 @@ def _place(job_id: str, demand: PlaceDemand, record: Record, now: float) -> _Ans
     rank = record.count(since, float("inf")) if promised is None else record.rank(job_id, since)
     at = now + first + rank * share * _EAGERNESS
     if promised is not None and not is_due and promised <= at:
-        return _Answer(granted=False, at=promised)
-    return _Answer(granted=False, at=at, is_new=True)
+        return _Grant(granted=False, at=promised)
+    return _Grant(granted=False, at=at, is_new=True)
 
 
-def _line_up(job_id: str, demand: Demand, record: Record, at: float) -> float:
+def _line_up(job_id: str, demand: Demand, record: LimitRecord, at: float) -> float:
     if record.promised(job_id) is not None or record.waiting() < _LONGEST_LINE:
         record.promise(job_id, at)
         return at

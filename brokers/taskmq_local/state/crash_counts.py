@@ -4,8 +4,8 @@ import sqlite3
 from typing import Final
 
 from taskmq.model.clock import Clock
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.work import Durability
 
 __all__ = ["LocalStarts"]
 
@@ -22,7 +22,7 @@ _BEGIN: Final = """
 class LocalStarts:
     """Counts by job; each begin renews the time for which it is remembered."""
 
-    def __init__(self, database: Asking, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -36,10 +36,10 @@ class LocalStarts:
             return begun
 
         # Durable: what kills a worker may take the machine with it.
-        return await self._database.ask(begin, care=Care.DURABLE)
+        return await self._database.ask(begin, care=Durability.DURABLE)
 
     async def end(self, job_id: str) -> None:
         def end(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM starts WHERE job_id = ?", (job_id,))
 
-        await self._database.ask(end, care=Care.LOOSE)
+        await self._database.ask(end, care=Durability.LOOSE)

@@ -8,8 +8,8 @@ from typing import Final
 
 from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.model.clock import Clock
-from taskmq_local.database.state_database import Asking, unavailable
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase, unavailable
+from taskmq_local.database.work import Durability
 from taskmq_local.state.waiting_batch import WaitingBatch, decode_message, encode_message, insert_messages
 
 __all__ = ["LocalDelays"]
@@ -36,7 +36,9 @@ class LocalDelays:
         hang_up: makes sure that its argument is called when somebody rings for messages that wait.
     """
 
-    def __init__(self, database: Asking, clock: Clock, *, hang_up: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, database: StateDatabase, clock: Clock, *, hang_up: Callable[[Callable[[], None]], None]
+    ) -> None:
         self._database = database
         self._clock = clock
         self._hang_up = hang_up
@@ -63,7 +65,7 @@ class LocalDelays:
         def take(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
             return connection.execute(_TAKE, facts).fetchall()
 
-        rows = await self._database.ask(take, care=Care.LOOSE)
+        rows = await self._database.ask(take, care=Durability.LOOSE)
         taken = [(version, decode_message(message)) for version, message in rows]
         # What RETURNING gives has no order.
         taken.sort(key=lambda one: (one[1].due, one[0]))
@@ -75,7 +77,7 @@ class LocalDelays:
         def forget(connection: sqlite3.Connection) -> None:
             connection.executemany("DELETE FROM waiting WHERE version = ?", versions)
 
-        await self._database.ask(forget, care=Care.LOOSE)
+        await self._database.ask(forget, care=Durability.LOOSE)
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
         versions = [(int(one.token),) for one in taken]
@@ -83,14 +85,14 @@ class LocalDelays:
         def give_back(connection: sqlite3.Connection) -> None:
             connection.executemany("UPDATE waiting SET taken = 0 WHERE version = ?", versions)
 
-        await self._database.ask(give_back, care=Care.LOOSE, bells=("waiting",))
+        await self._database.ask(give_back, care=Durability.LOOSE, wakeups=("waiting",))
 
     async def next_due(self) -> int | None:
         def look(connection: sqlite3.Connection) -> int | None:
             row = connection.execute(_NEXT_DUE, (self._clock.now_ms(),)).fetchone()
             return None if row is None else row[0]
 
-        return await self._database.ask(look, care=Care.READ)
+        return await self._database.ask(look, care=Durability.READ)
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         if not self._listeners:
@@ -103,10 +105,10 @@ class LocalDelays:
             number: int = connection.execute("SELECT count(*) FROM waiting").fetchone()[0]
             return number
 
-        return await self._database.ask(count, care=Care.READ)
+        return await self._database.ask(count, care=Durability.READ)
 
     async def find(self, job_id: str) -> WaitingMessage | None:
-        return await self._database.ask(lambda connection: _find(connection, job_id), care=Care.READ)
+        return await self._database.ask(lambda connection: _find(connection, job_id), care=Durability.READ)
 
     async def list(
         self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
@@ -116,7 +118,7 @@ class LocalDelays:
         def read(connection: sqlite3.Connection) -> list[tuple[bytes]]:
             return connection.execute(_LIST, {"task": task, "queues": names, "limit": limit}).fetchall()
 
-        return [decode_message(message) for (message,) in await self._database.ask(read, care=Care.READ)]
+        return [decode_message(message) for (message,) in await self._database.ask(read, care=Durability.READ)]
 
     async def cancel(self, job_id: str) -> bool:
         facts = (job_id, self._clock.now_ms())
@@ -124,7 +126,7 @@ class LocalDelays:
         def cancel(connection: sqlite3.Connection) -> bool:
             return connection.execute("DELETE FROM waiting WHERE job_id = ? AND taken <= ?", facts).rowcount == 1
 
-        return await self._database.ask(cancel, care=Care.DURABLE)
+        return await self._database.ask(cancel, care=Durability.DURABLE)
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
         facts = (found.job_id, encode_message(found), self._clock.now_ms())
@@ -135,7 +137,7 @@ class LocalDelays:
                 insert_messages(connection, [changed])
             return is_there
 
-        return await self._database.ask(swap, care=Care.DURABLE, bells=("waiting",))
+        return await self._database.ask(swap, care=Durability.DURABLE, wakeups=("waiting",))
 
     def _tell(self) -> None:
         for heard in tuple(self._listeners):

@@ -17,8 +17,8 @@ from taskmq.contracts.stores.flows import (
     Taken,
 )
 from taskmq.model.clock import Clock
-from taskmq.workflow.rules import Tally
-from taskmq.workflow.state_machine import Claim, Entry
+from taskmq.workflow.rules import ParentCounts
+from taskmq.workflow.state_machine import NodeClaim, NodeView
 from taskmq.workflow.transitions import (
     cancel_flow,
     done_taken,
@@ -31,8 +31,8 @@ from taskmq.workflow.transitions import (
     start_run,
     take_some,
 )
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.work import Durability
 
 __all__ = ["LocalFlows"]
 
@@ -47,7 +47,7 @@ _DELETE_EXPIRED: Final = (
     "DELETE FROM flows WHERE number IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
 )
 _FIND: Final = "SELECT key, kind, rule, state, total, lane, bound FROM flow_nodes WHERE flow = ? AND key = ?"
-_TALLY: Final = """
+_COUNTS: Final = """
     SELECT n.state, count(*) FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.before
     WHERE e.flow = ? AND e.after = ? AND e.arrived = 1 AND n.parent = ? GROUP BY n.state
 """
@@ -55,7 +55,7 @@ _GOOD: Final = (NodeState.SUCCEEDED.value,)
 _BAD: Final = (NodeState.FAILED.value, NodeState.UPSTREAM_FAILED.value)
 
 
-class _Entry(NamedTuple):
+class _NodeView(NamedTuple):
     key: str
     kind: NodeKind
     rule: Rule
@@ -65,7 +65,7 @@ class _Entry(NamedTuple):
     limit: int
 
 
-class _Board:
+class _FlowStateView:
     """One flow: a `taskmq.workflow.state_machine.Board`. Lives as long as a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, number: int) -> None:
@@ -88,12 +88,12 @@ class _Board:
     def set_cancelled(self, reason: str | None) -> None:
         self._do("UPDATE flows SET cancelled = ? WHERE number = ?", reason, self._flow)
 
-    def find(self, key: str) -> _Entry | None:
+    def find(self, key: str) -> _NodeView | None:
         rows = self._rows(_FIND, self._flow, key)
         if not rows:
             return None
         name, kind, rule, state, total, lane, bound = rows[0]
-        return _Entry(name, kind, rule, NodeState(state), total, lane, bound)
+        return _NodeView(name, kind, rule, NodeState(state), total, lane, bound)
 
     def call(self, key: str) -> bytes:
         return self._blob("SELECT call FROM flow_nodes WHERE flow = ? AND key = ?", key)
@@ -101,11 +101,11 @@ class _Board:
     def value(self, key: str) -> bytes:
         return self._blob("SELECT value FROM flow_nodes WHERE flow = ? AND key = ?", key)
 
-    def claim(self, key: str) -> Claim | None:
+    def claim(self, key: str) -> NodeClaim | None:
         rows = self._rows("SELECT token, owner, until FROM flow_nodes WHERE flow = ? AND key = ?", self._flow, key)
-        return Claim(*rows[0]) if rows and rows[0][0] else None
+        return NodeClaim(*rows[0]) if rows and rows[0][0] else None
 
-    def set_claim(self, key: str, claim: Claim) -> None:
+    def set_claim(self, key: str, claim: NodeClaim) -> None:
         self._set(key, "token = ?, owner = ?, until = ?", *claim)
 
     def set_state(self, key: str, state: NodeState) -> None:
@@ -117,7 +117,7 @@ class _Board:
     def set_total(self, key: str, total: int) -> None:
         self._set(key, "total = ?", total)
 
-    def add_child(self, entry: Entry, number: int, call: bytes) -> str | None:
+    def add_child(self, entry: NodeView, number: int, call: bytes) -> str | None:
         key = f"{entry.key}.{number}"
         lane = entry.key if entry.limit else ""
         node = FlowNode(key=key, call=call, limit=entry.limit)
@@ -144,16 +144,16 @@ class _Board:
     def leave(self, key: str, before: str) -> None:
         self._arrived(key, before, 0)
 
-    def is_complete(self, entry: Entry) -> bool:
+    def is_complete(self, entry: NodeView) -> bool:
         missing = "SELECT 1 FROM flow_edges WHERE flow = ? AND after = ? AND arrived = 0 LIMIT 1"
         return not self._rows(missing, self._flow, entry.key)
 
-    def tally(self, entry: Entry) -> Tally:
+    def tally(self, entry: NodeView) -> ParentCounts:
         parent = "" if entry.total is None else entry.key
-        counts: dict[str, int] = dict(self._rows(_TALLY, self._flow, entry.key, parent))
+        counts: dict[str, int] = dict(self._rows(_COUNTS, self._flow, entry.key, parent))
         succeeded = sum(counts.get(state, 0) for state in _GOOD)
         failed = sum(counts.get(state, 0) for state in _BAD)
-        return Tally(succeeded, failed, sum(counts.values()) - succeeded - failed)
+        return ParentCounts(succeeded, failed, sum(counts.values()) - succeeded - failed)
 
     def to_visit(self) -> tuple[str, int] | None:
         rows = self._rows(
@@ -299,7 +299,7 @@ class _Board:
 class LocalFlows:
     """A `taskmq.stores.FlowStore`."""
 
-    def __init__(self, database: Asking, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -315,14 +315,14 @@ class LocalFlows:
             ).fetchall()
             if not made:
                 return False
-            board = _Board(connection, made[0][0])
+            view = _FlowStateView(connection, made[0][0])
             for node in nodes:
-                board.add(node)
-            board.connect(nodes)
-            open_flow(board, nodes)
+                view.add(node)
+            view.connect(nodes)
+            open_flow(view, nodes)
             return True
 
-        return await self._database.ask(create, care=Care.DURABLE)
+        return await self._database.ask(create, care=Durability.DURABLE)
 
     async def start(
         self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
@@ -330,19 +330,19 @@ class LocalFlows:
         now = self._clock.now_ms()
         until = now + round(seconds * 1000)
 
-        def start(board: _Board) -> BegunNode | BusyNode | EndedNode | None:
-            return start_run(board, node, owner=owner, until=until, takes_over=takes_over, now=now)
+        def start(view: _FlowStateView) -> BegunNode | BusyNode | EndedNode | None:
+            return start_run(view, node, owner=owner, until=until, takes_over=takes_over, now=now)
 
-        return await self._change(flow_id, start, None, care=Care.LOOSE)
+        return await self._change(flow_id, start, None, care=Durability.LOOSE)
 
     async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
         until = self._clock.now_ms() + round(seconds * 1000)
         return await self._change(
-            flow_id, lambda board: renew_run(board, node, token=token, until=until), False, care=Care.LOOSE
+            flow_id, lambda view: renew_run(view, node, token=token, until=until), False, care=Durability.LOOSE
         )
 
     async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        await self._change(flow_id, lambda board: release_run(board, node, token=token), None, care=Care.LOOSE)
+        await self._change(flow_id, lambda view: release_run(view, node, token=token), None, care=Durability.LOOSE)
 
     async def end(
         self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
@@ -350,8 +350,8 @@ class LocalFlows:
         now = self._clock.now_ms()
         until = now + round(lease * 1000)
 
-        def end(board: _Board) -> Taken | None:
-            return end_run(board, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
+        def end(view: _FlowStateView) -> Taken | None:
+            return end_run(view, node, token=token, state=state, value=value, taker=taker, until=until, now=now)
 
         return await self._change(flow_id, end, None)
 
@@ -359,22 +359,22 @@ class LocalFlows:
         now = self._clock.now_ms()
         until = now + round(lease * 1000)
         return await self._change(
-            flow_id, lambda board: take_some(board, taker=taker, until=until, now=now, again=again), _NOTHING
+            flow_id, lambda view: take_some(view, taker=taker, until=until, now=now, again=again), _NOTHING
         )
 
     async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
         now = self._clock.now_ms()
         until = now + round(lease * 1000)
         return await self._change(
-            flow_id, lambda board: done_taken(board, keys, taker=taker, until=until, now=now), _NOTHING
+            flow_id, lambda view: done_taken(view, keys, taker=taker, until=until, now=now), _NOTHING
         )
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        await self._change(flow_id, lambda board: expand_map(board, node, calls, first=first, total=total), None)
+        await self._change(flow_id, lambda view: expand_map(view, node, calls, first=first, total=total), None)
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
         now = self._clock.now_ms()
-        return await self._change(flow_id, lambda board: cancel_flow(board, reason=reason, now=now), None)
+        return await self._change(flow_id, lambda view: cancel_flow(view, reason=reason, now=now), None)
 
     async def redrive(self, flow_id: str) -> int:
         return await self._change(flow_id, redrive_flow, 0)
@@ -389,10 +389,10 @@ class LocalFlows:
             if not rows:
                 return None
             number, head, run, cancelled = rows[0]
-            left = len(_Board(connection, number).unfinished())
+            left = len(_FlowStateView(connection, number).unfinished())
             return FlowRecord(head=head, run=run, unfinished=left, cancelled=cancelled)
 
-        return await self._database.ask(look, care=Care.LOOSE)
+        return await self._database.ask(look, care=Durability.LOOSE)
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         rows = await self._select(flow_id, "SELECT key, state FROM flow_nodes WHERE flow = ?")
@@ -414,7 +414,12 @@ class LocalFlows:
         return [str(row[0]) for row in rows]
 
     async def _change(
-        self, flow_id: str, change: Callable[[_Board], T], unknown: T, *, care: Care = Care.DURABLE
+        self,
+        flow_id: str,
+        change: Callable[[_FlowStateView], T],
+        unknown: T,
+        *,
+        care: Durability = Durability.DURABLE,
     ) -> T:
         now = self._clock.now_ms()
 
@@ -422,7 +427,7 @@ class LocalFlows:
             rows = connection.execute(
                 "UPDATE flows SET expires = ttl + ?2 WHERE id = ?1 AND expires > ?2 RETURNING number", (flow_id, now)
             ).fetchall()
-            return change(_Board(connection, rows[0][0])) if rows else unknown
+            return change(_FlowStateView(connection, rows[0][0])) if rows else unknown
 
         return await self._database.ask(run, care=care)
 
@@ -435,7 +440,7 @@ class LocalFlows:
             ).fetchall()
             return connection.execute(statement, (rows[0][0], *values)).fetchall() if rows else []
 
-        return await self._database.ask(select, care=Care.LOOSE)
+        return await self._database.ask(select, care=Durability.LOOSE)
 
     async def _each(self, flow_id: str, columns: str, keys: Sequence[str]) -> list[tuple[Any, ...] | None]:
         now = self._clock.now_ms()
@@ -447,7 +452,7 @@ class LocalFlows:
             ).fetchall()
             return [connection.execute(statement, (rows[0][0], key)).fetchone() if rows else None for key in keys]
 
-        return await self._database.ask(select, care=Care.LOOSE)
+        return await self._database.ask(select, care=Durability.LOOSE)
 
 
 _NOTHING: Final = Taken((), is_more=False)

@@ -5,8 +5,8 @@ from typing import Final
 
 from taskmq.contracts.stores import Lease
 from taskmq.model.clock import Clock
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.work import Durability
 
 __all__ = ["LocalLeases"]
 
@@ -26,11 +26,11 @@ _RENEW: Final = """
 class LocalLeases:
     """A `taskmq.stores.LeaseStore`."""
 
-    def __init__(self, database: Asking, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         now = self._clock.now_ms()
 
         def take(connection: sqlite3.Connection) -> int | Lease:
@@ -42,7 +42,7 @@ class LocalLeases:
             connection.execute(_TAKE, facts)
             return token
 
-        return await self._database.ask(take, care=Care.DURABLE)
+        return await self._database.ask(take, care=Durability.DURABLE)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         now = self._clock.now_ms()
@@ -51,17 +51,17 @@ class LocalLeases:
         def renew(connection: sqlite3.Connection) -> bool:
             return connection.execute(_RENEW, facts).rowcount == 1
 
-        return await self._database.ask(renew, care=Care.DURABLE)
+        return await self._database.ask(renew, care=Durability.DURABLE)
 
     async def release(self, key: str, *, token: int) -> None:
         def release(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM keys WHERE key = ? AND token = ?", (key, token))
 
-        await self._database.ask(release, care=Care.LOOSE)
+        await self._database.ask(release, care=Durability.LOOSE)
 
-    async def look(self, key: str) -> Lease | None:
+    async def find(self, key: str) -> Lease | None:
         now = self._clock.now_ms()
-        return await self._database.ask(lambda connection: _find(connection, key, now), care=Care.LOOSE)
+        return await self._database.ask(lambda connection: _find(connection, key, now), care=Durability.LOOSE)
 
 
 def _find(connection: sqlite3.Connection, key: str, now: int) -> Lease | None:

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from taskmq.contracts.stores import Demand, Entry, LimitLook, PlaceDemand
+from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.work import Durability
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, enter, mean
 
 __all__ = ["LocalLimits"]
@@ -35,14 +35,14 @@ _DROP_LAPSED: Final = (
 class LocalLimits:
     """A `taskmq.stores.LimitStore`."""
 
-    def __init__(self, database: Asking, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    async def enter(
+    async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
-    ) -> Entry:
-        def enter_all(connection: sqlite3.Connection) -> Entry:
+    ) -> LimitEntry:
+        def enter_all(connection: sqlite3.Connection) -> LimitEntry:
             # Only here: the transaction may have waited for others, whose instants must not be later.
             now = self._clock.now_ms() / 1000
             _drop_lapsed(connection, now)
@@ -53,7 +53,7 @@ class LocalLimits:
                 limit.keep(now)
             return entry
 
-        return await self._database.ask(enter_all, care=Care.LOOSE)
+        return await self._database.ask(enter_all, care=Durability.LOOSE)
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
         def renew(connection: sqlite3.Connection) -> list[bool]:
@@ -67,9 +67,9 @@ class LocalLimits:
                 answers.append(is_held)
             return answers
 
-        return await self._database.ask(renew, care=Care.LOOSE)
+        return await self._database.ask(renew, care=Durability.LOOSE)
 
-    async def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+    async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         def leave(connection: sqlite3.Connection) -> None:
             now = self._clock.now_ms() / 1000
             for key in keys:
@@ -79,22 +79,22 @@ class LocalLimits:
                     limit.average = mean(limit.average, held)
                     limit.keep(now)
 
-        await self._database.ask(leave, care=Care.LOOSE)
+        await self._database.ask(leave, care=Durability.LOOSE)
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         def withdraw(connection: sqlite3.Connection) -> None:
             for key in keys:
                 connection.execute("DELETE FROM limit_lines WHERE key = ? AND job_id = ?", (key, job_id))
 
-        await self._database.ask(withdraw, care=Care.LOOSE)
+        await self._database.ask(withdraw, care=Durability.LOOSE)
 
-    async def look(self, key: str) -> LimitLook:
-        def look(connection: sqlite3.Connection) -> LimitLook:
+    async def usage(self, key: str) -> LimitUsage:
+        def look(connection: sqlite3.Connection) -> LimitUsage:
             now = self._clock.now_ms() / 1000
             limit = _Limit(connection, key, now)
-            return LimitLook(held=len(limit.holds()), waiting=limit.count(now - LAPSE, float("inf")))
+            return LimitUsage(held=len(limit.holds()), waiting=limit.count(now - LAPSE, float("inf")))
 
-        return await self._database.ask(look, care=Care.LOOSE)
+        return await self._database.ask(look, care=Durability.LOOSE)
 
 
 class _Limit:

@@ -12,7 +12,7 @@ from taskmq.contracts.stores import ResultRecord, remembered_for
 from taskmq.model.clock import Clock
 from taskmq.model.states import JobState
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Care, DatabaseFailure
+from taskmq_local.database.work import DatabaseFailure, Durability
 
 __all__ = ["EXPIRED", "ResultBatch", "decode_record"]
 
@@ -42,8 +42,8 @@ class ResultBatch:
         trouble: what is known about why it takes long.
     """
 
-    care = Care.DURABLE
-    bells: tuple[Kind, ...] = ("results",)
+    care = Durability.DURABLE
+    wakeups: tuple[Kind, ...] = ("results",)
 
     def __init__(self, clock: Clock, *, patience: float, trouble: Callable[[], str]) -> None:
         self.is_open = True

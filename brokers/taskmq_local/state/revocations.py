@@ -5,8 +5,8 @@ from typing import Final
 
 from taskmq.contracts.stores import Revocation
 from taskmq.model.clock import Clock
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.work import Durability
 
 __all__ = ["LocalRevocations"]
 
@@ -31,7 +31,7 @@ _SINCE: Final = """
 class LocalRevocations:
     """By job, in the order in which they came."""
 
-    def __init__(self, database: Asking, clock: Clock) -> None:
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
@@ -45,7 +45,7 @@ class LocalRevocations:
                 connection.execute(_NEXT)
                 connection.execute(_ADD, facts)
 
-        await self._database.ask(revoke, care=Care.DURABLE)
+        await self._database.ask(revoke, care=Durability.DURABLE)
 
     async def since(self, place: int, *, limit: int) -> list[Revocation]:
         facts = {"place": place, "now": self._clock.now_ms(), "limit": limit}
@@ -54,4 +54,4 @@ class LocalRevocations:
             rows = connection.execute(_SINCE, facts).fetchall()
             return [Revocation(job_id=row[0], reason=row[1], place=row[2], until=row[3]) for row in rows]
 
-        return await self._database.ask(since, care=Care.LOOSE)
+        return await self._database.ask(since, care=Durability.LOOSE)

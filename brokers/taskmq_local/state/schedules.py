@@ -6,8 +6,8 @@ from typing import Final
 
 from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange
 from taskmq.model.clock import Clock
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.work import Care
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.work import Durability
 
 __all__ = ["LocalSchedules"]
 
@@ -33,7 +33,9 @@ class LocalSchedules:
         hang_up: makes sure that its argument is called when somebody rings for schedules.
     """
 
-    def __init__(self, database: Asking, clock: Clock, *, hang_up: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, database: StateDatabase, clock: Clock, *, hang_up: Callable[[Callable[[], None]], None]
+    ) -> None:
         self._database = database
         self._clock = clock
         self._hang_up = hang_up
@@ -45,7 +47,7 @@ class LocalSchedules:
         def read(connection: sqlite3.Connection) -> list[KeptRecord | None]:
             return [_find(connection, name, now) for name in names]
 
-        return await self._database.ask(read, care=Care.READ)
+        return await self._database.ask(read, care=Durability.READ)
 
     async def swap(self, changes: Sequence[RecordChange], *, ttl: float) -> list[KeptRecord | None]:
         now = self._clock.now_ms()
@@ -63,7 +65,7 @@ class LocalSchedules:
                 answers.append(found)
             return answers
 
-        return await self._database.ask(swap, care=Care.DURABLE)
+        return await self._database.ask(swap, care=Durability.DURABLE)
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
         now = self._clock.now_ms()
@@ -77,7 +79,7 @@ class LocalSchedules:
             _note(connection, scope, name, after, now)
             return True
 
-        return await self._database.ask(define, care=Care.DURABLE, bells=("schedules",))
+        return await self._database.ask(define, care=Durability.DURABLE, wakeups=("schedules",))
 
     async def tell(self, scope: str, names: Sequence[str]) -> None:
         now = self._clock.now_ms()
@@ -86,13 +88,13 @@ class LocalSchedules:
             for name in names:
                 _note(connection, scope, name, _definition(connection, scope, name), now)
 
-        await self._database.ask(tell, care=Care.DURABLE, bells=("schedules",))
+        await self._database.ask(tell, care=Durability.DURABLE, wakeups=("schedules",))
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         def changed(connection: sqlite3.Connection) -> list[ChangedSchedule]:
             return [ChangedSchedule(*row) for row in connection.execute(_CHANGED, (scope, place, limit)).fetchall()]
 
-        return await self._database.ask(changed, care=Care.READ)
+        return await self._database.ask(changed, care=Durability.READ)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
         # One bell for all scopes: it may ring for nothing.

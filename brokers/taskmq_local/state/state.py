@@ -9,9 +9,9 @@ from typing import Final
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import StateUnavailable
 from taskmq_local.database.database import Database
-from taskmq_local.database.owners import Owner, sweep
-from taskmq_local.database.state_database import Asking
-from taskmq_local.database.wakeup import Bell, Kind
+from taskmq_local.database.owners import Owner, collect_dead_owners
+from taskmq_local.database.state_database import StateDatabase
+from taskmq_local.database.wakeup import Kind, Wakeup
 from taskmq_local.state.checkpoints import LocalCheckpoints
 from taskmq_local.state.claims import LocalClaims
 from taskmq_local.state.crash_counts import LocalStarts
@@ -36,7 +36,7 @@ class LocalState:
         self.address = address
         self._database = Database(path, name=f"{options.name} state")
         self._results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
-        asking = Asking(self._database, check_open=self._check_open)
+        asking = StateDatabase(self._database, check_open=self._check_open)
         self._starts = LocalStarts(asking, options.clock)
         self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
         self._revocations = LocalRevocations(asking, options.clock)
@@ -48,7 +48,7 @@ class LocalState:
         self._progress = LocalProgress(asking, options.clock)
         self._checkpoints = LocalCheckpoints(asking, options.clock)
         self._owner: Owner | None = None
-        self._bells: dict[Kind, Bell] = {}
+        self._wakeups: dict[Kind, Wakeup] = {}
         self._is_closed = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -106,8 +106,8 @@ class LocalState:
     async def _close(self) -> None:
         self._results.close()
         await self._database.aclose(within=_CLOSING)
-        for bell in self._bells.values():
-            bell.close()
+        for wakeup in self._wakeups.values():
+            wakeup.close()
         if self._owner is not None:
             self._owner.release()
 
@@ -124,17 +124,17 @@ class LocalState:
             self._hang_up("schedules", heard)
 
     def _hang_up(self, kind: Kind, heard: Callable[[], None]) -> None:
-        if kind in self._bells:
+        if kind in self._wakeups:
             return
         self._check_open()
         root = self._database.root
         try:
             root.mkdir(parents=True, exist_ok=True)
             self._owner = self._owner or Owner(root)
-            self._bells[kind] = Bell(root, self._owner, kind, heard)
+            self._wakeups[kind] = Wakeup(root, self._owner, kind, heard)
         except OSError as error:
             raise StateUnavailable(f"{root}: {error}") from error
-        sweep(root)
+        collect_dead_owners(root)
 
     def _check_open(self) -> None:
         if self._is_closed:

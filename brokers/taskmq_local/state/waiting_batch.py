@@ -9,7 +9,7 @@ import msgspec
 
 from taskmq.contracts.stores import WaitingMessage
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Care
+from taskmq_local.database.work import Durability
 
 __all__ = ["WaitingBatch", "decode_message", "encode_message", "first_due", "insert_messages"]
 
@@ -22,12 +22,12 @@ decode_message = msgspec.msgpack.Decoder(WaitingMessage).decode
 class WaitingBatch:
     """Messages that are put together; of several of one job the last one counts."""
 
-    care = Care.DURABLE
+    care = Durability.DURABLE
 
     def __init__(self) -> None:
         self.is_open = True
         self.is_heavy = False
-        self.bells: tuple[Kind, ...] = ()
+        self.wakeups: tuple[Kind, ...] = ()
         self._messages: list[tuple[WaitingMessage, asyncio.Future[None]]] = []
 
     def add(self, message: WaitingMessage) -> asyncio.Future[None]:
@@ -47,7 +47,7 @@ class WaitingBatch:
         insert_messages(connection, messages.values())
         earliest = min((message.due for message in messages.values()), default=None)
         is_earlier = earliest is not None and (first is None or earliest < first)
-        self.bells = ("waiting",) if is_earlier else ()
+        self.wakeups = ("waiting",) if is_earlier else ()
 
     def end(self, error: Exception | None) -> None:
         for _, future in self._messages:

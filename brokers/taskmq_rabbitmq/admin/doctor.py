@@ -47,7 +47,7 @@ from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED
 from taskmq_rabbitmq.model.entities import DEAD_LETTERS, Exchange, shared
 from taskmq_rabbitmq.model.url import Endpoint
 
-__all__ = ["examine"]
+__all__ = ["diagnose"]
 
 Step = Callable[[OpenChannel], Awaitable[None]]
 
@@ -57,7 +57,7 @@ _PATIENCE: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
 
 
-async def examine(
+async def diagnose(
     broker: Broker,
     *,
     endpoint: Endpoint,
@@ -180,7 +180,7 @@ async def _may_read(broker: Broker, names: list[str]) -> bool | None:
 
 async def _may_take(broker: Broker, queue: str) -> bool | None:
     try:
-        async with broker.hold(queue, limit=1):
+        async with broker.peek(queue, limit=1):
             return True
     except AccessDenied:
         return False

@@ -7,10 +7,10 @@ is said one by one. No frame ever covers a delivery that nobody has settled.
 
 from taskmq_rabbitmq.amqp.frames import ack_frame, nack_frame
 
-__all__ = ["Acks"]
+__all__ = ["AckBatch"]
 
 
-class Acks:
+class AckBatch:
     """What is settled on one channel.
 
     Attributes:

@@ -18,13 +18,13 @@ from taskmq_rabbitmq.amqp.resets import raise_reset
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Transport
 
-__all__ = ["Shortcut"]
+__all__ = ["DirectSocket"]
 
 _RECEIVE_BYTES: Final = 2**16
 _HOOKS: Final = ("_sock", "_protocol", "_tx_buffers", "_state", "_STATE_ACTIVE", "_consume", "RxEndOfFile")
 
 
-class Shortcut:
+class DirectSocket:
     """To one transport's socket."""
 
     __slots__ = ("_socket", "_transport")
@@ -34,7 +34,7 @@ class Shortcut:
         self._socket = opened
 
     @classmethod
-    def to(cls, transport: "Transport") -> "Shortcut | None":
+    def to(cls, transport: "Transport") -> "DirectSocket | None":
         """None where there is no way but pika's. What is received comes through the shortcut from now on."""
         if not isinstance(transport, PlainTransport) or not all(hasattr(transport, hook) for hook in _HOOKS):
             return None

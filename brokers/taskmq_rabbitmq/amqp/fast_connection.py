@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import HeaderValue
-from taskmq_rabbitmq.amqp.ack_batch import Acks
-from taskmq_rabbitmq.amqp.direct_socket import Shortcut
+from taskmq_rabbitmq.amqp.ack_batch import AckBatch
+from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import (
     NOT_MANDATORY,
     Content,
@@ -41,8 +41,8 @@ from taskmq_rabbitmq.amqp.pika_types import (
     decode_table,
     text_of,
 )
-from taskmq_rabbitmq.amqp.publish_template import Letterhead
-from taskmq_rabbitmq.amqp.resets import heed_resets
+from taskmq_rabbitmq.amqp.publish_template import PublishTemplate
+from taskmq_rabbitmq.amqp.resets import detect_resets
 from taskmq_rabbitmq.amqp.resolver import ResolvingServices
 from taskmq_rabbitmq.model.url import Wire
 
@@ -60,7 +60,7 @@ __all__ = [
     "headers_of",
 ]
 
-LetterheadKey = tuple[str, str, str, int | None]
+TemplateKey = tuple[str, str, str, int | None]
 """Queue, task, content type and priority."""
 
 _log = logging.getLogger(__name__)
@@ -73,9 +73,9 @@ _MANY: Final = 32
 _JSON: Final = "application/json"
 _APP_ID: Final = "taskmq"
 # Queues may be named by calls, so there is no end to them.
-_MOST_LETTERHEADS: Final = 1000
+_MOST_TEMPLATES: Final = 1000
 _FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
-_NO_LETTERHEADS: Final[dict[LetterheadKey, Letterhead]] = {}
+_NO_TEMPLATES: Final[dict[TemplateKey, PublishTemplate]] = {}
 _HOOKS: Final = (
     "_output_marshaled_frames",
     "_on_data_available",
@@ -138,11 +138,11 @@ class AmqpChannel(PikaChannel):
     """
 
     lane: "AmqpConnection | None" = None
-    letterheads: dict[LetterheadKey, Letterhead] = _NO_LETTERHEADS
+    templates: dict[TemplateKey, PublishTemplate] = _NO_TEMPLATES
     is_live: bool = False
     _on_delivery: OnDelivery | None = None
-    _acks: Acks | None = None
-    saying: "_Saying | None" = None
+    _acks: AckBatch | None = None
+    saying: "_AckFlush | None" = None
 
     def receive(self, call: OnDelivery) -> None:
         """Hand this channel's deliveries to `call(tag, redelivered, properties, body)`."""
@@ -180,11 +180,11 @@ class AmqpChannel(PikaChannel):
 
     def ack(self, tag: int) -> None:
         """Take a delivery off the broker."""
-        self.ack_lazily(tag)
+        self.ack_batched(tag)
         if self.lane is not None:
-            self.lane.hurry()
+            self.lane.flush_soon()
 
-    def ack_lazily(self, tag: int) -> None:
+    def ack_batched(self, tag: int) -> None:
         """The same, but a millisecond later, unless something else is written before: then many leave together."""
         saying = self.saying
         if saying is not None:
@@ -193,10 +193,10 @@ class AmqpChannel(PikaChannel):
             self.basic_ack(tag)
         else:
             if self._acks is None:
-                self._acks = Acks(self.channel_number)
-            saying = self.saying = _Saying(self, self._acks)
+                self._acks = AckBatch(self.channel_number)
+            saying = self.saying = _AckFlush(self, self._acks)
             saying.tags.append(tag)
-            self.lane.hold_back(saying)
+            self.lane.flush_later(saying)
 
     def requeue(self, tag: int) -> None:
         """Give a delivery back: a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
@@ -204,7 +204,7 @@ class AmqpChannel(PikaChannel):
             self.basic_nack(tag)
             return
         if self._acks is None:
-            self._acks = Acks(self.channel_number)
+            self._acks = AckBatch(self.channel_number)
         if self.saying is not None:
             self.saying.frames()
         self.lane.send(self._acks.requeue(tag))
@@ -213,7 +213,7 @@ class AmqpChannel(PikaChannel):
         super()._set_state(connection_state)
         self.is_live = connection_state == self.OPEN
 
-    def letterhead(self, key: LetterheadKey, lane: "AmqpConnection", *, sequence: str, kind: str) -> Letterhead:
+    def template(self, key: TemplateKey, lane: "AmqpConnection", *, sequence: str, kind: str) -> PublishTemplate:
         """A new one, kept in `letterheads`.
 
         Args:
@@ -226,7 +226,7 @@ class AmqpChannel(PikaChannel):
             WireError: a value has no form on the wire.
         """
         queue, _, content_type, priority = key
-        head = Letterhead(
+        head = PublishTemplate(
             self.channel_number,
             queue,
             content_type=content_type,
@@ -237,9 +237,9 @@ class AmqpChannel(PikaChannel):
             priority=priority,
             frame_max=lane.params.frame_max,
         )
-        if not 0 < len(self.letterheads) < _MOST_LETTERHEADS:
-            self.letterheads = {}
-        self.letterheads[key] = head
+        if not 0 < len(self.templates) < _MOST_TEMPLATES:
+            self.templates = {}
+        self.templates[key] = head
         return head
 
     def publish(
@@ -340,7 +340,7 @@ class AmqpChannel(PikaChannel):
             self._on_delivery(method.delivery_tag, method.redelivered, properties, body)
 
 
-class _Saying:
+class _AckFlush:
     """A channel's acknowledgements of one turn, in their place among the frames that are written.
 
     Attributes:
@@ -349,7 +349,7 @@ class _Saying:
 
     __slots__ = ("_acks", "_channel", "_frames", "tags")
 
-    def __init__(self, channel: AmqpChannel, acks: Acks) -> None:
+    def __init__(self, channel: AmqpChannel, acks: AckBatch) -> None:
         self._channel = channel
         self._acks = acks
         self._frames: bytes | None = None
@@ -377,13 +377,13 @@ class AmqpConnection(PikaConnection):
         on_close: Callable[[PikaConnection, BaseException], None],
     ) -> None:
         self._loop = loop
-        self._outbox: list[bytes | _Saying] = []
+        self._outbox: list[bytes | _AckFlush] = []
         self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
         self._is_reading = False
         self._is_due = False
         self._many = _MANY
         self._lingering: asyncio.TimerHandle | None = None
-        self._shortcut: Shortcut | None = None
+        self._shortcut: DirectSocket | None = None
         self.reader = FrameReader(super()._on_data_available)
         super().__init__(
             parameters,
@@ -404,18 +404,18 @@ class AmqpConnection(PikaConnection):
         outbox = self._outbox
         outbox.append(frames)
         if not self._is_due:
-            self.hurry()
+            self.flush_soon()
         elif len(outbox) >= self._many and self._shortcut is not None:
             self._many *= 2
             self._write_out()
 
-    def hold_back(self, saying: "_Saying") -> None:
+    def flush_later(self, saying: "_AckFlush") -> None:
         """Write with what is written next, or in a moment."""
         self._outbox.append(saying)
         if not self._is_due and self._lingering is None:
             self._lingering = self._loop.call_later(_LINGER, self._flush)
 
-    def hurry(self) -> None:
+    def flush_soon(self) -> None:
         """Write what there is in this turn of the loop."""
         if not self._is_due:
             self._is_due = True
@@ -444,7 +444,7 @@ class AmqpConnection(PikaConnection):
         return Heartbeats(self, self.params.heartbeat) if self.params.heartbeat else None
 
     def _on_stream_connected(self) -> None:
-        heed_resets(self._transport)
+        detect_resets(self._transport)
         super()._on_stream_connected()
 
     def _on_data_available(self, data_in: bytes) -> None:
@@ -456,7 +456,7 @@ class AmqpConnection(PikaConnection):
             self._is_reading = True
             self.reader.frame_max = self.params.frame_max
             if self._transport is not None:
-                self._shortcut = Shortcut.to(self._transport)
+                self._shortcut = DirectSocket.to(self._transport)
                 # pika's own 4 KiB cost a call of the kernel for every few messages.
                 self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         received = self.bytes_received + len(data_in)

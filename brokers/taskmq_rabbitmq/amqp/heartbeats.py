@@ -5,7 +5,7 @@ after two heartbeats of silence at the earliest. What this side has sent last be
 most an eighth of a heartbeat old, so the loop may stand for 1.875 heartbeats. pika would send every half: 1.5.
 
 pika's own check goes by the time. After the loop has stood it fires before what has come meanwhile is read, on loops
-that run timers first (uvloop), and calls a live connection dead. `Pulse` counts its own ticks instead.
+that run timers first (uvloop), and calls a live connection dead. `SilenceDetector` counts its own ticks instead.
 """
 
 from typing import Final

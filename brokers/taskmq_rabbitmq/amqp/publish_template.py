@@ -10,7 +10,7 @@ from typing import Final
 
 from taskmq_rabbitmq.amqp.frames import properties_bytes, publish_frames
 
-__all__ = ["ID_LENGTH", "Letterhead"]
+__all__ = ["ID_LENGTH", "PublishTemplate"]
 
 ID_LENGTH: Final = 36
 """Of a job's id, as taskmq makes them."""
@@ -22,7 +22,7 @@ _END_BYTES: Final = 1
 _ID_SIZE: Final = bytes((ID_LENGTH,))
 
 
-class Letterhead:
+class PublishTemplate:
     """For one channel, and for messages through the default exchange.
 
     Args:

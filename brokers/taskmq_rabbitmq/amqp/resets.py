@@ -13,7 +13,7 @@ from taskmq_rabbitmq.amqp.pika_types import PlainTransport
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Transport
 
-__all__ = ["heed_resets", "raise_reset"]
+__all__ = ["detect_resets", "raise_reset"]
 
 _HOOKS: Final = ("_sock", "_consume")
 
@@ -28,7 +28,7 @@ def raise_reset(opened: socket.socket) -> None:
         raise OSError(error, os.strerror(error))
 
 
-def heed_resets(transport: "Transport | None") -> None:
+def detect_resets(transport: "Transport | None") -> None:
     """Have a transport without TLS look for a reset after each read; with TLS pika reads until there is nothing."""
     if not isinstance(transport, PlainTransport) or not all(hasattr(transport, hook) for hook in _HOOKS):
         return

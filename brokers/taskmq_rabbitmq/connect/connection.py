@@ -30,8 +30,8 @@ from taskmq_rabbitmq.amqp.pika_types import (
 )
 from taskmq_rabbitmq.connect.backoff import Backoff
 from taskmq_rabbitmq.connect.client_properties import client_properties
-from taskmq_rabbitmq.connect.credentials import Answer, ExternalPapers, Login, PlainPapers
-from taskmq_rabbitmq.connect.silence import Pulse
+from taskmq_rabbitmq.connect.credentials import Answer, CertificateCredentials, CredentialSource, PasswordCredentials
+from taskmq_rabbitmq.connect.silence import SilenceDetector
 from taskmq_rabbitmq.connect.tls_errors import distrusted, explained
 from taskmq_rabbitmq.model.access_refused import denies_connection
 from taskmq_rabbitmq.model.url import Endpoint, Host
@@ -39,7 +39,7 @@ from taskmq_rabbitmq.model.url import Endpoint, Host
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import MethodFrame
 
-__all__ = ["OPEN_SECONDS", "Connection", "Role", "State"]
+__all__ = ["OPEN_SECONDS", "Connection", "ConnectionState", "Role"]
 
 OPEN_SECONDS: Final = 10.0
 
@@ -53,7 +53,7 @@ _NEXT_NODE: Final = 0.1
 Role = Literal["publish", "consume"]
 
 
-class State(enum.Enum):
+class ConnectionState(enum.Enum):
     """Where a connection is in its life."""
 
     IDLE = "idle"
@@ -75,17 +75,17 @@ class Connection:
     """
 
     def __init__(
-        self, endpoint: Endpoint, login: Login, *, name: str, role: Role, loop: asyncio.AbstractEventLoop
+        self, endpoint: Endpoint, login: CredentialSource, *, name: str, role: Role, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.generation = 0
         self.blocked: str | None = None
         self.last_error: str | None = None
         self.server_version: tuple[int, ...] | None = None
         self.on_unblocked: Callable[[], None] = lambda: None
-        self._state = State.IDLE
+        self._state = ConnectionState.IDLE
         self._endpoint = endpoint
         self._login = login
-        self._papers: PlainPapers | ExternalPapers | None = None
+        self._credentials: PasswordCredentials | CertificateCredentials | None = None
         self._role: Role = role
         self._name = name
         self._loop = loop
@@ -98,7 +98,7 @@ class Connection:
         self._is_denied = False
         self._denial: AccessDenied | None = None
         self._distrusts = 0
-        self._pulse: Pulse | None = None
+        self._silence: SilenceDetector | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._amqp: AmqpConnection | None = None
         self._waiters: set[asyncio.Future[None]] = set()
@@ -113,15 +113,15 @@ class Connection:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConnectionState:
         return self._state
 
     @property
     def is_open(self) -> bool:
-        return self._state is State.OPEN
+        return self._state is ConnectionState.OPEN
 
     @property
-    def denial(self) -> str | None:
+    def refused(self) -> str | None:
         """What the broker said when the last attempt was refused; None where it failed otherwise, or did not."""
         return None if self._denial is None else str(self._denial)
 
@@ -132,12 +132,12 @@ class Connection:
             AccessDenied: the broker refused the user meanwhile.
             BrokerUnavailable: not within `timeout` seconds, or closed for good.
         """
-        if self._state is State.IDLE:
+        if self._state is ConnectionState.IDLE:
             self._connect()
         try:
             async with asyncio.timeout(timeout):
-                while self._state is not State.CLOSED:
-                    if self._state is State.OPEN and self._amqp is not None and self._amqp.is_open:
+                while self._state is not ConnectionState.CLOSED:
+                    if self._state is ConnectionState.OPEN and self._amqp is not None and self._amqp.is_open:
                         return self._amqp
                     await self._next_attempt()
         except TimeoutError:
@@ -205,9 +205,9 @@ class Connection:
 
     async def close(self, timeout: float) -> None:
         """Close it for good, in order if the broker answers within `timeout` seconds. May be called twice."""
-        if self._state is State.CLOSED:
+        if self._state is ConnectionState.CLOSED:
             return
-        self._enter(State.CLOSED)
+        self._enter(ConnectionState.CLOSED)
         if self._timer is not None:
             self._timer.cancel()
         self._wake(BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side"))
@@ -229,20 +229,20 @@ class Connection:
         host = self._hosts[0]
         # The next attempt, after a failure or a loss, is for the next node.
         self._hosts.append(self._hosts.pop(0))
-        self._enter(State.CONNECTING)
-        self._login.present(functools.partial(self._dial, host))
+        self._enter(ConnectionState.CONNECTING)
+        self._login.current(functools.partial(self._dial, host))
 
-    def _dial(self, host: Host, papers: Answer) -> None:
-        if self._state is not State.CONNECTING:
+    def _dial(self, host: Host, credentials: Answer) -> None:
+        if self._state is not ConnectionState.CONNECTING:
             return
-        if isinstance(papers, BrokerUnavailable):
-            self._lost(str(papers))
-            if isinstance(papers, AccessDenied):
-                self._deny(papers)
+        if isinstance(credentials, BrokerUnavailable):
+            self._lost(str(credentials))
+            if isinstance(credentials, AccessDenied):
+                self._deny(credentials)
             return
-        self._papers = papers
+        self._credentials = credentials
         self._amqp = AmqpConnection(
-            self._parameters(host, papers),
+            self._parameters(host, credentials),
             loop=self._loop,
             wire=self._endpoint.wire,
             on_open=self._on_open,
@@ -253,7 +253,7 @@ class Connection:
         self._amqp.add_on_connection_unblocked_callback(self._on_unblocked)
 
     def _on_open(self, amqp: PikaConnection) -> None:
-        if self._state is State.CLOSED:
+        if self._state is ConnectionState.CLOSED:
             amqp.close()
             return
         self.generation += 1
@@ -265,23 +265,25 @@ class Connection:
         self._distrusts = 0
         if self._lost_at is not None:
             _log.info("%s is connected again after %.1f s", self, self._opened_at - self._lost_at)
-        self._pulse = Pulse(self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop)
-        self._enter(State.OPEN)
-        if (newer := self._login.newer(self._papers)) is not None:
+        self._silence = SilenceDetector(
+            self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop
+        )
+        self._enter(ConnectionState.OPEN)
+        if (newer := self._login.newer(self._credentials)) is not None:
             self._renew(newer)
         self._wake(None)
 
     def _on_open_error(self, _amqp: PikaConnection, error: BaseException) -> None:
         reason = _describe(error)
-        papers = self._papers
+        credentials = self._credentials
         denied = isinstance(error, AuthenticationError) or denies_connection(reason)
         self._distrusts = self._distrusts + 1 if distrusted(reason) is not None else 0
-        self._lost((papers.problem if papers is not None else None) or explained(reason))
-        if self._state is State.CLOSED or papers is None:
+        self._lost((credentials.problem if credentials is not None else None) or explained(reason))
+        if self._state is ConnectionState.CLOSED or credentials is None:
             return
         if denied:
-            self._login.refused(papers)
-            remedy = "" if papers.problem is not None else f"; {papers.remedy}"
+            self._login.refused(credentials)
+            remedy = "" if credentials.problem is not None else f"; {credentials.remedy}"
             self._deny(AccessDenied(f"{self._endpoint.address} refused this client: {self.last_error}{remedy}"))
         elif self._distrusts >= len(self._hosts):
             self._wake(BrokerUnavailable(f"no connection to {self._endpoint.address}: {self.last_error}"))
@@ -294,7 +296,7 @@ class Connection:
         self._wake(error)
 
     def _renew(self, secret: str) -> None:
-        if self._state is State.OPEN and self._amqp is not None and self._amqp.is_open:
+        if self._state is ConnectionState.OPEN and self._amqp is not None and self._amqp.is_open:
             self._amqp.update_secret(secret, "a newer token")
 
     def _on_close(self, _amqp: PikaConnection, error: BaseException) -> None:
@@ -311,20 +313,20 @@ class Connection:
             self._amqp.abort(f"no sign of life from the broker for {1.5 * self._endpoint.heartbeat:g} s")
 
     def _lost(self, reason: str) -> None:
-        was_open = self._state is State.OPEN
+        was_open = self._state is ConnectionState.OPEN
         self._amqp = None
         self.blocked = None
         self.last_error = reason
         self._denial = None
-        if self._pulse is not None:
-            self._pulse.stop()
-            self._pulse = None
-        if self._state is State.CLOSED:
+        if self._silence is not None:
+            self._silence.stop()
+            self._silence = None
+        if self._state is ConnectionState.CLOSED:
             if self._ended is not None and not self._ended.done():
                 self._ended.set_result(None)
             return
         pause = self._pause()
-        self._enter(State.WAITING)
+        self._enter(ConnectionState.WAITING)
         if was_open:
             _log.warning("%s has lost its connection, and goes on trying: %s", self, self.last_error)
         else:
@@ -346,7 +348,7 @@ class Connection:
         _log.info("%s: the broker takes messages again", self)
         self.on_unblocked()
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: ConnectionState) -> None:
         self._state = state
 
     # Waiting ------------------------------------------------------------------------------------------------
@@ -374,13 +376,15 @@ class Connection:
 
     # What pika is told --------------------------------------------------------------------------------------
 
-    def _parameters(self, host: Host, papers: PlainPapers | ExternalPapers) -> ConnectionParameters:
+    def _parameters(
+        self, host: Host, credentials: PasswordCredentials | CertificateCredentials
+    ) -> ConnectionParameters:
         endpoint = self._endpoint
         return ConnectionParameters(
             host=host.name,
             port=host.port,
             virtual_host=endpoint.vhost,
-            credentials=papers,
+            credentials=credentials,
             heartbeat=endpoint.heartbeat,
             ssl_options=SSLOptions(self._context, host.name) if self._context is not None else None,
             client_properties=client_properties(self._name, self._role),

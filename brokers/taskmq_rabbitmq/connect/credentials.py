@@ -28,7 +28,7 @@ from taskmq_rabbitmq.model.url import Endpoint, TokenFile
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Start
 
-__all__ = ["Answer", "ExternalPapers", "Login", "Papers", "PlainPapers"]
+__all__ = ["Answer", "CertificateCredentials", "CredentialSource", "LoginCredentials", "PasswordCredentials"]
 
 _log = logging.getLogger(__name__)
 # RabbitMQ's limit for a frame before the login, by the first version that has it; and what else is in that frame.
@@ -38,7 +38,7 @@ _BESIDE: Final = 480
 _JITTER: Final = 0.1
 
 
-class Papers:
+class LoginCredentials:
     """What one attempt to connect shows; pika's credentials, and what to say when they are refused.
 
     Attributes:
@@ -55,7 +55,7 @@ class Papers:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    def __deepcopy__(self, memo: object) -> "Papers":
+    def __deepcopy__(self, memo: object) -> "LoginCredentials":
         # pika copies what it is given, and the problem would be told to the copy.
         return self
 
@@ -67,12 +67,12 @@ class Papers:
         return self.problem is None
 
 
-class PlainPapers(Papers, PlainCredentials):
+class PasswordCredentials(LoginCredentials, PlainCredentials):
     """User and password, or a token as the password."""
 
     def __init__(self, user: str, secret: str, remedy: str) -> None:
         PlainCredentials.__init__(self, user, secret)
-        Papers.__init__(self, secret, remedy)
+        LoginCredentials.__init__(self, secret, remedy)
 
     def response_for(self, start: "Start") -> tuple[str | None, bytes | None]:
         """What pika asks for."""
@@ -86,22 +86,24 @@ class PlainPapers(Papers, PlainCredentials):
         return (None, None) if self.problem is not None else ("PLAIN", answer)
 
 
-class ExternalPapers(Papers, ExternalCredentials):
+class CertificateCredentials(LoginCredentials, ExternalCredentials):
     """The client certificate, which TLS has shown."""
 
     def __init__(self) -> None:
         ExternalCredentials.__init__(self)
-        Papers.__init__(self, "", "create a user of the name that the certificate has (`ssl_cert_login_from`)")
+        LoginCredentials.__init__(
+            self, "", "create a user of the name that the certificate has (`ssl_cert_login_from`)"
+        )
 
     def response_for(self, start: "Start") -> tuple[str | None, bytes | None]:
         """What pika asks for."""
         return ("EXTERNAL", b"") if self._offered(start, "EXTERNAL") else (None, None)
 
 
-Answer = PlainPapers | ExternalPapers | BrokerUnavailable
+Answer = PasswordCredentials | CertificateCredentials | BrokerUnavailable
 
 
-class Login:
+class CredentialSource:
     """The papers of one broker object, for its event loop.
 
     Args:
@@ -132,22 +134,22 @@ class Login:
         """Call `call(secret)` for each newer token from now on."""
         self._renewed.append(call)
 
-    def newer(self, papers: Papers | None) -> str | None:
+    def newer(self, credentials: LoginCredentials | None) -> str | None:
         """The token, where `papers` show an older one."""
-        if self._token is None or papers is None or papers.secret == self._token.secret:
+        if self._token is None or credentials is None or credentials.secret == self._token.secret:
             return None
         return self._token.secret
 
-    def present(self, then: Callable[[Answer], None]) -> None:
+    def current(self, then: Callable[[Answer], None]) -> None:
         """Call `then` with papers, or with why there are none; soon, or once a token has been fetched."""
 
         def answer(token: Token | BrokerUnavailable) -> None:
-            then(token if isinstance(token, BrokerUnavailable) else self._papers(token))
+            then(token if isinstance(token, BrokerUnavailable) else self._credentials(token))
 
         if self._source is None:
             then(self._fixed())
         elif self._token is not None and not self._is_stale and not self._has_expired(self._token):
-            then(self._papers(self._token))
+            then(self._credentials(self._token))
         else:
             self._asked.append(answer)
             self._fetch()
@@ -168,12 +170,12 @@ class Login:
             else:
                 found.set_result(answer.secret)
 
-        self.present(take)
+        self.current(take)
         return await found
 
-    def refused(self, papers: Papers) -> None:
+    def refused(self, credentials: LoginCredentials) -> None:
         """The broker does not accept `papers`: fetch before the next attempt, if they can be fetched."""
-        if self.newer(papers) is None:
+        if self.newer(credentials) is None:
             self._is_stale = True
 
     def close(self) -> None:
@@ -184,23 +186,23 @@ class Login:
         self._asked.clear()
         self._renewed.clear()
 
-    def _fixed(self) -> PlainPapers | ExternalPapers:
+    def _fixed(self) -> PasswordCredentials | CertificateCredentials:
         if self._endpoint.auth == "external":
-            return ExternalPapers()
-        return PlainPapers(
+            return CertificateCredentials()
+        return PasswordCredentials(
             self._endpoint.user,
             self._endpoint.password,
             "check the user, the password and the user's access to the virtual host",
         )
 
-    def _papers(self, token: Token) -> PlainPapers:
+    def _credentials(self, token: Token) -> PasswordCredentials:
         ago = None if token.expires is None else self._now() - token.expires
         remedy = (
             f"the token of {self._place} expired {ago:,.0f} s ago and there is no newer one"
             if ago is not None and ago > 0
             else "check the token's audience, issuer and scopes against the node's settings"
         )
-        return PlainPapers(self._endpoint.user, token.secret, remedy)
+        return PasswordCredentials(self._endpoint.user, token.secret, remedy)
 
     @property
     def _place(self) -> str:

@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Pulse"]
+__all__ = ["SilenceDetector"]
 
 _TICKS_PER_HEARTBEAT: Final = 4
 # One and a half heartbeats of silence, found at most a tick later.
 _SILENT_TICKS: Final = 6
 
 
-class Pulse:
+class SilenceDetector:
     """Calls `on_silence` once nothing has been received for 1.5 to 1.75 heartbeats.
 
     It counts its own ticks and not the time: a loop that was held up has data to read that it has not seen yet.

@@ -18,10 +18,10 @@ from taskmq.contracts.broker import Delivery
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
-from taskmq_rabbitmq.consume.delivery import Feed, RabbitMQDelivery, Tally
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
 from taskmq_rabbitmq.declare.declarations import queue_depth, refusal
 
-__all__ = ["RabbitMQLook", "hold", "look"]
+__all__ = ["RabbitMQBrowser", "browse", "peek"]
 
 _MOST: Final = 65535
 _REST: Final = 250
@@ -36,21 +36,27 @@ _APPLYING: Final = 0.002
 
 
 @asynccontextmanager
-async def hold(
-    connection: Connection, queue: str, *, limit: int, tag: str, tally: Tally, endings: set[asyncio.Task[None]]
+async def peek(
+    connection: Connection,
+    queue: str,
+    *,
+    limit: int,
+    tag: str,
+    tally: DeliveryCounts,
+    endings: set[asyncio.Task[None]],
 ) -> AsyncGenerator[list[Delivery]]:
     """See `Broker.hold`; `look` for the arguments."""
-    async with look(connection, queue, tag=tag, tally=tally, endings=endings) as front:
+    async with browse(connection, queue, tag=tag, tally=tally, endings=endings) as front:
         yield await front.take(limit)
 
 
 @asynccontextmanager
-async def look(
-    connection: Connection, queue: str, *, tag: str, tally: Tally, endings: set[asyncio.Task[None]]
-) -> "AsyncGenerator[RabbitMQLook]":
+async def browse(
+    connection: Connection, queue: str, *, tag: str, tally: DeliveryCounts, endings: set[asyncio.Task[None]]
+) -> "AsyncGenerator[RabbitMQBrowser]":
     """See `Broker.look`; what gives the messages back is in `endings` meanwhile, and outlives a cancelled caller."""
     channel = await connection.channel()
-    front = RabbitMQLook(connection, channel, queue, tag=tag, tally=tally)
+    front = RabbitMQBrowser(connection, channel, queue, tag=tag, tally=tally)
     try:
         yield front
     finally:
@@ -60,10 +66,12 @@ async def look(
         await asyncio.shield(ending)
 
 
-class RabbitMQLook:
-    """A `taskmq.broker.Look`."""
+class RabbitMQBrowser:
+    """A `taskmq.broker.Browser`."""
 
-    def __init__(self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: Tally) -> None:
+    def __init__(
+        self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: DeliveryCounts
+    ) -> None:
         self._connection = connection
         self._channel = channel
         self._queue = queue
@@ -74,7 +82,7 @@ class RabbitMQLook:
         self._settled_before = 0
 
     async def take(self, count: int) -> list[Delivery]:
-        """See `taskmq.broker.Look`."""
+        """See `taskmq.broker.Browser`."""
         taken: list[Delivery] = []
         while (wanted := min(count - len(taken), _MOST)) > 0:
             try:
@@ -155,7 +163,9 @@ class _Piece(Feed):
 
     __slots__ = ("_arrived", "_connection", "_first", "_fresh", "_last", "_settled_tags", "ends_in_line")
 
-    def __init__(self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: Tally) -> None:
+    def __init__(
+        self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: DeliveryCounts
+    ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(channel, queue, tag=tag, deliver=self._arrive, tally=tally, loop=loop)
         self.ends_in_line = False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq_rabbitmq.connect.connection import Connection
-from taskmq_rabbitmq.consume.delivery import Tally
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts
 from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
 from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS, Watchdog
 from taskmq_rabbitmq.declare.declarations import Declarations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 class RabbitMQConsumer:
     """A `taskmq.broker.Consumer`."""
 
-    def __init__(self, subscriptions: Sequence[QueueConsumer], tally: Tally) -> None:
+    def __init__(self, subscriptions: Sequence[QueueConsumer], tally: DeliveryCounts) -> None:
         self._subscriptions = subscriptions
         self._tally = tally
         self._watchdog: Watchdog | None = None
@@ -34,7 +34,7 @@ class RabbitMQConsumer:
         *,
         connection: Connection,
         declarations: Declarations,
-        tally: Tally,
+        tally: DeliveryCounts,
         numbers: Iterator[int],
         watch_seconds: float = WATCH_SECONDS,
         timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,

@@ -18,14 +18,14 @@ from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
 from taskmq_rabbitmq.model.deaths import REASON, death_of, keeps_letters
 from taskmq_rabbitmq.publish.pending import SEQUENCE
 
-__all__ = ["Feed", "RabbitMQDelivery", "Tally"]
+__all__ = ["DeliveryCounts", "Feed", "RabbitMQDelivery"]
 
 _LATE_SECONDS: Final = 1.0
 _NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
 _BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 
 
-class Tally:
+class DeliveryCounts:
     """Counters of one broker object.
 
     Attributes:
@@ -75,7 +75,7 @@ class Feed:
         *,
         tag: str,
         deliver: "Callable[[RabbitMQDelivery], None]",
-        tally: Tally,
+        tally: DeliveryCounts,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.channel = channel
@@ -191,7 +191,7 @@ class Feed:
             self.unsettled -= 1
             # As long as there is enough in hand the broker need not know at once; but it has to send more in time.
             if self.unsettled > self._enough:
-                raw.ack_lazily(tag)
+                raw.ack_batched(tag)
             else:
                 raw.ack(tag)
             if self._turned_off and not self.unsettled:

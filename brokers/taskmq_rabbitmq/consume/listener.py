@@ -62,7 +62,7 @@ class RabbitMQListener:
         self._declares = declares
         self._loop = loop
         self._channel: OpenChannel | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._complaint = ""
 
@@ -94,13 +94,13 @@ class RabbitMQListener:
                 if self._loop.time() >= give_up:
                     raise
                 await asyncio.sleep(_PAUSE)
-        self._keeper = self._loop.create_task(self._keep(self._channel), name="taskmq listener")
+        self._upkeep = self._loop.create_task(self._keep(self._channel), name="taskmq listener")
 
     async def stop(self) -> None:
         self._is_stopped = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait({self._keeper})
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.wait({self._upkeep})
         if self._channel is not None:
             # The queue goes with its only consumer.
             self._channel.close()

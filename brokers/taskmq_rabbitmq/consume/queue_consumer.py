@@ -22,7 +22,7 @@ from taskmq.model.topology import is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.backoff import Backoff, patience
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
-from taskmq_rabbitmq.consume.delivery import Feed, Tally
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
 from taskmq_rabbitmq.declare.declarations import Declarations, refusal
 from taskmq_rabbitmq.model import consumer_timeout as timeouts
 
@@ -53,7 +53,7 @@ class QueueConsumer:
         *,
         connection: Connection,
         declarations: Declarations,
-        tally: Tally,
+        tally: DeliveryCounts,
         numbers: Iterator[int],
         loop: asyncio.AbstractEventLoop,
         timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
@@ -71,7 +71,7 @@ class QueueConsumer:
         self._retiring: Feed | None = None
         self._lost: asyncio.Future[str] = loop.create_future()
         self._takes_timeout = True
-        self._keeper: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._stopped = False
         self._complaint = ""
         # In which generation of the connection it tries to consume, and since when.
@@ -123,14 +123,14 @@ class QueueConsumer:
                 # The connection may be lost on the way; it comes back.
                 if self._loop.time() >= give_up:
                     raise
-        self._keeper = self._loop.create_task(self._keep(), name=f"taskmq consumer of {self.queue}")
+        self._upkeep = self._loop.create_task(self._keep(), name=f"taskmq consumer of {self.queue}")
 
     async def stop(self) -> None:
         """See `Consumer.stop`; called once."""
         self._stopped = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait({self._keeper})
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.wait({self._upkeep})
         for feed in (self._retiring, self._feed):
             if feed is not None:
                 await feed.withdraw(_CANCEL_SECONDS)

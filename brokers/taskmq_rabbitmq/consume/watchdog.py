@@ -17,7 +17,7 @@ from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
-from taskmq_rabbitmq.consume.delivery import Feed, Tally
+from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
 from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
 from taskmq_rabbitmq.declare.declarations import queue_depth
 
@@ -109,7 +109,7 @@ class Watchdog:
     """Looks at the queues of one consumer object until it is stopped."""
 
     def __init__(
-        self, consumers: Sequence[QueueConsumer], *, connection: Connection, tally: Tally, interval: float
+        self, consumers: Sequence[QueueConsumer], *, connection: Connection, tally: DeliveryCounts, interval: float
     ) -> None:
         self._watched = [(consumer, Suspicion(has_turns=is_shard(consumer.queue))) for consumer in consumers]
         self._feeds: dict[QueueConsumer, Feed] = {}

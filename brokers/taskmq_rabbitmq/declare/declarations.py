@@ -14,7 +14,7 @@ from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, Topology
 from taskmq.model.topology import WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
-from taskmq_rabbitmq.declare.metadata_flush import last_quorum_queue, write_down
+from taskmq_rabbitmq.declare.metadata_flush import flush_queue_metadata, last_quorum_queue
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, whose_fault
 from taskmq_rabbitmq.model.entities import (
     Binding,
@@ -221,7 +221,7 @@ async def _are_new(connection: Connection, declarations: Iterable[Iterable[Entit
 
 async def _write_down(connection: Connection) -> None:
     try:
-        await connection.ask(write_down)
+        await connection.ask(flush_queue_metadata)
     except ChannelRefused as error:
         # A limit of the vhost, perhaps. What was asked for has been declared.
         _log.debug("what was declared is only written down within a second: %s", error)

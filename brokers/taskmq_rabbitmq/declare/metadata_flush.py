@@ -14,7 +14,7 @@ from typing import Final
 from taskmq_rabbitmq.amqp.channels import OpenChannel
 from taskmq_rabbitmq.model.entities import Argument, Entity, Queue
 
-__all__ = ["last_quorum_queue", "write_down"]
+__all__ = ["flush_queue_metadata", "last_quorum_queue"]
 
 _NAME: Final = "taskmq.registration."
 _ARGUMENTS: Final[dict[str, Argument]] = {
@@ -35,7 +35,7 @@ def last_quorum_queue(entities: Iterable[Entity]) -> Queue | None:
     return last
 
 
-async def write_down(channel: OpenChannel) -> None:
+async def flush_queue_metadata(channel: OpenChannel) -> None:
     """Return once all names are written that were declared before.
 
     Raises:

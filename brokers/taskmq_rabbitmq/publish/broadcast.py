@@ -19,10 +19,10 @@ from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.connect.backoff import Backoff
-from taskmq_rabbitmq.connect.connection import Connection, State
+from taskmq_rabbitmq.connect.connection import Connection, ConnectionState
 from taskmq_rabbitmq.model.entities import EVENTS
 
-__all__ = ["Announcements"]
+__all__ = ["BroadcastPublisher"]
 
 _log = logging.getLogger(__name__)
 _WAITING: Final = 1_000
@@ -34,7 +34,7 @@ _LAST_SECONDS: Final = 2.0
 _TOPIC_BYTES: Final = 255
 
 
-class Announcements:
+class BroadcastPublisher:
     """The announcing side of one broker object.
 
     Args:
@@ -51,7 +51,7 @@ class Announcements:
         self._waiting_bytes = 0
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self._keeper: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         self._is_refused = False
         self._is_closed = False
         self._complaint = ""
@@ -75,21 +75,21 @@ class Announcements:
         self._waiting.append((now, topic, body))
         self._waiting_bytes += len(body)
         self._is_empty.clear()
-        if self._keeper is None:
-            self._keeper = self._loop.create_task(self._keep_channel(), name="taskmq announcements")
+        if self._upkeep is None:
+            self._upkeep = self._loop.create_task(self._keep_channel(), name="taskmq announcements")
         return True
 
     async def close(self) -> None:
         """Let go; what was written is on its way. May be called twice."""
-        if self._connection.state in (State.CONNECTING, State.OPEN):
+        if self._connection.state in (ConnectionState.CONNECTING, ConnectionState.OPEN):
             # It may have been opened for what waits.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_empty.wait(), _LAST_SECONDS)
         self._is_closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait({self._keeper})
-            self._keeper = None
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.wait({self._upkeep})
+            self._upkeep = None
 
     def _write(self, raw: AmqpChannel, topic: str, body: bytes) -> bool:
         if self._connection.blocked is not None or raw.unsent > _UNSENT_BYTES:

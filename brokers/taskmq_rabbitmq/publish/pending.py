@@ -18,8 +18,8 @@ __all__ = [
     "ETA",
     "REPUBLISHED",
     "SEQUENCE",
-    "Batch",
     "Pending",
+    "PublishBatch",
     "destination",
     "sequence_of",
     "transmit",
@@ -32,7 +32,7 @@ ETA: Final = "x-taskmq-eta"
 _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 
-class Batch:
+class PublishBatch:
     """Messages of which only all together are waited for.
 
     Attributes:
@@ -78,7 +78,7 @@ class Pending(msgspec.Struct, eq=False, gc=False):
     message: Outgoing
     future: asyncio.Future[None] | None
     deadline: float
-    batch: Batch | None = None
+    batch: PublishBatch | None = None
     place: int = 0
     size: int = 0
     written: bool = False
@@ -155,7 +155,7 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     if lane is None or enqueued is None or pending.written or message.headers:
         return False
     key = (message.queue, message.task, message.content_type, message.priority)
-    head = raw.letterheads.get(key) or raw.letterhead(key, lane, sequence=SEQUENCE, kind=_short(message.task))
+    head = raw.templates.get(key) or raw.template(key, lane, sequence=SEQUENCE, kind=_short(message.task))
     job_id = message.job_id.encode()
     root = message.root.encode() if message.root else job_id
     frames = head.frames(sequence, root, job_id, enqueued // 1000, message.body)

@@ -45,9 +45,16 @@ from taskmq_rabbitmq.connect.backoff import Backoff, patience
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.model.access_refused import refused_exchange
-from taskmq_rabbitmq.publish.pending import Batch, Pending, destination, sequence_of, transmit, transmit_at_once
+from taskmq_rabbitmq.publish.pending import (
+    Pending,
+    PublishBatch,
+    destination,
+    sequence_of,
+    transmit,
+    transmit_at_once,
+)
 from taskmq_rabbitmq.publish.probe_channel import LOOK_SECONDS, send_elsewhere
-from taskmq_rabbitmq.publish.refusals import culprit, maybe_sent, sentence
+from taskmq_rabbitmq.publish.refusals import error_for, find_refused, maybe_sent
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import BasicProperties, Method, PikaChannel
@@ -69,7 +76,7 @@ _DENIED_SECONDS: Final = 1.0
 # A confirm comes so much later than one that another channel has for a later message, at most.
 _LATE_SECONDS: Final = 1.0
 
-Errand = Literal["restore", "make deliverable"]
+QueueRepair = Literal["restore", "make deliverable"]
 
 
 class Publisher:
@@ -94,7 +101,7 @@ class Publisher:
         self._unconfirmed_bytes = 0
         self._line: deque[Pending] = deque()
         self._line_bytes = 0
-        self._asking: dict[tuple[Errand, str], list[Pending]] = {}
+        self._asking: dict[tuple[QueueRepair, str], list[Pending]] = {}
         self._alone: Pending | None = None
         self._denied: dict[str, tuple[float, str]] = {}
         self._was_solved = False
@@ -103,8 +110,8 @@ class Publisher:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._held_up_at = 0.0
-        self._keeper: asyncio.Task[None] | None = None
-        self._errands: set[asyncio.Task[None]] = set()
+        self._upkeep: asyncio.Task[None] | None = None
+        self._repairs: set[asyncio.Task[None]] = set()
         self._closing = False
         connection.on_unblocked = self._advance
 
@@ -124,7 +131,7 @@ class Publisher:
         """See `PublishingMany.publish_many`; `limit` is the largest body."""
         future: asyncio.Future[list[Exception | None]] = self._loop.create_future()
         deadline = self._loop.time() + timeout
-        batch = Batch(len(messages), future)
+        batch = PublishBatch(len(messages), future)
         for place, message in enumerate(messages):
             self._accept(Pending(message, None, deadline, batch, place), limit)
         if not messages:
@@ -142,7 +149,7 @@ class Publisher:
                 self._end(pending, _overdue(pending, BrokerUnavailable, "the broker object was closed"))
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [*self._errands, *([self._keeper] if self._keeper is not None else [])]
+        tasks = [*self._repairs, *([self._upkeep] if self._upkeep is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -151,7 +158,7 @@ class Publisher:
 
     def _accept(self, pending: Pending, limit: int) -> None:
         if self._closing or pending.size > limit or self._line_bytes + pending.size > _LINE_BYTES:
-            pending.end(self._why_not(pending, limit))
+            pending.end(self._refusal_of(pending, limit))
             return
         self._open += 1
         if self._timer is None or pending.deadline < self._timer_at:
@@ -161,8 +168,8 @@ class Publisher:
         if self._line or not self._may_write(pending):
             self._line.append(pending)
             self._line_bytes += pending.size + _OVERHEAD
-            if self._keeper is None:
-                self._keeper = self._loop.create_task(self._keep_channel(), name="taskmq publisher")
+            if self._upkeep is None:
+                self._upkeep = self._loop.create_task(self._keep_channel(), name="taskmq publisher")
         else:
             self._write(pending)
 
@@ -191,7 +198,7 @@ class Publisher:
         self._next_tag = tag + 1
         return True
 
-    def _why_not(self, pending: Pending, limit: int) -> SendError:
+    def _refusal_of(self, pending: Pending, limit: int) -> SendError:
         if self._closing:
             return BrokerUnavailable("the broker object was closed; nothing was sent")
         if pending.size > limit:
@@ -345,7 +352,7 @@ class Publisher:
         self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
         if isinstance(reason, ChannelClosedByBroker):
-            self._was_solved = self._judge(unconfirmed, reason.reply_code, reason.reply_text)
+            self._was_solved = self._attribute_refusal(unconfirmed, reason.reply_code, reason.reply_text)
         else:
             for pending in unconfirmed:
                 pending.uncertain = True
@@ -355,15 +362,15 @@ class Publisher:
         self._line.extendleft(reversed(before))
         self._line_bytes += sum(pending.size + _OVERHEAD for pending in before)
 
-    def _judge(self, unconfirmed: list[Pending], code: int, text: str) -> bool:
+    def _attribute_refusal(self, unconfirmed: list[Pending], code: int, text: str) -> bool:
         """End the message over which the broker closed the channel, if there is no hope; whether that was done."""
-        guilty = culprit(unconfirmed, text)
+        guilty = find_refused(unconfirmed, text)
         if guilty is None:
             for pending in unconfirmed:
                 pending.suspect = True
             return False
         guilty.refusals += 1
-        error = sentence(guilty, code, text)
+        error = error_for(guilty, code, text)
         if error is None:
             # Something that was known to be there is gone; it is declared again.
             self._declarations.forget()
@@ -416,7 +423,7 @@ class Publisher:
         if (pending := self._taken(tag)) is None:
             return
         if pending.returned:
-            self._come_back(pending)
+            self._on_returned(pending)
         else:
             self._end(pending, None)
 
@@ -448,28 +455,30 @@ class Publisher:
 
     # Errands: what has to be asked for ------------------------------------------------------------------------------
 
-    def _come_back(self, pending: Pending) -> None:
+    def _on_returned(self, pending: Pending) -> None:
         queue = pending.message.queue
         if pending.restored or not self._declarations.declared(queue):
             self._refuse(pending, Unroutable(queue))
             return
         pending.restored = True
         pending.written = pending.uncertain
-        self._send_errand("restore", pending, self._declarations.restore)
+        self._start_queue_repair("restore", pending, self._declarations.restore)
 
     def _ask_for_queue(self, pending: Pending) -> None:
-        self._send_errand("make deliverable", pending, self._declarations.make_deliverable)
+        self._start_queue_repair("make deliverable", pending, self._declarations.make_deliverable)
 
-    def _send_errand(self, errand: Errand, pending: Pending, run: Callable[[str], Awaitable[None]]) -> None:
+    def _start_queue_repair(
+        self, repair: QueueRepair, pending: Pending, run: Callable[[str], Awaitable[None]]
+    ) -> None:
         queue = pending.message.queue
-        waiting = self._asking.setdefault((errand, queue), [])
+        waiting = self._asking.setdefault((repair, queue), [])
         waiting.append(pending)
         if len(waiting) == 1:
-            task = self._loop.create_task(self._run_errand(errand, queue, run), name=f"taskmq {errand} {queue}")
-            self._errands.add(task)
-            task.add_done_callback(self._errands.discard)
+            task = self._loop.create_task(self._repair_queue(repair, queue, run), name=f"taskmq {repair} {queue}")
+            self._repairs.add(task)
+            task.add_done_callback(self._repairs.discard)
 
-    async def _run_errand(self, errand: Errand, queue: str, run: Callable[[str], Awaitable[None]]) -> None:
+    async def _repair_queue(self, repair: QueueRepair, queue: str, run: Callable[[str], Awaitable[None]]) -> None:
         refused: Callable[[], SendError] | None = None
         try:
             await run(queue)
@@ -482,7 +491,7 @@ class Publisher:
             await asyncio.sleep(_PAUSE)
         except TaskMQError as error:
             refused = partial(PublishRejected, f"nothing was sent: {error}")
-        waiting = [pending for pending in self._asking.pop((errand, queue)) if not pending.over]
+        waiting = [pending for pending in self._asking.pop((repair, queue)) if not pending.over]
         if refused is None:
             self._back_in_line(waiting)
             self._advance()
@@ -505,7 +514,7 @@ class Publisher:
         if now - self._timer_at > HELD_UP_SECONDS:
             # Each gets its grace once: where the loop is always late, nobody would ever be told.
             due, pause, self._held_up_at = self._held_up_at, GRACE_SECONDS, now
-        kind, why = self._why_waiting()
+        kind, why = self._timeout_error()
         for pending in list(self._everything()):
             if not pending.over and pending.deadline <= due:
                 self._end(pending, _overdue(pending, kind, why))
@@ -519,13 +528,13 @@ class Publisher:
         self._line = deque(pending for pending in self._line if not pending.over)
         self._line_bytes = sum(pending.size + _OVERHEAD for pending in self._line)
 
-    def _why_waiting(self) -> "tuple[Unwritten, str]":
+    def _timeout_error(self) -> "tuple[Unwritten, str]":
         connection = self._connection
         if connection.blocked is not None:
             return BrokerBlocked, f"the broker takes no messages: {connection.blocked}"
         if self._raw is not None:
             return BrokerBlocked, f"{len(self._unconfirmed):,} messages before it are not confirmed yet"
-        if (denial := connection.denial) is not None:
+        if (denial := connection.refused) is not None:
             return AccessDenied, denial
         return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none so far'}"
 

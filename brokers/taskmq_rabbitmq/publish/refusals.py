@@ -11,12 +11,12 @@ from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, exceeded_size, refused_exchange, whose_fault
 from taskmq_rabbitmq.publish.pending import Pending
 
-__all__ = ["culprit", "maybe_sent", "sentence"]
+__all__ = ["error_for", "find_refused", "maybe_sent"]
 
 _CHANCES: Final = 3
 
 
-def culprit(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
+def find_refused(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
     """Which of the messages, in the order of their publishing, was refused; None where that cannot be told."""
     if len(unconfirmed) == 1:
         return unconfirmed[0]
@@ -27,7 +27,7 @@ def culprit(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
     return None
 
 
-def sentence(guilty: Pending, code: int, text: str) -> SendError | None:
+def error_for(guilty: Pending, code: int, text: str) -> SendError | None:
     """How the future of the refused message ends; None where it is worth another try."""
     if (exceeded := exceeded_size(text)) is not None:
         return TooLarge(*exceeded, f"the message of job {guilty.message.job_id}")

@@ -11,7 +11,7 @@ from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, Reply, packed
 from taskmq_redis.link.connect import Connection, abandon, close, is_stale
 
-__all__ = ["Link"]
+__all__ = ["Pipeline"]
 
 _MOST_CALLS: Final = 500
 _MOST_BYTES: Final = 1024 * 1024
@@ -22,7 +22,7 @@ _FRESH: Final = 0.1
 _ASKING: Final = packed(("ASKING",))
 
 
-class Link:
+class Pipeline:
     """The calls to one server, or to one of several in turn.
 
     A task runs while there are calls, and only then. It alone touches the connection, so a caller that is cancelled

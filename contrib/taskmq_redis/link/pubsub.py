@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from taskmq_redis.link.call import packed
 from taskmq_redis.link.connect import Connection, abandon, close
 
-__all__ = ["Ears", "Heard"]
+__all__ = ["Heard", "PubSub"]
 
 Heard = Callable[[bytes], None]
 
@@ -21,7 +21,7 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
 
-class Ears:
+class PubSub:
     """Calls listeners with what is published on their channels, and with b"" when they should look for themselves.
 
     That is each time the server has confirmed that it tells from now on: after the first `listen` of a channel and

@@ -19,7 +19,7 @@ from redis.exceptions import (
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, Reply, Word, packed
 from taskmq_redis.link.connect import Connection, Target, new_connection, targets_of
-from taskmq_redis.link.pipeline import Link
+from taskmq_redis.link.pipeline import Pipeline
 from taskmq_redis.scripts.state import Script
 from taskmq_redis.url import Endpoint, Host
 
@@ -44,8 +44,8 @@ class Server:
         # Nodes that were referred to stand in for those of the URL when these are gone.
         self._targets: list[Target] = targets_of(endpoint)
         self._turns = itertools.count()
-        self._home = Link(self.address, self.new_connection, timeout=self.timeout)
-        self._nodes: dict[Host, Link] = {}
+        self._home = Pipeline(self.address, self.new_connection, timeout=self.timeout)
+        self._nodes: dict[Host, Pipeline] = {}
         self._slots: dict[int, Host] = {}
         self._is_closed = False
 
@@ -128,7 +128,7 @@ class Server:
             await self._refer(reply, journey, link)
         raise StateUnavailable(f"the state {self.address} referred from node to node")
 
-    async def _refer(self, error: ResponseError, journey: "_Journey", link: Link) -> None:
+    async def _refer(self, error: ResponseError, journey: "_Journey", link: Pipeline) -> None:
         """Prepare the next step after an error that names or allows one."""
         match error:
             case NoScriptError():
@@ -162,13 +162,13 @@ class Server:
         first = self._endpoint.hosts[0] if self._endpoint.hosts else Host("localhost", port)
         return Host(first.name, port)
 
-    def _link(self, node: Host) -> Link:
+    def _link(self, node: Host) -> Pipeline:
         if node not in self._nodes:
 
             def connect() -> Connection:
                 return new_connection(self._endpoint, node, name=self._name)
 
-            self._nodes[node] = Link(f"{self.address} ({node})", connect, timeout=self.timeout)
+            self._nodes[node] = Pipeline(f"{self.address} ({node})", connect, timeout=self.timeout)
         return self._nodes[node]
 
     def _forget(self, node: Host) -> bool:

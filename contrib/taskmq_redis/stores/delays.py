@@ -11,7 +11,7 @@ from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.errors import StateUnavailable
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Word
-from taskmq_redis.link.pubsub import Ears
+from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import decoded, flag, integer, texts, texts_or_none
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.state import (
@@ -42,9 +42,9 @@ _decoder = msgspec.msgpack.Decoder(WaitingMessage)
 class RedisDelays:
     """One message per job. Leases end by the server's clock; what is due is told by the clock of whoever takes."""
 
-    def __init__(self, server: Server, ears: Ears, keys: Keys) -> None:
+    def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
         self._server = server
-        self._ears = ears
+        self._pubsub = pubsub
         self._keys: list[str] = list(keys.delays)
         self._messages, self._due, self._taken = keys.delays
 
@@ -70,7 +70,7 @@ class RedisDelays:
         return int(float(first[1])) if first else None
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
-        return self._ears.listen(self._due, lambda _: heard())
+        return self._pubsub.listen(self._due, lambda _: heard())
 
     async def count(self) -> int:
         return integer(await self._server.ask("HLEN", self._messages, key=self._messages))

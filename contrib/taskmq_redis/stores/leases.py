@@ -19,7 +19,7 @@ class RedisLeases:
         self._server = server
         self._keys = keys
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         arguments = (owner, milliseconds(seconds), note, uuid.uuid4().hex)
         reply = texts(await self._server.run(TAKE_LEASE, [self._keys.lease(key)], arguments))
         return int(reply[0]) if len(reply) == 1 else _lease(reply)
@@ -31,7 +31,7 @@ class RedisLeases:
     async def release(self, key: str, *, token: int) -> None:
         await self._server.run(RELEASE_LEASE, [self._keys.lease(key)], (str(token),))
 
-    async def look(self, key: str) -> Lease | None:
+    async def find(self, key: str) -> Lease | None:
         reply = texts(await self._server.run(LOOK_LEASE, [self._keys.lease(key)], ()))
         return _lease(reply) if reply else None
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import cast
 
-from taskmq.contracts.stores import Demand, Entry, LimitLook, PlaceDemand, RateDemand
+from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand, RateDemand
 from taskmq.errors import StateUnavailable
 from taskmq_redis.keys import Keys
 from taskmq_redis.link.call import Reply, Word
@@ -21,9 +21,9 @@ class RedisLimits:
         self._server = server
         self._keys = keys
 
-    async def enter(
+    async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
-    ) -> Entry:
+    ) -> LimitEntry:
         keys = [*chain.from_iterable(self._keys.limit(demand.key) for demand in demands)]
         arguments: list[Word] = [job_id, hold, _microseconds(seconds), _microseconds(patience)]
         for demand in demands:
@@ -32,7 +32,7 @@ class RedisLimits:
             else:
                 arguments += ("places", demand.places, 0)
         granted, wait, which, *holds = _list(await self._server.run(ENTER_LIMITS, keys, arguments))
-        return Entry(
+        return LimitEntry(
             granted=granted == 1,
             wait=int(cast("bytes", wait)) / 1_000_000,
             key=demands[which - 1].key if isinstance(which, int) and which > 0 else "",
@@ -49,7 +49,7 @@ class RedisLimits:
         reply = _list(await self._server.run(RENEW_PLACES, keys, arguments))
         return [one == 1 for one in reply]
 
-    async def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+    async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         names = [*chain.from_iterable(self._keys.limit(key)[::3] for key in keys)]
         await self._server.run(LEAVE_LIMITS, names, (hold, "" if held is None else _microseconds(held)))
 
@@ -57,10 +57,10 @@ class RedisLimits:
         names = [*chain.from_iterable(self._keys.limit(key)[1:3] for key in keys)]
         await self._server.run(WITHDRAW, names, (job_id,))
 
-    async def look(self, key: str) -> LimitLook:
+    async def usage(self, key: str) -> LimitUsage:
         _, line, _, held = self._keys.limit(key)
         counts = _list(await self._server.run(LOOK_AT_LIMIT, [line, held], ()))
-        return LimitLook(held=int(cast("int", counts[0])), waiting=int(cast("int", counts[1])))
+        return LimitUsage(held=int(cast("int", counts[0])), waiting=int(cast("int", counts[1])))
 
 
 def _list(reply: Reply) -> list[int | bytes]:

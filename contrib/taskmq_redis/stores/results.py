@@ -10,7 +10,7 @@ import msgspec
 from taskmq.contracts.stores import ResultRecord, remembered_for
 from taskmq.errors import ResultExpired, StateUnavailable
 from taskmq_redis.keys import Keys
-from taskmq_redis.link.pubsub import Ears
+from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import decoded
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.state import PUT_RESULT
@@ -32,9 +32,9 @@ class RedisResults:
     instant is seen by one of the two.
     """
 
-    def __init__(self, server: Server, ears: Ears, keys: Keys) -> None:
+    def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
         self._server = server
-        self._ears = ears
+        self._pubsub = pubsub
         self._keys = keys
         self._waiting: set[asyncio.Future[ResultRecord]] = set()
         self._looking: set[asyncio.Task[None]] = set()
@@ -61,7 +61,7 @@ class RedisResults:
             raise ResultExpired(job_id)
         self._server.check_open()
         future: asyncio.Future[ResultRecord] = loop.create_future()
-        stop = self._ears.listen(key, lambda payload: self._heard(key, payload, future))
+        stop = self._pubsub.listen(key, lambda payload: self._heard(key, payload, future))
         self._waiting.add(future)
         try:
             async with asyncio.timeout_at(deadline):

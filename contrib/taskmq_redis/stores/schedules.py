@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange
 from taskmq_redis.keys import Keys
-from taskmq_redis.link.pubsub import Ears
+from taskmq_redis.link.pubsub import PubSub
 from taskmq_redis.link.replies import flag, texts, texts_or_none
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.schedules import (
@@ -32,9 +32,9 @@ _MOST: Final = 250
 class RedisSchedules:
     """A `taskmq.stores.ScheduleStore`."""
 
-    def __init__(self, server: Server, ears: Ears, keys: Keys) -> None:
+    def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
         self._server = server
-        self._ears = ears
+        self._pubsub = pubsub
         self._keys = keys
 
     async def read(self, names: Sequence[str]) -> list[KeptRecord | None]:
@@ -78,7 +78,7 @@ class RedisSchedules:
         ]
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
-        return self._ears.listen(self._keys.schedules(scope)[1], lambda _: heard())
+        return self._pubsub.listen(self._keys.schedules(scope)[1], lambda _: heard())
 
     def _key(self, name: str) -> str:
         return self._keys.schedule_record(_slot(name), name)

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from taskmq.cli.output import when
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_duration
-from taskmq.operations.dead_letters import Choice, Choose, DeadLetter
+from taskmq.operations.dead_letters import Choose, DeadLetter, LetterSelection
 
 __all__ = ["COLUMNS", "Filters", "TerminalProgress", "letter_row", "parse_rate"]
 
@@ -56,13 +56,13 @@ class Filters:
     newer_than: str | None = None
     depth: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
 
-    def choice(self) -> Choice:
+    def choice(self) -> LetterSelection:
         """What was asked for.
 
         Raises:
             InvalidOption: an age is no duration.
         """
-        return Choice(
+        return LetterSelection(
             task=self.task,
             error=self.error,
             reason=self.reason,

@@ -11,7 +11,7 @@ from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.workers import ask_workers, describe
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.errors import InvalidOption
-from taskmq.model.commands import EVERY_WORKER, Answer, Command
+from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
 
 __all__ = ["app"]
 
@@ -129,7 +129,9 @@ def _tell(names: Sequence[str], command: Command, *, every: bool, host: str | No
     return _exit_code(names, answers)
 
 
-def _ask(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> Sequence[Answer]:
+def _ask(
+    names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str
+) -> Sequence[CommandAnswer]:
     to = (*names, *([f"@{host}"] if host else []), *([EVERY_WORKER] if every else []))
     if not to:
         raise InvalidOption("which workers? Name them, or say --host HOST or --all")
@@ -143,7 +145,7 @@ def _ask(names: Sequence[str], command: Command, *, every: bool, host: str | Non
     return answers
 
 
-def _row(answer: Answer) -> Mapping[str, Any]:
+def _row(answer: CommandAnswer) -> Mapping[str, Any]:
     return {
         "worker": answer.worker,
         "verdict": answer.verdict,
@@ -153,12 +155,12 @@ def _row(answer: Answer) -> Mapping[str, Any]:
     }
 
 
-def _missing(names: Sequence[str], answers: Sequence[Answer]) -> list[str]:
+def _missing(names: Sequence[str], answers: Sequence[CommandAnswer]) -> list[str]:
     found = {answer.worker for answer in answers}
     return [name for name in names if name not in found]
 
 
-def _exit_code(names: Sequence[str], answers: Sequence[Answer]) -> int:
+def _exit_code(names: Sequence[str], answers: Sequence[CommandAnswer]) -> int:
     if not answers or _missing(names, answers):
         return NOT_FOUND
     return OK if all(answer.verdict == "done" for answer in answers) else CONFLICT

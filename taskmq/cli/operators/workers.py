@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_rows
 from taskmq.events.control import command_workers
-from taskmq.model.commands import Answer, Command
+from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import parse_duration
 
@@ -49,12 +49,12 @@ def workers(*, within: Annotated[str, Parameter(help="How long to wait for answe
     print_rows(_COLUMNS, [describe(answer.status) for answer in answers])
 
 
-def ask_workers(command: Command, *, within: str) -> Sequence[Answer]:
+def ask_workers(command: Command, *, within: str) -> Sequence[CommandAnswer]:
     """What workers answer to a command."""
     target = open_app()
     seconds = parse_duration(within, what="within").total_seconds()
 
-    async def run() -> Sequence[Answer]:
+    async def run() -> Sequence[CommandAnswer]:
         async with target:
             return await command_workers(target.session().broker, command, within=seconds)
 

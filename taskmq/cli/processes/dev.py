@@ -10,9 +10,9 @@ from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.cli.processes.worker import banner, watched
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.supervisor.config import Supervision
+from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_spec import Order
+from taskmq.worker.child_spec import ChildSpec
 from taskmq.worker.config import WorkerConfig
 
 __all__ = ["dev"]
@@ -33,7 +33,7 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
     name = target_of(target)
     if processes < 1:
         raise InvalidOption("--processes: at least 1")
-    order = Order(
+    order = ChildSpec(
         target=name,
         config=WorkerConfig(grace=5.0),
         url=options.url,
@@ -46,7 +46,7 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
         announce(f"not reloading on changes: {error}")
         folders = ()
 
-    supervision = Supervision(processes=processes, watch=folders)
+    supervision = SupervisorConfig(processes=processes, watch=folders)
 
     async def run() -> int:
         # Its standard input ends when this process does, also by a kill.

@@ -12,11 +12,11 @@ from taskmq.cli.output import announce, start_logging
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.resources import parse_amounts
 from taskmq.model.units import parse_duration, parse_processes, parse_size
-from taskmq.supervisor.config import Supervision, parse_address
-from taskmq.supervisor.recycle_limits import Limits
+from taskmq.supervisor.config import SupervisorConfig, parse_address
+from taskmq.supervisor.recycle_limits import RecycleLimits
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_report import Ready
-from taskmq.worker.child_spec import Order
+from taskmq.worker.child_report import ChildReady
+from taskmq.worker.child_spec import ChildSpec
 from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
 from taskmq.worker.host.event_loop import loop_factory
 
@@ -164,11 +164,11 @@ def worker(
         raise InvalidOption("--max-tasks-per-child: at least 1")
     if config.max_starts < 0 or config.max_starts == 1:
         raise InvalidOption("--max-starts: at least 2, or 0 for no limit")
-    order = Order(
+    order = ChildSpec(
         target=target_of(target), config=config, url=options.url, state=options.state, log_level=options.log_level
     )
 
-    supervision = Supervision(
+    supervision = SupervisorConfig(
         processes=least,
         most=most,
         limits=limits_of(jobs=max_jobs, memory=max_memory, descriptors=max_descriptors),
@@ -193,7 +193,7 @@ def _hung_after(text: str) -> float:
     return seconds
 
 
-def limits_of(*, jobs: int | None, memory: str | None, descriptors: int | None) -> Limits:
+def limits_of(*, jobs: int | None, memory: str | None, descriptors: int | None) -> RecycleLimits:
     """When a process is replaced.
 
     Raises:
@@ -203,7 +203,7 @@ def limits_of(*, jobs: int | None, memory: str | None, descriptors: int | None) 
         if value is not None and value < 1:
             raise InvalidOption(f"{flag} {value}: at least 1")
     size = None if memory is None else parse_size(memory, what="max_memory")
-    return Limits(jobs=jobs, memory=size, descriptors=descriptors)
+    return RecycleLimits(jobs=jobs, memory=size, descriptors=descriptors)
 
 
 def watched() -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def watched() -> tuple[str, ...]:
     return (str(Path.cwd()),)
 
 
-def banner(ready: Ready) -> None:
+def banner(ready: ChildReady) -> None:
     """Say what the worker does, once it does it."""
     announce(f"taskmq worker: {ready.app} at {ready.broker}, Python {sys.version.split()[0]}")
     announce(f"  queues  {', '.join(ready.queues)}")

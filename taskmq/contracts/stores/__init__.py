@@ -21,7 +21,7 @@ from taskmq.contracts.stores.flows import (
     TakenNode,
 )
 from taskmq.contracts.stores.leases import Lease, LeaseStore
-from taskmq.contracts.stores.limits import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
+from taskmq.contracts.stores.limits import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
 from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
 from taskmq.contracts.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.contracts.stores.revocations import Revocation, RevocationStore
@@ -43,7 +43,6 @@ __all__ = [
     "DiagnosableState",
     "Done",
     "EndedNode",
-    "Entry",
     "ErrorRecord",
     "FlowNode",
     "FlowRecord",
@@ -53,8 +52,9 @@ __all__ = [
     "KeptRecord",
     "Lease",
     "LeaseStore",
-    "LimitLook",
+    "LimitEntry",
     "LimitStore",
+    "LimitUsage",
     "NodeState",
     "PlaceDemand",
     "ProgressRecord",

@@ -31,7 +31,7 @@ class LeaseStore(Protocol):
     reached; then it may have been done all the same.
     """
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         """Take a free key for `seconds`: the token, or the lease that is in the way, be it the same owner's."""
         ...
 
@@ -46,6 +46,6 @@ class LeaseStore(Protocol):
         """End the lease of that token; nothing where it has ended."""
         ...
 
-    async def look(self, key: str) -> Lease | None:
+    async def find(self, key: str) -> Lease | None:
         """The lease that there is now; None where the key is free."""
         ...

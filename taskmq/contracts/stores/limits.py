@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Demand", "Entry", "LimitLook", "LimitStore", "PlaceDemand", "RateDemand"]
+__all__ = ["Demand", "LimitEntry", "LimitStore", "LimitUsage", "PlaceDemand", "RateDemand"]
 
 
 class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class PlaceDemand(msgspec.Struct, frozen=True, kw_only=True):
 Demand = RateDemand | PlaceDemand
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class LimitEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run may begin.
 
     Attributes:
@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[str, ...] = ()
 
 
-class LimitLook(msgspec.Struct, frozen=True, kw_only=True):
+class LimitUsage(msgspec.Struct, frozen=True, kw_only=True):
     """How a limit stands.
 
     Attributes:
@@ -80,9 +80,9 @@ class LimitStore(Protocol):
     Done twice it takes no second place; of a rate it may take one start more, which nobody makes.
     """
 
-    async def enter(
+    async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
-    ) -> Entry:
+    ) -> LimitEntry:
         """Take everything that a run demands, or nothing.
 
         Args:
@@ -100,7 +100,7 @@ class LimitStore(Protocol):
         """
         ...
 
-    async def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+    async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         """Let go of the places of these limits; nothing where they have ended.
 
         Args:
@@ -112,6 +112,6 @@ class LimitStore(Protocol):
         """Give up the job's place in the lines of these limits."""
         ...
 
-    async def look(self, key: str) -> LimitLook:
+    async def usage(self, key: str) -> LimitUsage:
         """How a limit stands now."""
         ...

@@ -24,8 +24,8 @@ __all__ = [
     "ALL_EVENTS",
     "JOB_EVENTS",
     "WORKER_EVENTS",
-    "Batch",
     "Event",
+    "EventBatch",
     "JobEvent",
     "WorkerEvent",
     "decode_batch",
@@ -100,7 +100,7 @@ class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
 Event = JobEvent | WorkerEvent
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class EventBatch(msgspec.Struct, frozen=True, kw_only=True):
     """One message.
 
     Attributes:
@@ -147,10 +147,10 @@ def worker_topic(event: str) -> str:
 
 def encode_batch(worker: str, events: Sequence[Event], *, dropped: int) -> bytes:
     """The message for events of one topic."""
-    return _encoder.encode(Batch(v=VERSION, worker=worker, dropped=dropped, events=events))
+    return _encoder.encode(EventBatch(v=VERSION, worker=worker, dropped=dropped, events=events))
 
 
-def decode_batch(topic: str, body: bytes) -> Batch:
+def decode_batch(topic: str, body: bytes) -> EventBatch:
     """What a message of this topic tells.
 
     Raises:
@@ -163,7 +163,7 @@ def decode_batch(topic: str, body: bytes) -> Batch:
     if batch.v != VERSION:
         raise MalformedMessage(f"a batch of events of version {batch.v}; this taskmq reads version {VERSION}")
     events = [msgspec.structs.replace(event, worker=batch.worker) for event in batch.events]
-    return Batch(v=batch.v, worker=batch.worker, dropped=batch.dropped, events=events)
+    return EventBatch(v=batch.v, worker=batch.worker, dropped=batch.dropped, events=events)
 
 
 def _short(topic: str) -> str:

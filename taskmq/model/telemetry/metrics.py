@@ -100,7 +100,7 @@ class ProcessGauges(NamedTuple):
         cpu: cores used since the report before, 0 to 1 and a bit.
     """
 
-    seat: int
+    slot: int
     state: str
     slots: int
     running: int

@@ -18,19 +18,19 @@ which ends the walk with `BrokerUnavailable` and gives all back. A replay with a
 has to be done by then.
 """
 
-from taskmq.operations.dead_letters.browse import Group, browse, group_letters, purge, visit
+from taskmq.operations.dead_letters.browse import LetterGroup, browse, group_letters, purge, visit
 from taskmq.operations.dead_letters.export import letter_line, letter_record
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 from taskmq.operations.dead_letters.letter import DeadLetter
 from taskmq.operations.dead_letters.replay import Replay, Replayed, replay
-from taskmq.operations.dead_letters.selection import Choice, Choose
+from taskmq.operations.dead_letters.selection import Choose, LetterSelection
 from taskmq.operations.dead_letters.walk import Progress, letter_queue
 
 __all__ = [
-    "Choice",
     "Choose",
     "DeadLetter",
-    "Group",
+    "LetterGroup",
+    "LetterSelection",
     "Progress",
     "Replay",
     "Replayed",

@@ -8,11 +8,11 @@ from taskmq.operations.dead_letters.letter import DeadLetter
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, letter_queue, walk
 
-__all__ = ["Group", "browse", "group_letters", "purge", "visit"]
+__all__ = ["LetterGroup", "browse", "group_letters", "purge", "visit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class LetterGroup:
     """The letters of one failure.
 
     Attributes:
@@ -99,14 +99,14 @@ async def group_letters(
     choose: Choose | None = None,
     depth: int | None = None,
     progress: Progress | None = None,
-) -> list[Group]:
+) -> list[LetterGroup]:
     """The failures behind the dead letters of `queue`, the most frequent first; see `visit`."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, LetterGroup] = {}
 
     def add(letter: DeadLetter) -> None:
         mark = letter.fingerprint
         if (known := groups.get(mark)) is None:
-            groups[mark] = Group(
+            groups[mark] = LetterGroup(
                 fingerprint=mark,
                 count=1,
                 task=letter.task,

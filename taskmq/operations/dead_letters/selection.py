@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from taskmq.model.units import to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter
 
-__all__ = ["Choice", "Choose"]
+__all__ = ["Choose", "LetterSelection"]
 
 Choose = Callable[[DeadLetter], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class LetterSelection:
     """What a letter has to be like; what is None does not matter.
 
     Args:
@@ -38,7 +38,7 @@ class Choice:
     @property
     def is_everything(self) -> bool:
         """Whether every letter is meant."""
-        return self == Choice()
+        return self == LetterSelection()
 
     def at(self, now_ms: int) -> Choose:
         """Whether a letter is meant, for ages at this instant (ms since the epoch)."""

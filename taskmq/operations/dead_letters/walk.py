@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from taskmq.contracts.broker import Broker, Delivery, Look
+from taskmq.contracts.broker import Broker, Browser, Delivery
 from taskmq.errors import QueueMissing
 from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
@@ -43,14 +43,14 @@ async def walk(
     if not found:
         raise QueueMissing(name)
     count = found[0].ready if depth is None else min(depth, found[0].ready)
-    async with broker.look(name) as look:
+    async with broker.browse(name) as look:
         yield Walk(look, count, progress)
 
 
 class Walk:
     """One walk; see `walk`."""
 
-    def __init__(self, look: Look, count: int, progress: Progress | None) -> None:
+    def __init__(self, look: Browser, count: int, progress: Progress | None) -> None:
         self._look = look
         self._count = count
         self._progress = progress

@@ -28,7 +28,7 @@ from taskmq.testing.broker_suite.browse import Holding
 from taskmq.testing.broker_suite.cancellation import Cancelling
 from taskmq.testing.broker_suite.capacity import Limiting
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, message
-from taskmq.testing.broker_suite.closure import Ending
+from taskmq.testing.broker_suite.closure import BrokerClosureCases
 from taskmq.testing.broker_suite.consumers import Consuming
 from taskmq.testing.broker_suite.delays import Delaying
 from taskmq.testing.broker_suite.order import Ordering
@@ -50,7 +50,7 @@ class BrokerSuite(
     Holding,
     Administration,
     BroadcastingTests,
-    Ending,
+    BrokerClosureCases,
     Cancelling,
     BrokerCase,
 ):

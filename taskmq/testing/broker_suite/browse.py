@@ -20,7 +20,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
 
-        async with broker.hold(queue, limit=3) as held:
+        async with broker.peek(queue, limit=3) as held:
             assert bodies(held) == ["a", "b", "c"]
             assert [delivery.queue for delivery in held] == [queue] * 3
 
@@ -30,7 +30,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcde")
 
-        async with broker.hold(queue, limit=3):
+        async with broker.peek(queue, limit=3):
             pass
 
         await self.expect_ready(broker, queue, 5)
@@ -42,7 +42,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcdef")
 
-        async with broker.hold(queue, limit=5) as held:
+        async with broker.peek(queue, limit=5) as held:
             for delivery in held:
                 if delivery.body in (b"b", b"d"):
                     delivery.ack()
@@ -56,7 +56,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
 
-        async with broker.hold(queue, limit=10) as held:
+        async with broker.peek(queue, limit=10) as held:
             held[0].requeue()
             held[1].ack()
 
@@ -69,7 +69,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"ab")
 
-        async with broker.hold(queue, limit=1_000) as held:
+        async with broker.peek(queue, limit=1_000) as held:
             assert bodies(held) == ["a", "b"]
             for delivery in held:
                 delivery.ack()
@@ -82,7 +82,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
 
         for _ in range(3):
-            async with broker.hold(queue, limit=10) as held:
+            async with broker.peek(queue, limit=10) as held:
                 assert held == []
 
     @case
@@ -91,7 +91,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
 
-        async with broker.hold(queue, limit=2), other.hold(queue, limit=10) as rest:
+        async with broker.peek(queue, limit=2), other.peek(queue, limit=10) as rest:
             assert bodies(rest) == ["c"]
 
         # Each hold's own are in their old order; which hold's come first is a matter of who gave back last.
@@ -109,7 +109,7 @@ class Holding(BrokerCase):
 
         for depth in (5, 3, 1, 4, 2, 5, 10):
             await self.expect_ready(broker, queue, 5)
-            async with broker.hold(queue, limit=depth) as held:
+            async with broker.peek(queue, limit=depth) as held:
                 assert bodies(held) == [*"abcde"][:depth], f"looking at {depth}"
 
         await self.expect_ready(broker, queue, 5)
@@ -123,7 +123,7 @@ class Holding(BrokerCase):
 
         for look in range(_LOOKS):
             await self.expect_ready(broker, queue, 5)
-            async with broker.hold(queue, limit=3) as held:
+            async with broker.peek(queue, limit=3) as held:
                 assert bodies(held) == ["a", "b", "c"], f"look {look}"
 
         await self.expect_ready(broker, queue, 5)
@@ -136,7 +136,7 @@ class Holding(BrokerCase):
         await self.send(broker, queue, *"abc")
 
         with raises(ZeroDivisionError):
-            async with broker.hold(queue, limit=2) as held:
+            async with broker.peek(queue, limit=2) as held:
                 held[0].ack()
                 raise ZeroDivisionError
 
@@ -148,7 +148,7 @@ class Holding(BrokerCase):
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"ab")
-        async with broker.hold(queue, limit=2) as held:
+        async with broker.peek(queue, limit=2) as held:
             pass
 
         for delivery in held:
@@ -163,7 +163,7 @@ class Holding(BrokerCase):
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abcdefg")
 
-        async with broker.look(queue) as look:
+        async with broker.browse(queue) as look:
             pieces = [bodies(await look.take(3)) for _ in range(4)]
 
         assert pieces == [["a", "b", "c"], ["d", "e", "f"], ["g"], []]
@@ -177,7 +177,7 @@ class Holding(BrokerCase):
         names = [f"{number:03}" for number in range(_MANY)]
         await self.send(broker, queue, *names)
 
-        async with broker.look(queue) as look:
+        async with broker.browse(queue) as look:
             while piece := await look.take(40):
                 _ack_each(delivery for delivery in piece if delivery.body.endswith(b"7"))
                 # Nobody keeps the deliveries: what they were is known to the broker alone.
@@ -185,10 +185,10 @@ class Holding(BrokerCase):
 
         left = [name for name in names if not name.endswith("7")]
         await self.expect_ready(broker, queue, len(left))
-        async with broker.hold(queue, limit=5) as held:
+        async with broker.peek(queue, limit=5) as held:
             assert bodies(held) == left[:5]
         await self.expect_ready(broker, queue, len(left))
-        async with broker.hold(queue, limit=_MANY) as held:
+        async with broker.peek(queue, limit=_MANY) as held:
             assert bodies(held) == left
         await self.expect_ready(broker, queue, len(left))
         await self.expect_only(broker, queue, *left)
@@ -200,7 +200,7 @@ class Holding(BrokerCase):
         await self.send(broker, queue, *"abcde")
 
         with raises(ZeroDivisionError):
-            async with broker.look(queue) as look:
+            async with broker.browse(queue) as look:
                 (await look.take(2))[0].ack()
                 await look.take(2)
                 raise ZeroDivisionError
@@ -213,7 +213,7 @@ class Holding(BrokerCase):
         broker = self.broker()
         missing = self.undeclared().name
 
-        async with broker.look(missing) as look:
+        async with broker.browse(missing) as look:
             with raises(QueueMissing) as caught:
                 await look.take(1)
 
@@ -225,7 +225,7 @@ class Holding(BrokerCase):
         missing = self.undeclared().name
 
         with raises(QueueMissing) as caught:
-            async with broker.hold(missing, limit=1):
+            async with broker.peek(missing, limit=1):
                 pass
 
         assert caught[0].queue == missing

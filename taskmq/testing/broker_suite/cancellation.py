@@ -37,8 +37,8 @@ class Cancelling(BrokerCase):
 
     @case
     async def test_connect_may_be_cancelled(self) -> None:
-        keeper = self.broker()
-        queue = await self.queue(keeper)
+        holder = self.broker()
+        queue = await self.queue(holder)
 
         for point in CancelPoint.ALL:
             broker = self.open_broker("cancelled")
@@ -48,8 +48,8 @@ class Cancelling(BrokerCase):
 
     @case
     async def test_the_first_use_may_be_cancelled_while_others_wait_for_it(self) -> None:
-        keeper = self.broker()
-        queue = await self.queue(keeper)
+        holder = self.broker()
+        queue = await self.queue(holder)
 
         for point in CancelPoint.ALL:
             broker = self.open_broker("cancelled")
@@ -57,7 +57,7 @@ class Cancelling(BrokerCase):
             await self._cancel(point, broker.connect(timeout=self.patience))
             await asyncio.gather(*others)
             await broker.aclose()
-            assert sorted(await self._take_all(keeper, queue)) == ["a", "b"], f"{point}"
+            assert sorted(await self._take_all(holder, queue)) == ["a", "b"], f"{point}"
 
     @case
     async def test_declare_may_be_cancelled(self) -> None:
@@ -116,13 +116,13 @@ class Cancelling(BrokerCase):
         await self.send(broker, queue, *"abcde")
 
         async def look() -> None:
-            async with broker.hold(queue, limit=10):
+            async with broker.peek(queue, limit=10):
                 await asyncio.sleep(0)
 
         for point in CancelPoint.ALL:
             await self._cancel(point, look())
             await self.expect_ready(broker, queue, 5)
-            async with broker.hold(queue, limit=10) as held:
+            async with broker.peek(queue, limit=10) as held:
                 assert bodies(held) == [*"abcde"], f"{point}"
 
         await self.expect_ready(broker, queue, 5)
@@ -152,12 +152,12 @@ class Cancelling(BrokerCase):
 
     @case
     async def test_aclose_may_be_cancelled_and_called_again(self) -> None:
-        keeper = self.broker()
-        queue = await self.queue(keeper)
+        holder = self.broker()
+        queue = await self.queue(holder)
 
         for point in CancelPoint.ALL:
             broker = self.open_broker("cancelled")
-            await self.send(keeper, queue, "acked", "kept")
+            await self.send(holder, queue, "acked", "kept")
             inbox, _ = await self.consume(broker, queue)
             held = await inbox.take(2)
             held[0].ack()
@@ -169,7 +169,7 @@ class Cancelling(BrokerCase):
             await asyncio.wait({future}, timeout=self.patience)
             assert future.done(), f"{point}"
             was_sent = not future.cancelled() and future.exception() is None
-            await self._expect_at_least(keeper, queue, {"kept", "sent"} if was_sent else {"kept"})
+            await self._expect_at_least(holder, queue, {"kept", "sent"} if was_sent else {"kept"})
 
     async def _cancel(self, point: CancelPoint, call: Coroutine[Any, Any, _T]) -> _T | None:
         return await cancelled_at(point, call, within=self.patience)

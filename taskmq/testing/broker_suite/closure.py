@@ -8,12 +8,12 @@ from taskmq.errors import BrokerUnavailable
 from taskmq.testing.broker_suite.case import BrokerCase, message
 from taskmq.testing.runner import case, only_these_tasks
 
-__all__ = ["Ending"]
+__all__ = ["BrokerClosureCases"]
 
 _MANY = 200
 
 
-class Ending(BrokerCase):
+class BrokerClosureCases(BrokerCase):
     @case
     async def test_a_broker_that_was_never_used_can_be_closed(self) -> None:
         broker = self.broker()
@@ -95,11 +95,11 @@ class Ending(BrokerCase):
             await broker.publish(message(queue, "late"), timeout=self.publish_timeout)
 
         async def hold() -> None:
-            async with broker.hold(queue, limit=1):
+            async with broker.peek(queue, limit=1):
                 pass
 
         async def look() -> None:
-            async with broker.look(queue) as front:
+            async with broker.browse(queue) as front:
                 await front.take(1)
 
         calls: dict[str, Callable[[], Awaitable[object]]] = {
@@ -118,8 +118,8 @@ class Ending(BrokerCase):
 
     @case
     async def test_many_brokers_come_and_go_without_a_trace(self) -> None:
-        keeper = self.broker()
-        queue = await self.queue(keeper)
+        holder = self.broker()
+        queue = await self.queue(holder)
         await self._live_and_die(queue)
         before = asyncio.all_tasks()
 
@@ -127,7 +127,7 @@ class Ending(BrokerCase):
             await self._live_and_die(queue)
 
         await only_these_tasks(before)
-        await self.expect_only(keeper, queue)
+        await self.expect_only(holder, queue)
 
     async def _live_and_die(self, queue: str) -> None:
         broker: Broker = self.open_broker("short-lived")

@@ -51,7 +51,7 @@ class Consuming(BrokerCase):
 
         for settled in range(4):
             # What the consumer does not hold is there for others, all of it.
-            async with looker.hold(queue, limit=10) as rest:
+            async with looker.peek(queue, limit=10) as rest:
                 assert bodies(rest) == texts[settled + 3 :]
             assert not inbox.untaken
             in_hand.pop(0).ack()
@@ -116,7 +116,7 @@ class Consuming(BrokerCase):
 
         await self.send(broker, queue, "d", "e", "f")
         (only,) = await inbox.take(1)
-        async with looker.hold(queue, limit=10) as rest:
+        async with looker.peek(queue, limit=10) as rest:
             assert bodies(rest) == ["e", "f"]
         only.ack()
         assert bodies(await inbox.take_and_ack(2)) == ["e", "f"]

@@ -140,7 +140,7 @@ class Delaying(BrokerCase):
         (stats,) = await broker.stats([queue])
         assert stats.ready == 0
         assert stats.delayed in (None, 3)
-        async with broker.hold(queue, limit=10) as held:
+        async with broker.peek(queue, limit=10) as held:
             assert held == []
         assert await broker.purge(queue) == 0
         await self.expect_only(broker, queue)

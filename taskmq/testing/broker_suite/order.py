@@ -8,7 +8,7 @@ from taskmq.testing.runner import case, eventually
 
 __all__ = ["Ordering"]
 
-_HANDOVERS = 20
+_OWNER_CHANGES = 20
 
 
 class Ordering(BrokerCase):
@@ -90,16 +90,16 @@ class Ordering(BrokerCase):
         assert not inbox.untaken
 
     @case
-    async def test_no_handover_changes_the_order(self) -> None:
+    async def test_a_new_owner_keeps_the_order(self) -> None:
         """Each time the one who stops holds a message, and settles it while the other one waits for the next."""
         left, right = self.broker(), self.broker()
         shard = await self._shard(left)
-        texts = [str(number) for number in range(_HANDOVERS + 1)]
+        texts = [str(number) for number in range(_OWNER_CHANGES + 1)]
         await self.send(left, shard, *texts)
         inbox, consumer = await self.consume(left, shard, prefetch=1)
         came: list[str] = []
 
-        for number in range(_HANDOVERS):
+        for number in range(_OWNER_CHANGES):
             (held,) = await inbox.take(1)
             came += bodies([held])
             standby, waiting = await self.consume((right, left)[number % 2], shard, prefetch=1)
@@ -197,7 +197,7 @@ class Ordering(BrokerCase):
         shard = await self._shard(broker)
         await self.send(broker, shard, *"abcd")
 
-        async with broker.hold(shard, limit=3) as held:
+        async with broker.peek(shard, limit=3) as held:
             assert bodies(held) == ["a", "b", "c"]
             held[0].ack()
 

@@ -16,39 +16,39 @@ failures call `pytest.register_assert_rewrite("taskmq.testing.state_suite")` in 
 from taskmq.testing.state_suite.case import StateCase
 from taskmq.testing.state_suite.checkpoints import Checkpoints
 from taskmq.testing.state_suite.claims import Claims
-from taskmq.testing.state_suite.closure import Ending
-from taskmq.testing.state_suite.crash_counts import Starts
+from taskmq.testing.state_suite.closure import StateClosureCases
+from taskmq.testing.state_suite.crash_counts import CrashCountCases
 from taskmq.testing.state_suite.delays import Delays
 from taskmq.testing.state_suite.flows import Flows
 from taskmq.testing.state_suite.leases import Leases
-from taskmq.testing.state_suite.limits import Limits
+from taskmq.testing.state_suite.limits import LimitCases
 from taskmq.testing.state_suite.models.checkpoints import CheckpointsByModel
 from taskmq.testing.state_suite.models.delays import DelaysByModel
 from taskmq.testing.state_suite.models.flows import FlowsByModel
 from taskmq.testing.state_suite.progress import Progress
 from taskmq.testing.state_suite.results import Results
-from taskmq.testing.state_suite.revocations import Revocations
-from taskmq.testing.state_suite.schedules import Schedules
+from taskmq.testing.state_suite.revocations import RevocationCases
+from taskmq.testing.state_suite.schedules import ScheduleCases
 
 __all__ = ["StateCase", "StateSuite"]
 
 
 class StateSuite(
     Results,
-    Starts,
-    Revocations,
+    CrashCountCases,
+    RevocationCases,
     Delays,
     DelaysByModel,
     Leases,
-    Limits,
+    LimitCases,
     Claims,
     Progress,
-    Schedules,
+    ScheduleCases,
     Checkpoints,
     CheckpointsByModel,
     Flows,
     FlowsByModel,
-    Ending,
+    StateClosureCases,
     StateCase,
 ):
     """Every guarantee of `taskmq.stores`; see the module for its use."""

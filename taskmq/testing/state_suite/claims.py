@@ -4,7 +4,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from taskmq.client.large_values import CheckedClaims, LargeValues
+from taskmq.client.large_values import LargeClaims, LargeValues
 from taskmq.contracts.stores import Claimed, ClaimStore, Done, Granted, Held
 from taskmq.errors import ResultDamaged, ResultExpired
 from taskmq.model.clock import SystemClock
@@ -52,7 +52,7 @@ class Claims(StateCase):
     @case
     async def test_a_large_value_stands_elsewhere_as_long_as_its_claim(self) -> None:
         claims, blobs, key, value = self.state().claims, _Blobs(), new("claim"), bytes(range(256)) * 100
-        checked = CheckedClaims(claims, LargeValues(blobs, SystemClock(), inline=1024))
+        checked = LargeClaims(claims, LargeValues(blobs, SystemClock(), inline=1024))
         token = await _granted(checked, key, job_id="first")
 
         assert await _complete(checked, key, token, job_id="first", value=value)

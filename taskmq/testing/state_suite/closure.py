@@ -10,10 +10,10 @@ from taskmq.testing.state_suite.delays import waiting
 from taskmq.testing.state_suite.progress import reported
 from taskmq.testing.state_suite.records import succeeded
 
-__all__ = ["Ending"]
+__all__ = ["StateClosureCases"]
 
 
-class Ending(StateCase):
+class StateClosureCases(StateCase):
     """What a closed state does."""
 
     @case
@@ -57,10 +57,10 @@ class Ending(StateCase):
             state.checkpoints.save(new("job"), "a", b"1", token=1, ttl=LONG),
             state.checkpoints.forget(new("job"), token=1),
             state.starts.end(new("job")),
-            state.leases.take(new("key"), owner="a", seconds=LONG),
+            state.leases.acquire(new("key"), owner="a", seconds=LONG),
             state.leases.renew(new("key"), token=1, seconds=LONG),
             state.leases.release(new("key"), token=1),
-            state.leases.look(new("key")),
+            state.leases.find(new("key")),
             state.schedules.read([new("name")]),
             state.schedules.swap([RecordChange(new("name"), "", KeptRecord("0123456789abcdef", b""))], ttl=LONG),
             state.schedules.define(new("app"), "a", before=None, after=b""),

@@ -5,12 +5,12 @@ import asyncio
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Starts"]
+__all__ = ["CrashCountCases"]
 
 _MANY = 50
 
 
-class Starts(StateCase):
+class CrashCountCases(StateCase):
     """Every guarantee of `StartStore`."""
 
     @case

@@ -23,18 +23,18 @@ class Leases(StateCase):
         state, other = self.state(), self.state()
         key = new("größe ☂ key")
 
-        token = await state.leases.take(key, owner="a ☂", seconds=LONG, note="in work ☂")
+        token = await state.leases.acquire(key, owner="a ☂", seconds=LONG, note="in work ☂")
 
         assert isinstance(token, int)
         for held in (
-            await other.leases.take(key, owner="b", seconds=LONG),
-            await state.leases.take(key, owner="a ☂", seconds=LONG),
-            await other.leases.look(key),
+            await other.leases.acquire(key, owner="b", seconds=LONG),
+            await state.leases.acquire(key, owner="a ☂", seconds=LONG),
+            await other.leases.find(key),
         ):
             assert isinstance(held, Lease)
             assert (held.owner, held.token, held.note) == ("a ☂", token, "in work ☂")
             assert LONG - 60 < held.left <= LONG
-        assert isinstance(await other.leases.take(new("another"), owner="b", seconds=LONG), int)
+        assert isinstance(await other.leases.acquire(new("another"), owner="b", seconds=LONG), int)
 
     @case
     async def test_one_of_many_takers_at_the_same_time_gets_it(self) -> None:
@@ -43,7 +43,7 @@ class Leases(StateCase):
         for _ in range(3):
             key = new("key")
             answers = await asyncio.gather(
-                *(states[number % 5].leases.take(key, owner=f"{number}", seconds=LONG) for number in range(_MANY))
+                *(states[number % 5].leases.acquire(key, owner=f"{number}", seconds=LONG) for number in range(_MANY))
             )
             (token,) = [answer for answer in answers if isinstance(answer, int)]
             assert {answer.token for answer in answers if isinstance(answer, Lease)} == {token}
@@ -54,10 +54,10 @@ class Leases(StateCase):
         key, tokens = new("key"), list[int]()
 
         for store in (state.leases, other.leases, state.leases, other.leases):
-            tokens.append(await _taken(store.take(key, owner="a", seconds=self.short)))
+            tokens.append(await _taken(store.acquire(key, owner="a", seconds=self.short)))
             await self.advance(self.short * 1.5)
         for store in (state.leases, other.leases, state.leases):
-            tokens.append(await _taken(store.take(key, owner="a", seconds=LONG)))
+            tokens.append(await _taken(store.acquire(key, owner="a", seconds=LONG)))
             await store.release(key, token=tokens[-1])
 
         assert tokens == sorted(set(tokens))
@@ -66,40 +66,40 @@ class Leases(StateCase):
     async def test_a_lease_that_is_not_renewed_ends(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
-        token = await _taken(state.leases.take(key, owner="a", seconds=self.short))
+        token = await _taken(state.leases.acquire(key, owner="a", seconds=self.short))
 
         await self.advance(self.short * 1.5)
 
-        assert await other.leases.look(key) is None
+        assert await other.leases.find(key) is None
         assert not await state.leases.renew(key, token=token, seconds=LONG)
-        assert await _taken(other.leases.take(key, owner="b", seconds=LONG)) > token
+        assert await _taken(other.leases.acquire(key, owner="b", seconds=LONG)) > token
 
     @case
     async def test_a_renewed_lease_goes_on_and_may_end_earlier(self) -> None:
         state, other = self.state(), self.state()
         longer, shorter = new("key"), new("key")
-        long = await _taken(state.leases.take(longer, owner="a", seconds=self.short))
-        short = await _taken(state.leases.take(shorter, owner="a", seconds=LONG))
+        long = await _taken(state.leases.acquire(longer, owner="a", seconds=self.short))
+        short = await _taken(state.leases.acquire(shorter, owner="a", seconds=LONG))
 
         assert await state.leases.renew(longer, token=long, seconds=LONG)
         assert await state.leases.renew(shorter, token=short, seconds=self.short)
         await self.advance(self.short * 1.5)
 
-        held = await other.leases.look(longer)
+        held = await other.leases.find(longer)
         assert held is not None
         assert held.token == long
-        assert await other.leases.look(shorter) is None
+        assert await other.leases.find(shorter) is None
 
     @case
     async def test_the_note_is_changed_by_a_renewal_that_has_one(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
-        token = await _taken(state.leases.take(key, owner="a", seconds=LONG, note="first"))
+        token = await _taken(state.leases.acquire(key, owner="a", seconds=LONG, note="first"))
 
         notes = list[str]()
         for note in (None, "second", None, ""):
             assert await state.leases.renew(key, token=token, seconds=LONG, note=note)
-            held = await other.leases.look(key)
+            held = await other.leases.find(key)
             assert held is not None
             notes.append(held.note)
 
@@ -109,15 +109,15 @@ class Leases(StateCase):
     async def test_only_the_token_renews_and_releases(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
-        old = await _taken(other.leases.take(key, owner="b", seconds=LONG))
+        old = await _taken(other.leases.acquire(key, owner="b", seconds=LONG))
         await other.leases.release(key, token=old)
-        token = await _taken(state.leases.take(key, owner="a", seconds=LONG))
+        token = await _taken(state.leases.acquire(key, owner="a", seconds=LONG))
 
         assert not await other.leases.renew(key, token=old, seconds=self.short)
         await other.leases.release(key, token=old)
         await other.leases.release(new("never taken"), token=1)
 
-        held = await other.leases.look(key)
+        held = await other.leases.find(key)
         assert held is not None
         assert (held.owner, held.token) == ("a", token)
         assert held.left > LONG - 60
@@ -126,24 +126,24 @@ class Leases(StateCase):
     async def test_a_released_key_is_free_at_once(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
-        token = await _taken(state.leases.take(key, owner="a", seconds=LONG))
+        token = await _taken(state.leases.acquire(key, owner="a", seconds=LONG))
 
         await state.leases.release(key, token=token)
         await state.leases.release(key, token=token)
 
-        assert await state.leases.look(key) is None
+        assert await state.leases.find(key) is None
         assert not await state.leases.renew(key, token=token, seconds=LONG)
-        assert await _taken(other.leases.take(key, owner="b", seconds=LONG)) > token
+        assert await _taken(other.leases.acquire(key, owner="b", seconds=LONG)) > token
 
     @case
     async def test_leases_survive_the_closing_of_their_state(self) -> None:
         state, other = self.state(), self.state()
         key = new("key")
-        token = await _taken(state.leases.take(key, owner="a", seconds=LONG))
+        token = await _taken(state.leases.acquire(key, owner="a", seconds=LONG))
 
         await state.aclose()
 
-        held = await other.leases.look(key)
+        held = await other.leases.find(key)
         assert held is not None
         assert held.token == token
 
@@ -153,14 +153,14 @@ class Leases(StateCase):
 
         for point in CancelPoint.ALL:
             key = new("key")
-            await cancelled_at(point, state.leases.take(key, owner="a", seconds=LONG), within=self.patience)
-            held = await state.leases.look(key)
-            token = held.token if held else await _taken(state.leases.take(key, owner="a", seconds=LONG))
+            await cancelled_at(point, state.leases.acquire(key, owner="a", seconds=LONG), within=self.patience)
+            held = await state.leases.find(key)
+            token = held.token if held else await _taken(state.leases.acquire(key, owner="a", seconds=LONG))
             await cancelled_at(point, state.leases.renew(key, token=token, seconds=LONG), within=self.patience)
-            await cancelled_at(point, state.leases.look(key), within=self.patience)
+            await cancelled_at(point, state.leases.find(key), within=self.patience)
             await cancelled_at(point, state.leases.release(key, token=token), within=self.patience)
             await state.leases.release(key, token=token)
-            assert await state.leases.look(key) is None
+            assert await state.leases.find(key) is None
 
     @case
     async def test_random_operations_do_what_the_model_does(self) -> None:
@@ -178,7 +178,7 @@ class Leases(StateCase):
             where = f"step {step}"
             match dice.randrange(4):
                 case 0:
-                    answer = await store.take(key, owner="o", seconds=LONG, note=f"{step}")
+                    answer = await store.acquire(key, owner="o", seconds=LONG, note=f"{step}")
                     if key in held:
                         assert isinstance(answer, Lease), where
                         assert (answer.token, answer.note) == (token, note), where
@@ -197,7 +197,7 @@ class Leases(StateCase):
                     if said == token:
                         held.pop(key, None)
                 case _:
-                    seen = await store.look(key)
+                    seen = await store.find(key)
                     assert (seen and (seen.token, seen.note)) == held.get(key), where
 
 

@@ -3,18 +3,18 @@
 import asyncio
 import random
 
-from taskmq.contracts.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand, RateDemand
+from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
 from taskmq.testing.runner import CancelPoint, cancelled_at, case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Limits"]
+__all__ = ["LimitCases"]
 
 _MANY = 30
 _STEPS = 200
 _KEYS = 3
 
 
-class Limits(StateCase):
+class LimitCases(StateCase):
     """Every guarantee of `LimitStore`."""
 
     @case
@@ -30,7 +30,7 @@ class Limits(StateCase):
         for place, wait in enumerate(waits[3:], start=1):
             assert place - 0.9 < wait < place + 0.001
         assert {entry.key for entry in entries[3:]} == {rate.key}
-        assert await state.limits.look(rate.key) == LimitLook(held=0, waiting=3)
+        assert await state.limits.usage(rate.key) == LimitUsage(held=0, waiting=3)
 
     @case
     async def test_who_asks_again_too_early_is_told_the_same(self) -> None:
@@ -47,7 +47,7 @@ class Limits(StateCase):
             assert again.wait <= second.wait
 
         assert third.wait >= second.wait
-        assert (await state.limits.look(rate.key)).waiting == 2
+        assert (await state.limits.usage(rate.key)).waiting == 2
 
     @case
     async def test_who_comes_when_told_is_let_in_before_newcomers(self) -> None:
@@ -63,7 +63,7 @@ class Limits(StateCase):
 
         assert not newcomer.granted
         assert second.granted
-        assert (await state.limits.look(rate.key)).waiting == 1
+        assert (await state.limits.usage(rate.key)).waiting == 1
 
     @case
     async def test_what_is_free_is_not_kept_for_who_does_not_come(self) -> None:
@@ -105,7 +105,7 @@ class Limits(StateCase):
         assert third.wait > 0
         assert third.key == places.key
         assert set(third.holds) == {"hold ☂ 1", "hold 2"}
-        assert await other.limits.look(places.key) == LimitLook(held=2, waiting=1)
+        assert await other.limits.usage(places.key) == LimitUsage(held=2, waiting=1)
 
     @case
     async def test_one_of_many_at_the_same_time_gets_a_place(self) -> None:
@@ -118,7 +118,7 @@ class Limits(StateCase):
             )
 
             assert sum(entry.granted for entry in entries) == 1
-            assert (await states[0].limits.look(places.key)).held == 1
+            assert (await states[0].limits.usage(places.key)).held == 1
 
     @case
     async def test_a_place_that_is_left_is_for_who_comes_when_told(self) -> None:
@@ -128,7 +128,7 @@ class Limits(StateCase):
         told = await _enter(other.limits, "second", places, hold="second")
 
         await self.advance(told.wait)
-        await state.limits.leave("first", [places.key], held=told.wait)
+        await state.limits.release("first", [places.key], held=told.wait)
         newcomer = await _enter(state.limits, "newcomer", places, hold="newcomer")
         second = await _enter(other.limits, "second", places, hold="second")
 
@@ -149,7 +149,7 @@ class Limits(StateCase):
         assert not (await _enter(other.limits, "2", renewed)).granted
         assert (await _enter(other.limits, "2", ended, hold="b")).granted
         assert await state.limits.renew([("a", renewed), ("a", ended)], seconds=LONG) == [True, False]
-        await other.limits.leave("b", [ended.key], held=1)
+        await other.limits.release("b", [ended.key], held=1)
         assert await state.limits.renew([("a", ended)], seconds=LONG) == [True]
         assert await state.limits.renew([], seconds=LONG) == []
 
@@ -164,15 +164,15 @@ class Limits(StateCase):
 
         assert not refused.granted
         assert refused.key == full.key
-        assert await state.limits.look(free.key) == LimitLook(held=0, waiting=0)
+        assert await state.limits.usage(free.key) == LimitUsage(held=0, waiting=0)
         assert (await _enter(state.limits, "other", rate)).granted
-        await state.limits.leave("holder", [full.key], held=1)
+        await state.limits.release("holder", [full.key], held=1)
         await self.advance(refused.wait)
         rest = await _enter(state.limits, "job", free, full, hold="job")
         assert rest.granted
-        assert (await state.limits.look(free.key)).held == 1
-        await state.limits.leave("job", [free.key, full.key, rate.key], held=1)
-        assert await state.limits.look(full.key) == LimitLook(held=0, waiting=0)
+        assert (await state.limits.usage(free.key)).held == 1
+        await state.limits.release("job", [free.key, full.key, rate.key], held=1)
+        assert await state.limits.usage(full.key) == LimitUsage(held=0, waiting=0)
 
     @case
     async def test_an_answer_that_was_lost_costs_no_second_place(self) -> None:
@@ -182,9 +182,9 @@ class Limits(StateCase):
         for _ in range(3):
             assert (await _enter(state.limits, "job", places, hold="hold")).granted
 
-        assert (await state.limits.look(places.key)).held == 1
+        assert (await state.limits.usage(places.key)).held == 1
         assert (await _enter(state.limits, "job", places, hold="another run")).granted
-        assert (await state.limits.look(places.key)).held == 2
+        assert (await state.limits.usage(places.key)).held == 2
 
     @case
     async def test_a_job_that_is_not_wanted_any_more_gives_its_turn_away(self) -> None:
@@ -197,7 +197,7 @@ class Limits(StateCase):
         third = await _enter(state.limits, "third", rate)
 
         assert third.wait <= second.wait
-        assert (await state.limits.look(rate.key)).waiting == 1
+        assert (await state.limits.usage(rate.key)).waiting == 1
 
     @case
     async def test_places_survive_the_closing_of_their_state(self) -> None:
@@ -217,10 +217,10 @@ class Limits(StateCase):
             entering = _enter(state.limits, "job", places, hold="hold")
             await cancelled_at(point, entering, within=self.patience)
             assert (await _enter(state.limits, "job", places, hold="hold")).granted
-            leaving = state.limits.leave("hold", [places.key], held=1)
+            leaving = state.limits.release("hold", [places.key], held=1)
             await cancelled_at(point, leaving, within=self.patience)
-            await state.limits.leave("hold", [places.key], held=1)
-            assert (await state.limits.look(places.key)).held == 0
+            await state.limits.release("hold", [places.key], held=1)
+            assert (await state.limits.usage(places.key)).held == 0
 
     @case
     async def test_random_runs_hold_what_the_model_says(self) -> None:
@@ -247,7 +247,7 @@ class Limits(StateCase):
                         assert not has_room, where
                 case 2 if held:
                     hold = dice.choice(list(held))
-                    await store.leave(hold, [demand.key for demand in held.pop(hold)], held=0.1)
+                    await store.release(hold, [demand.key for demand in held.pop(hold)], held=0.1)
                 case _ if held:
                     hold = dice.choice(list(held))
                     pairs = [(hold, demand) for demand in held[hold]]
@@ -255,7 +255,7 @@ class Limits(StateCase):
                 case _:
                     pass
             for demand in demands:
-                assert await store.look(demand.key) == LimitLook(held=_taken(held, demand), waiting=0), where
+                assert await store.usage(demand.key) == LimitUsage(held=_taken(held, demand), waiting=0), where
 
 
 async def _enter(
@@ -265,8 +265,8 @@ async def _enter(
     hold: str = "",
     seconds: float = LONG,
     patience: float = 0.0,
-) -> Entry:
-    return await store.enter(job_id, demands, hold=hold or f"of {job_id}", seconds=seconds, patience=patience)
+) -> LimitEntry:
+    return await store.acquire(job_id, demands, hold=hold or f"of {job_id}", seconds=seconds, patience=patience)
 
 
 def _taken(held: dict[str, list[PlaceDemand]], demand: PlaceDemand) -> int:

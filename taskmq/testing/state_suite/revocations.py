@@ -6,12 +6,12 @@ from taskmq.contracts.stores import Revocation
 from taskmq.testing.runner import case
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Revocations"]
+__all__ = ["RevocationCases"]
 
 _ALL = 1_000_000
 
 
-class Revocations(StateCase):
+class RevocationCases(StateCase):
     """Every guarantee of `RevocationStore`."""
 
     @case

@@ -8,12 +8,12 @@ from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange, S
 from taskmq.testing.runner import case, eventually
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 
-__all__ = ["Schedules"]
+__all__ = ["ScheduleCases"]
 
 _MANY = 600
 
 
-class Schedules(StateCase):
+class ScheduleCases(StateCase):
     """Every guarantee of `ScheduleStore`."""
 
     @case

@@ -38,12 +38,11 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.envelope import JSON
-from taskmq.model.outcome import Answered, Dead, Interrupted, Outcome, Snoozed, Succeeded
+from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.run.context import SCHEDULE_NAME
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
+from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["IdempotencyGate", "KeysRefused"]
+__all__ = ["IdempotencyGuard", "KeyRefusal"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -59,7 +58,7 @@ _PART: Final = 0.5
 _OCCURRENCE_TTL: Final = 900.0
 
 
-class IdempotencyGate:
+class IdempotencyGuard:
     """One worker's.
 
     Args:
@@ -76,7 +75,7 @@ class IdempotencyGate:
         self._lease = lease
         self._liveness = min(_LIVENESS, lease)
         # None: it is being claimed.
-        self._held: dict[str, _Claim | None] = {}
+        self._held: dict[str, _HeldClaim | None] = {}
         self._alive_until = 0.0
         self._alive_token: int | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -86,7 +85,7 @@ class IdempotencyGate:
         has_key = bool(attempt.envelope.key) or attempt.task.idempotency_key is not None
         return has_key and attempt.cancelled is None
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         key = _key_of(attempt)
         if key is None:
             return _NOTHING
@@ -153,10 +152,10 @@ class IdempotencyGate:
             # An answer to this worker was lost, or it could not let go.
             return True
         # Without a name it was held before the state lost its data.
-        return bool(owner) and await self._leases.look(_liveness_of(owner)) is None
+        return bool(owner) and await self._leases.find(_liveness_of(owner)) is None
 
-    def _hold(self, attempt: Attempt, key: str, name: str, token: int) -> Pass:
-        claim = _Claim(self, attempt, name, token, since=asyncio.get_running_loop().time())
+    def _hold(self, attempt: Attempt, key: str, name: str, token: int) -> Permit:
+        claim = _HeldClaim(self, attempt, name, token, since=asyncio.get_running_loop().time())
         self._held[name] = claim
         attempt.fence = (key, token)
         if self._renewing is None:
@@ -165,7 +164,7 @@ class IdempotencyGate:
 
     # Letting go --------------------------------------------------------------------------------------------
 
-    async def leave(self, claim: "_Claim", outcome: Outcome, record: ResultRecord | None) -> bool:
+    async def release(self, claim: "_HeldClaim", outcome: Outcome, record: ResultRecord | None) -> bool:
         """Say how the work of a key ended; False where it does not count."""
         counts = await self._told(claim, outcome, record)
         # Only now: a call that failed is repeated, and the key is renewed meanwhile.
@@ -173,7 +172,7 @@ class IdempotencyGate:
             del self._held[claim.name]
         return counts or isinstance(outcome, Interrupted)
 
-    async def _told(self, claim: "_Claim", outcome: Outcome, record: ResultRecord | None) -> bool:
+    async def _told(self, claim: "_HeldClaim", outcome: Outcome, record: ResultRecord | None) -> bool:
         is_unstorable = isinstance(outcome, Dead) and outcome.reason == "result"
         if not isinstance(outcome, Succeeded) and not is_unstorable:
             return await self._claims.release(claim.name, token=claim.token)
@@ -227,18 +226,18 @@ class IdempotencyGate:
             return
         name, token = _liveness_of(self._owner), self._alive_token
         if token is None or not await self._leases.renew(name, token=token, seconds=self._liveness):
-            taken = await self._leases.take(name, owner=self._owner, seconds=self._liveness)
+            taken = await self._leases.acquire(name, owner=self._owner, seconds=self._liveness)
             # It is nobody else's: another call of this worker, or the answer was lost.
             self._alive_token = taken.token if isinstance(taken, Lease) else taken
         self._alive_until = now + self._liveness
 
 
-class _Claim:
+class _HeldClaim:
     """A key that this worker holds."""
 
     __slots__ = ("_gate", "attempt", "is_lost", "name", "renewed", "since", "token")
 
-    def __init__(self, gate: IdempotencyGate, attempt: Attempt, name: str, token: int, *, since: float) -> None:
+    def __init__(self, gate: IdempotencyGuard, attempt: Attempt, name: str, token: int, *, since: float) -> None:
         self._gate = gate
         self.attempt = attempt
         self.name = name
@@ -246,8 +245,8 @@ class _Claim:
         self.since = self.renewed = since
         self.is_lost = False
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:
-        return await self._gate.leave(self, outcome, record)
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:
+        return await self._gate.release(self, outcome, record)
 
     def lose(self) -> None:
         """Somebody else has it: what the run still does is in vain, and it may look whether it is."""
@@ -261,13 +260,13 @@ class _Claim:
             self.attempt.execution.context.mark_cancelled()
 
 
-class KeysRefused:
+class KeyRefusal:
     """In the place of the gate where there is no state: better no run than one that may be a second."""
 
     def concerns(self, attempt: Attempt) -> bool:
         return bool(attempt.envelope.key) and attempt.cancelled is None
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         return Dead(
             "rejected",
             UnsupportedFeature(
@@ -277,12 +276,12 @@ class KeysRefused:
         )
 
 
-class _Nothing:
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+class _NoClaim:
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
         return True
 
 
-_NOTHING: Final = _Nothing()
+_NOTHING: Final = _NoClaim()
 
 
 def _key_of(attempt: Attempt) -> str | None:
@@ -339,5 +338,5 @@ def _answer(attempt: Attempt, done: Done) -> Outcome:
         return Dead("result", UnsupportedFeature(text))
     if not done.content_type:
         # It was done when the task kept no results.
-        return Answered(JSON, b"null")
-    return Answered(done.content_type, done.value)
+        return AlreadyDone(JSON, b"null")
+    return AlreadyDone(done.content_type, done.value)

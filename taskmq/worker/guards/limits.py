@@ -28,16 +28,15 @@ from datetime import timedelta
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import Demand, Entry, LimitStore, PlaceDemand, ResultRecord
+from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, PlaceDemand, ResultRecord
 from taskmq.errors import InvalidArguments, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Snoozed
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
+from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.host.process_identity import is_gone, process_identity
 
-__all__ = ["PATIENCE", "LimitsGate", "has_limits"]
+__all__ = ["PATIENCE", "LimitsGuard", "has_limits"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -64,7 +63,7 @@ def has_limits(app: TaskMQ) -> bool:
     return any(task.limits for task in app.tasks.values())
 
 
-class LimitsGate:
+class LimitsGuard:
     """The limits of the tasks of one worker.
 
     Args:
@@ -86,7 +85,7 @@ class LimitsGate:
     def concerns(self, attempt: Attempt) -> bool:
         return bool(attempt.task.limits)
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         try:
             demands = _demands(attempt)
         except InvalidArguments as error:
@@ -113,7 +112,7 @@ class LimitsGate:
             self._open_until = time.monotonic() + _OPEN_FOR
             return _NOTHING
 
-    def _unwanted(self, attempt: Attempt) -> Pass | Outcome | None:
+    def _unwanted(self, attempt: Attempt) -> Permit | Outcome | None:
         if attempt.cancelled is not None:
             return _NOTHING
         expires = attempt.envelope.expires
@@ -121,14 +120,14 @@ class LimitsGate:
             return Cancelled("expired before it started")
         return None
 
-    async def _enter(self, attempt: Attempt, demands: Sequence[Demand]) -> Pass | Outcome:
+    async def _enter(self, attempt: Attempt, demands: Sequence[Demand]) -> Permit | Outcome:
         hold = f"{self._identity}/{next(self._numbers)}"
         places = [demand for demand in demands if isinstance(demand, PlaceDemand)]
         patience = PATIENCE if self._waiting < self._most_waiting else 0.0
         while True:
             asked = time.monotonic()
             try:
-                entry = await self._limits.enter(
+                entry = await self._limits.acquire(
                     attempt.job_id, demands, hold=hold, seconds=self._lease, patience=patience
                 )
             except BaseException:
@@ -140,7 +139,7 @@ class LimitsGate:
                 if entry.wait > 0:
                     await self._wait(entry.wait - (time.monotonic() - asked), hold, places)
                 return granted
-            if await self._free_the_gone(entry):
+            if await self._expire_dead_holders(entry):
                 continue
             return Snoozed(timedelta(seconds=_pause(entry.wait)))
 
@@ -154,11 +153,11 @@ class LimitsGate:
         finally:
             self._waiting -= 1
 
-    async def _free_the_gone(self, entry: Entry) -> bool:
+    async def _expire_dead_holders(self, entry: LimitEntry) -> bool:
         """Give back the places of processes that have ended; whether there were any."""
         gone = [hold for hold in entry.holds if is_gone(hold.partition("/")[0])]
         for hold in gone:
-            await self._limits.leave(hold, [entry.key], held=None)
+            await self._limits.release(hold, [entry.key], held=None)
         return bool(gone)
 
 
@@ -168,21 +167,21 @@ class _Holder:
     def __init__(self, limits: LimitStore, *, lease: float) -> None:
         self._limits = limits
         self._lease = lease
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldPermits] = {}
         self._unwanted: dict[str, Sequence[PlaceDemand]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
 
-    def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_Held":
-        held = self._held[hold] = _Held(self, hold, places, job_id)
+    def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_HeldPermits":
+        held = self._held[hold] = _HeldPermits(self, hold, places, job_id)
         self._wake(self._lease / _RENEWALS)
         return held
 
-    async def leave(self, held: "_Held") -> None:
+    async def release(self, held: "_HeldPermits") -> None:
         self._held.pop(held.name, None)
         try:
             seconds = time.monotonic() - held.since
-            await self._limits.leave(held.name, [demand.key for demand in held.places], held=seconds)
+            await self._limits.release(held.name, [demand.key for demand in held.places], held=seconds)
         except StateUnavailable as error:
             _log.warning("the places of job %s are given back later: %s", held.job_id, error)
             self.let_go(held.name, held.places)
@@ -212,7 +211,7 @@ class _Holder:
         pause = self._lease / _RENEWALS
         try:
             for hold, places in tuple(self._unwanted.items()):
-                await self._limits.leave(hold, [demand.key for demand in places], held=None)
+                await self._limits.release(hold, [demand.key for demand in places], held=None)
                 self._unwanted.pop(hold, None)
             await self._renew()
             if self._unwanted:
@@ -244,7 +243,7 @@ class _Holder:
                 )
 
 
-class _Held:
+class _HeldPermits:
     """Places that a run holds."""
 
     __slots__ = ("_holder", "is_lost", "job_id", "name", "places", "since")
@@ -257,19 +256,19 @@ class _Held:
         self.since = time.monotonic()
         self.is_lost = False
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
-        await self._holder.leave(self)
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
+        await self._holder.release(self)
         return True
 
 
-class _Nothing:
+class _NoPermit:
     """Nothing is held."""
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
         return True
 
 
-_NOTHING: Final = _Nothing()
+_NOTHING: Final = _NoPermit()
 
 
 def _demands(attempt: Attempt) -> list[Demand] | None:

@@ -22,12 +22,11 @@ from taskmq.errors import StateUnavailable
 from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME
 from taskmq.schedules import record_name
-from taskmq.schedules.record import PENDING_MS, ActiveRun, Record
+from taskmq.schedules.record import PENDING_MS, ActiveRun, ScheduleRecord
 from taskmq.schedules.record_access import change_record
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
+from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["OccurrenceGate"]
+__all__ = ["OccurrenceGuard"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -35,25 +34,25 @@ _LEASE: Final = 30.0
 _RENEWALS: Final = 3
 _AGAIN: Final = (0.5, 2.0)
 
-_Change = Callable[[Record, str, int], bool]
+_Change = Callable[[ScheduleRecord, str, int], bool]
 
 
-class OccurrenceGate:
+class OccurrenceGuard:
     """One worker's. Where the state does not answer, what is limited waits (fails closed)."""
 
     def __init__(self, app: TaskMQ, state: State) -> None:
         self._app = app
         self._store: ScheduleStore = state.schedules
-        self._held: set[_Place] = set()
+        self._held: set[_OccurrencePermit] = set()
         self._renewing: asyncio.Task[None] | None = None
 
     def concerns(self, attempt: Attempt) -> bool:
         """Occurrences of schedules that say how many may run."""
         return attempt.envelope.meta is not None and SCHEDULE_LIMIT in attempt.envelope.meta
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         meta = attempt.envelope.meta or {}
-        place = _Place(self, attempt.job_id, meta.get(SCHEDULE_NAME, ""))
+        place = _OccurrencePermit(self, attempt.job_id, meta.get(SCHEDULE_NAME, ""))
         # One that was cancelled is not run, and has to give its place back all the same.
         if attempt.cancelled is None:
             limit = int(meta[SCHEDULE_LIMIT]) if meta[SCHEDULE_LIMIT].isdecimal() else 1
@@ -64,7 +63,7 @@ class OccurrenceGate:
                 self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds occurrences")
         return place
 
-    async def leave(self, place: "_Place", outcome: Outcome) -> None:
+    async def release(self, place: "_OccurrencePermit", outcome: Outcome) -> None:
         """Say how the run ended."""
         comes_again = isinstance(outcome, Retried | Snoozed | Interrupted | Parked)
         place.is_ending = True
@@ -81,7 +80,7 @@ class OccurrenceGate:
         if has_buffered and not comes_again:
             await self._store.tell(self._app.name, [place.schedule])
 
-    async def _change(self, place: "_Place", change: "_Change") -> bool:
+    async def _change(self, place: "_OccurrencePermit", change: "_Change") -> bool:
         now = self._app.clock.now_ms()
         name = record_name(self._app.name, place.schedule)
         return await change_record(self._store, name, lambda record: change(record, place.job_id, now))
@@ -98,23 +97,23 @@ class OccurrenceGate:
         self._renewing = None
 
 
-class _Place:
+class _OccurrencePermit:
     """What a run was given."""
 
     __slots__ = ("_gate", "is_ending", "job_id", "schedule")
 
-    def __init__(self, gate: OccurrenceGate, job_id: str, schedule: str) -> None:
+    def __init__(self, gate: OccurrenceGuard, job_id: str, schedule: str) -> None:
         self._gate = gate
         self.job_id = job_id
         self.schedule = schedule
         self.is_ending = False
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
-        await self._gate.leave(self, outcome)
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+        await self._gate.release(self, outcome)
         return True
 
 
-def _begin(record: Record, job_id: str, now: int, *, limit: int) -> bool:
+def _begin(record: ScheduleRecord, job_id: str, now: int, *, limit: int) -> bool:
     others = [run for run in record.live(now) if run.job_id != job_id]
     if sum(run.is_running for run in others) >= limit:
         return False
@@ -122,7 +121,7 @@ def _begin(record: Record, job_id: str, now: int, *, limit: int) -> bool:
     return True
 
 
-def _renew(record: Record, job_id: str, now: int, *, place: _Place) -> bool:
+def _renew(record: ScheduleRecord, job_id: str, now: int, *, place: _OccurrencePermit) -> bool:
     if place.is_ending:
         # What is gone stays so.
         return False
@@ -131,13 +130,13 @@ def _renew(record: Record, job_id: str, now: int, *, place: _Place) -> bool:
     return True
 
 
-def _wait_again(record: Record, job_id: str, now: int) -> bool:
+def _wait_again(record: ScheduleRecord, job_id: str, now: int) -> bool:
     others = [run for run in record.active if run.job_id != job_id]
     record.active = [*others, ActiveRun(job_id, now + PENDING_MS)]
     return bool(record.buffered)
 
 
-def _end(record: Record, job_id: str, now: int) -> bool:
+def _end(record: ScheduleRecord, job_id: str, now: int) -> bool:
     del now
     record.active = [run for run in record.active if run.job_id != job_id]
     return bool(record.buffered)

@@ -12,16 +12,15 @@ from datetime import UTC, datetime
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord
 from taskmq.model.outcome import Outcome
-from taskmq.reactions import Cause, Desk
+from taskmq.reactions import Cause, ReactionDelivery
 from taskmq.reactions.events import JobEnded
-from taskmq.reactions.pending import Noted
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
+from taskmq.reactions.pending import RecordedEvent
+from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["FollowerGate"]
+__all__ = ["ReactionGuard"]
 
 
-class FollowerGate:
+class ReactionGuard:
     """One worker's.
 
     Args:
@@ -31,14 +30,14 @@ class FollowerGate:
     def __init__(self, app: TaskMQ, awaited: set[str]) -> None:
         self._app = app
         self._awaited = awaited
-        self._desk = Desk(app)
+        self._desk = ReactionDelivery(app)
 
     def concerns(self, attempt: Attempt) -> bool:
         """Jobs that something waits for."""
         return attempt.task.name in self._awaited
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
-        return _Followed(self, attempt)
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
+        return _ReactionPermit(self, attempt)
 
     async def follow(self, attempt: Attempt, record: ResultRecord) -> None:
         """Have everybody know who waits for this end."""
@@ -51,16 +50,16 @@ class FollowerGate:
         cause = Cause(attempt.job_id, attempt.envelope.root or attempt.job_id)
         for reaction, number, condition in self._app.reactions.of_job(attempt.task.name):
             if record.state in condition.states:
-                noted = Noted(f"{attempt.job_id} {ended.state}", ended)
+                noted = RecordedEvent(f"{attempt.job_id} {ended.state}", ended)
                 await self._desk.deliver(reaction, number, noted, cause=cause)
 
 
-class _Followed:
-    def __init__(self, gate: FollowerGate, attempt: Attempt) -> None:
+class _ReactionPermit:
+    def __init__(self, gate: ReactionGuard, attempt: Attempt) -> None:
         self._gate = gate
         self._attempt = attempt
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
         if record is not None:
             await self._gate.follow(self._attempt, record)
         return True

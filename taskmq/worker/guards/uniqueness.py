@@ -13,16 +13,15 @@ from taskmq.client.unique import REMEMBERED, RUNNING, WAITING, replaced_name, un
 from taskmq.contracts.stores import ClaimStore, Done, Granted, Held, ResultRecord
 from taskmq.model.outcome import Cancelled, Interrupted, Outcome, Retried, Snoozed
 from taskmq.options.uniqueness import UNIQUE_META, Uniqueness
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
+from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["UniqueGate"]
+__all__ = ["UniqueGuard"]
 
 _PAUSE: Final = (0.5, 1.5)
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
 
 
-class UniqueGate:
+class UniqueGuard:
     """One worker's."""
 
     def __init__(self, claims: ClaimStore) -> None:
@@ -32,10 +31,10 @@ class UniqueGate:
         rule, meta = attempt.task.plan.unique, attempt.envelope.meta
         return rule is not None and rule.policy != "throttle" and meta is not None and UNIQUE_META in meta
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         rule, claim = attempt.task.plan.unique, unique_claim_of(attempt.envelope.meta)
         if rule is None or claim is None:
-            return _Free()
+            return _KeyFree()
         name, token = claim
         # In the place of a job that was replaced another one may have come and gone.
         if rule.replaces and (found := await self._replaced(attempt)) is not None:
@@ -43,12 +42,12 @@ class UniqueGate:
         if rule.until == "waiting":
             if attempt.envelope.attempt == 1:
                 await self._claims.release(name, token=token)
-            return _Free()
+            return _KeyFree()
         held = await self._take(attempt, rule, name, token)
         if held is not None:
-            return _Taken(self._claims, rule, attempt.job_id, name, held)
+            return _KeyHeld(self._claims, rule, attempt.job_id, name, held)
         if attempt.cancelled is not None:
-            return _Free()
+            return _KeyFree()
         return Snoozed(timedelta(seconds=random.uniform(*_PAUSE)))
 
     async def _replaced(self, attempt: Attempt) -> Cancelled | None:
@@ -71,12 +70,12 @@ class UniqueGate:
         return None
 
 
-class _Free:
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+class _KeyFree:
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
         return True
 
 
-class _Taken:
+class _KeyHeld:
     """A key that is taken until its job has ended."""
 
     def __init__(self, claims: ClaimStore, rule: Uniqueness, job_id: str, name: str, token: int) -> None:
@@ -86,7 +85,7 @@ class _Taken:
         self._name = name
         self._token = token
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
         if not isinstance(outcome, _GOES_ON):
             await self._claims.release(self._name, token=self._token)
         elif self._rule.replaces:

@@ -27,17 +27,16 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, EndedNode, NodeState
 from taskmq.errors import FlowNotFound, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.model.envelope import JSON, Envelope
-from taskmq.model.outcome import Answered, Cancelled, Dead, Outcome, Snoozed
+from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Snoozed
 from taskmq.model.retry import RetryPolicy
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
+from taskmq.worker.attempt import Attempt, Permit
 from taskmq.workflow.calls import NodeCall, decode_call, insert_values
 from taskmq.workflow.failures import decode_failure, encode_failure
 from taskmq.workflow.values import encode_tree, load_trees
 
-__all__ = ["FlowGate", "FlowsRefused"]
+__all__ = ["WorkflowGuard", "WorkflowRefusal"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -51,7 +50,7 @@ _STATES: Final = {
 }
 
 
-class FlowGate:
+class WorkflowGuard:
     """One worker's.
 
     Args:
@@ -65,7 +64,7 @@ class FlowGate:
         # What it has begun and does not hold was not answered, or could not be prepared: that is its to begin again.
         self._owner = f"{worker} {secrets.token_hex(8)}"
         self._lease = lease
-        self._held: dict[tuple[str, str], _Run] = {}
+        self._held: dict[tuple[str, str], _NodeRun] = {}
         self._renewing: asyncio.Task[None] | None = None
         self._variants: dict[tuple[str, int], Task[..., Any]] = {}
 
@@ -73,13 +72,13 @@ class FlowGate:
         """Steps of workflows."""
         return attempt.envelope.flow is not None
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         flow_id, _, key = (attempt.envelope.flow or "").rpartition("/")
         if (flow_id, key) in self._held:
             # A second copy of the message, or one that has come back while the run that it began goes on.
             return _later(_LONGEST_WAIT)
         # From here on, so that no other copy is let in while this one waits for its answer.
-        run = self._held[flow_id, key] = _Run(self, attempt, flow_id, key)
+        run = self._held[flow_id, key] = _NodeRun(self, attempt, flow_id, key)
         try:
             answer = await self._store.start(
                 flow_id,
@@ -112,12 +111,12 @@ class FlowGate:
         self.forget(run)
         return outcome
 
-    def forget(self, run: "_Run") -> None:
+    def forget(self, run: "_NodeRun") -> None:
         """The run holds its node no more."""
         if self._held.get((run.flow_id, run.key)) is run:
             del self._held[run.flow_id, run.key]
 
-    async def _prepare(self, run: "_Run", call: NodeCall) -> None:
+    async def _prepare(self, run: "_NodeRun", call: NodeCall) -> None:
         """Give the attempt the arguments that it does not carry, and its own number of attempts."""
         attempt = run.attempt
         if call.inputs:
@@ -159,7 +158,7 @@ class FlowGate:
 
     # What runs need ----------------------------------------------------------------------------------------
 
-    async def leave(self, run: "_Run", record: ResultRecord | None) -> bool:
+    async def release(self, run: "_NodeRun", record: ResultRecord | None) -> bool:
         """The run has ended, and with it its node where there is a record; False where that does not count."""
         if record is None:
             await self._store.release(run.flow_id, run.key, token=run.token)
@@ -179,19 +178,19 @@ class FlowGate:
         self.forget(run)
         return taken is not None
 
-    def publisher(self, run: "_Run") -> FlowPublisher:
+    def publisher(self, run: "_NodeRun") -> FlowPublisher:
         content_type = run.attempt.delivery.content_type or JSON
         return FlowPublisher(
             self._app, run.flow_id, taker=run.key, content_type=content_type, parent=run.attempt.job_id
         )
 
 
-class _Run:
+class _NodeRun:
     """One run of a step."""
 
     __slots__ = ("_envelope", "_gate", "_task", "attempt", "flow_id", "key", "token")
 
-    def __init__(self, gate: FlowGate, attempt: Attempt, flow_id: str, key: str) -> None:
+    def __init__(self, gate: WorkflowGuard, attempt: Attempt, flow_id: str, key: str) -> None:
         self._gate = gate
         self._envelope: Envelope = attempt.envelope
         self._task = attempt.task
@@ -203,20 +202,20 @@ class _Run:
     def publisher(self) -> FlowPublisher:
         return self._gate.publisher(self)
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
-        counts = await self._gate.leave(self, record)
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
+        counts = await self._gate.release(self, record)
         # What stays in a shard enters again, with the arguments that it carries.
         self.attempt.envelope, self.attempt.task = self._envelope, self._task
         return counts
 
 
-class FlowsRefused:
+class WorkflowRefusal:
     """In the place of the gate where there is no state."""
 
     def concerns(self, attempt: Attempt) -> bool:
         return attempt.envelope.flow is not None
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         return Dead(
             "rejected",
             UnsupportedFeature(
@@ -242,7 +241,7 @@ def _remembered(attempt: Attempt, ended: EndedNode) -> Outcome:
     """The outcome of a job whose node has ended: once more, where somebody has died before it was settled."""
     match ended.state:
         case NodeState.SUCCEEDED:
-            return Answered(attempt.delivery.content_type or JSON, ended.value)
+            return AlreadyDone(attempt.delivery.content_type or JSON, ended.value)
         case NodeState.FAILED:
             error = decode_failure(ended.value)
             return Dead(

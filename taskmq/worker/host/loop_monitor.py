@@ -28,7 +28,7 @@ from typing import Final
 from taskmq.worker.host.stack_timers import StackTimers
 from taskmq.worker.host.stacks import stacks_of_threads
 
-__all__ = ["LoopWatch"]
+__all__ = ["LoopMonitor"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -41,7 +41,7 @@ _LAST_WORDS: Final = 1.0
 _STACKS: Final = 20_000
 
 
-class LoopWatch:
+class LoopMonitor:
     """Watches the loop that `watching` is entered on.
 
     Args:

@@ -70,7 +70,7 @@ class Backlog:
         self._served: dict[PriorityClass, float] = dict.fromkeys(CLASSES, 0.0)
         self._regular_turns = _REGULAR_TURNS
         self._others_slots: int | None = None
-        self._gates: dict[str, _Gate] = {}
+        self._gates: dict[str, _QueueRoom] = {}
         self._shares: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._others_out = 0
@@ -85,7 +85,7 @@ class Backlog:
             if (share := shares.get(queue.name, 1)) > 1:
                 self._shares |= dict.fromkeys(queue.physical, share)
             if (most := limits.get(queue.name)) is not None:
-                gate = _Gate(most, queue.physical)
+                gate = _QueueRoom(most, queue.physical)
                 self._gates |= dict.fromkeys(queue.physical, gate)
         self._lines = tuple(self._waiting[name] for name in CLASSES)
         self._is_plain = not (self._gates or self._shares or self._is_out)
@@ -264,7 +264,7 @@ class Backlog:
             self._credit = {name: min(self._credit[name], 0) + self._weights[name] for name in CLASSES}
 
 
-class _Gate(msgspec.Struct):
+class _QueueRoom(msgspec.Struct):
     """A queue's limit, and how many of its deliveries have a slot."""
 
     most: int

@@ -28,19 +28,19 @@ from taskmq.run.context import current_context
 from taskmq.run.execution import Executor
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.guards.base import Gates
+from taskmq.worker.guards.base import Guards
 from taskmq.worker.intake.backlog import Backlog
-from taskmq.worker.intake.ordered_shards import Shards
-from taskmq.worker.intake.resources import Slots
-from taskmq.worker.long_runs.guard import Handover
-from taskmq.worker.run.crash_counter import Starts
-from taskmq.worker.run.fast_path import AtOnce, Step
-from taskmq.worker.run.journal_service import Recorder
+from taskmq.worker.intake.ordered_shards import OrderedShards
+from taskmq.worker.intake.resources import ResourcePool
+from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.run.crash_counter import CrashCounter
+from taskmq.worker.run.fast_path import FastPath, FastPathResult
+from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.poison import Quarantine
 from taskmq.worker.run.processor import Processor
 from taskmq.worker.run.settle import Settler
-from taskmq.worker.run.stats import Tally
-from taskmq.worker.run.task_pool import TURN, Crew, Pause, Piece, Rest
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.task_pool import LOOP_BUDGET, Continuation, Pause, TaskPool, WorkItem
 from taskmq.worker.run.thread_runs import ThreadRuns
 
 __all__ = ["Dispatcher"]
@@ -72,26 +72,26 @@ class Dispatcher:
         executors: Mapping[ExecutorKind, Executor],
         *,
         worker: str,
-        tally: Tally,
-        slots: Slots,
+        stats: WorkerStats,
+        slots: ResourcePool,
         cancelled: Callable[[str], str | None] | None,
-        handover: Handover | None = None,
-        gates: Gates | None = None,
+        long_runs: LongRunGuard | None = None,
+        gates: Guards | None = None,
     ) -> None:
         self.concurrency = config.concurrency
         self.left_behind = 0
         self._config = config
         self._executors = executors
-        self._tally = tally
+        self._stats = stats
         self._slots = slots
         self._cancelled = cancelled or _never
-        self._handover = handover
-        self._gates = gates or Gates(())
+        self._long_runs = long_runs
+        self._gates = gates or Guards(())
         in_threads = executors.get("thread")
         self._threads: ThreadRuns | None = None
         if isinstance(in_threads, ThreadExecutor):
-            self._threads = ThreadRuns(in_threads, tally, self)
-        self._crew: Crew[Delivery] = Crew(
+            self._threads = ThreadRuns(in_threads, stats, self)
+        self._pool: TaskPool[Delivery] = TaskPool(
             config.concurrency,
             take=self._take,
             more=self._more,
@@ -99,10 +99,10 @@ class Dispatcher:
             aside=() if self._threads is None else self._threads.going,
         )
         if isinstance(in_threads, ThreadExecutor):
-            in_threads.on_told(self._crew.call)
+            in_threads.on_told(self._pool.call)
         # What settles a run that has ended in a thread does not inherit what that has set.
         self._variables = contextvars.copy_context()
-        self._first: deque[tuple[Delivery, Piece]] = deque()
+        self._first: deque[tuple[Delivery, WorkItem]] = deque()
         self._over: set[Delivery] = set()
         self._is_open = True
         self._backlog = Backlog(
@@ -114,19 +114,19 @@ class Dispatcher:
             limits=config.queue_slots,
             shares=config.queue_shares,
         )
-        self._shards = Shards(
+        self._shards = OrderedShards(
             app.clock,
             unknown_attempts=config.unknown_attempts,
             unknown_delay=config.unknown_delay,
             again=self._again,
             passed=self._passed,
         )
-        self._recorder = Recorder(app)
+        self._recorder = JournalService(app)
         self._processor = Processor(app, executors, config, desk=self._recorder)
         self._settler = Settler(app, worker=worker, result_limit=config.result_limit)
-        self._at_once = AtOnce(
+        self._at_once = FastPath(
             app,
-            tally,
+            stats,
             keeps_results=self._settler.keeps_results,
             cancelled=cancelled,
             desk=self._recorder,
@@ -137,17 +137,17 @@ class Dispatcher:
         if config.max_starts:
             self._quarantine = Quarantine(
                 self._processor.run,
-                Starts(app),
+                CrashCounter(app),
                 most=config.max_starts,
-                running=self._crew.busy,
+                running=self._pool.busy,
                 threads=self._threads,
-                resume=self._crew.call,
+                resume=self._pool.call,
             )
 
     @property
     def running(self) -> int:
         """How many slots are taken."""
-        return len(self._crew.busy) + (0 if self._threads is None else len(self._threads.going))
+        return len(self._pool.busy) + (0 if self._threads is None else len(self._threads.going))
 
     @property
     def waiting(self) -> int:
@@ -162,7 +162,7 @@ class Dispatcher:
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
         self._backlog.put(delivery, now=time.monotonic())
-        self._crew.call()
+        self._pool.call()
 
     def resize(self, concurrency: int) -> None:
         """Have so many slots from now on; runs beyond them go on to their end.
@@ -172,9 +172,9 @@ class Dispatcher:
         """
         if concurrency < 1:
             raise InvalidOption("concurrency: at least 1")
-        self.concurrency = self._crew.size = concurrency
+        self.concurrency = self._pool.size = concurrency
         self._backlog.resize(concurrency)
-        self._crew.call()
+        self._pool.call()
 
     def shed(self, queue: str, *, keep: int) -> None:
         """Give back what waits of a physical queue beyond the first `keep`."""
@@ -199,9 +199,9 @@ class Dispatcher:
 
     def replace(self, old: Delivery, new: Delivery) -> None:
         """Settle `new` instead of `old` from now on."""
-        for task, delivery in self._crew.busy.items():
+        for task, delivery in self._pool.busy.items():
             if delivery is old:
-                self._crew.busy[task] = new
+                self._pool.busy[task] = new
 
     def stop_taking(self) -> None:
         """Start nothing from here on."""
@@ -218,11 +218,11 @@ class Dispatcher:
         """Return once nothing runs."""
         while self.running:
             ends = () if self._threads is None else self._threads.ends()
-            await asyncio.wait((*self._crew.busy, *ends))
+            await asyncio.wait((*self._pool.busy, *ends))
 
     async def interrupt(self) -> None:
         """Interrupt what runs and give it back; what is being settled is settled."""
-        running = self._crew.busy
+        running = self._pool.busy
         _log.warning("interrupting %d running tasks; they go back to their queues", self.running)
         self._processor.is_interrupting = True
         if self._quarantine is not None:
@@ -244,8 +244,8 @@ class Dispatcher:
         """Nothing runs any more: let go."""
         if self._threads is not None:
             self._threads.close()
-        self._crew.close()
-        await self._crew.closed()
+        self._pool.close()
+        await self._pool.closed()
         await self._recorder.aclose()
         if self._quarantine is not None:
             await self._quarantine.aclose()
@@ -255,7 +255,7 @@ class Dispatcher:
     def _more(self) -> int:
         return len(self._backlog) + len(self._slots) + len(self._first)
 
-    def _take(self) -> tuple[Delivery, Piece] | Pause | None:
+    def _take(self) -> tuple[Delivery, WorkItem] | Pause | None:
         """What to do next; what the broker has given to somebody else meanwhile is passed over.
 
         Plain runs that never wait are carried out here, up to the first other one.
@@ -265,7 +265,7 @@ class Dispatcher:
         if not self._is_open or (self._quarantine is not None and self._quarantine.is_closed):
             return None
         began = now = time.monotonic()
-        room = self._crew.room
+        room = self._pool.room
         if self._slots and (taken := self._take_granted(now)) is not None:
             return taken
         while room and (delivery := self._backlog.take(now=now)) is not None:
@@ -279,23 +279,23 @@ class Dispatcher:
             except MalformedMessage as error:
                 return delivery, self._process(delivery, Parked(str(error)))
             step = self._at_once.run(delivery, envelope, content_type, now=now)
-            if step is Step.NOT_PLAIN:
+            if step is FastPathResult.DECLINED:
                 return delivery, self._process(delivery, self._processor.identify(delivery, envelope))
-            if not isinstance(step, Step):
+            if not isinstance(step, FastPathResult):
                 return delivery, step
-            if step is Step.BEGUN:
+            if step is FastPathResult.BEGUN:
                 room -= 1
                 now = time.monotonic()
                 continue
             self._backlog.leave(delivery.queue, now=now)
-            if step is Step.UNCLEAN:
+            if step is FastPathResult.UNCLEAN:
                 return Pause.LEAVE
             now = self._at_once.ended
-            if now - began > TURN:
+            if now - began > LOOP_BUDGET:
                 return Pause.TURN
         return None
 
-    def _take_granted(self, now: float) -> tuple[Delivery, Piece] | None:
+    def _take_granted(self, now: float) -> tuple[Delivery, WorkItem] | None:
         while (fits := self._slots.next(now=now)) is not None:
             attempt, grant = fits
             attempt.grant = grant
@@ -322,11 +322,11 @@ class Dispatcher:
         now = time.monotonic()
         self._backlog.release(delivery.queue, now=now)
         self._backlog.put(delivery, now=now, first=True)
-        self._crew.call()
+        self._pool.call()
 
     def _passed(self, delivery: Delivery) -> None:
         self._backlog.release(delivery.queue, now=time.monotonic())
-        self._crew.call()
+        self._pool.call()
 
     # One delivery ------------------------------------------------------------------------------------------
 
@@ -337,11 +337,11 @@ class Dispatcher:
                 return True
             read = waits
         if isinstance(read, Parked):
-            self._tally.park(delivery, read)
+            self._stats.park(delivery, read)
             await self._settler.park(delivery, read)
             return True
         # Keepers have waited for their time, and so have one: what has none is not asked for its headers.
-        if read.envelope.eta is not None and self._handover is not None and not await self._handover.admits(read):
+        if read.envelope.eta is not None and self._long_runs is not None and not await self._long_runs.admits(read):
             return True
         needs = read.task.plan.needs
         if needs is not None and self._cancelled(read.job_id) is None:
@@ -357,23 +357,23 @@ class Dispatcher:
             attempt.cancelled = self._cancelled(attempt.job_id)
             outcome: Outcome | None = None
             if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
-                outcome = await self._gates.enter(attempt)
+                outcome = await self._gates.acquire(attempt)
                 attempt.cancelled = self._cancelled(attempt.job_id)
             if attempt.cancelled is not None:
                 outcome = Cancelled(attempt.cancelled)
             if outcome is None:
-                self._tally.start(attempt, now=time.monotonic())
+                self._stats.start(attempt, now=time.monotonic())
                 outcome = await self._outcome(attempt, self._ways_of(attempt)(attempt))
         finally:
             if attempt.grant is not None:
                 self._slots.give_back(attempt.grant)
         return await self._conclude(attempt, outcome)
 
-    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> Piece:
+    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> WorkItem:
         """See `taskmq.worker.run.fast_path.LongWay`."""
-        return self._go_on(attempt, Rest(rest, waits_for))
+        return self._go_on(attempt, Continuation(rest, waits_for))
 
-    def conclude(self, attempt: Attempt, outcome: Outcome) -> Piece:
+    def conclude(self, attempt: Attempt, outcome: Outcome) -> WorkItem:
         """See `taskmq.worker.run.fast_path.LongWay`."""
         return self._conclude(attempt, outcome)
 
@@ -381,7 +381,7 @@ class Dispatcher:
         """See `taskmq.worker.run.fast_path.LongWay`."""
         return self._processor.failed(attempt, error)
 
-    async def _go_on(self, attempt: Attempt, rest: Rest) -> bool:
+    async def _go_on(self, attempt: Attempt, rest: Continuation) -> bool:
         assert attempt.execution is not None
         outcome = await self._processor.go_on(attempt, attempt.execution, rest)
         return await self._conclude(attempt, self._unless_cancelled(attempt, outcome))
@@ -404,19 +404,19 @@ class Dispatcher:
             if not self._is_concluded(attempt, outcome):
                 variables = self._variables.copy()
                 variables.run(current_context.set, execution.context)
-                self._crew.carry_out(delivery, self._settle(attempt, outcome), variables)
+                self._pool.carry_out(delivery, self._settle(attempt, outcome), variables)
                 return
         except BaseException as unexpected:  # noqa: BLE001 - as in a member of the crew
             failure = unexpected
         self._freed(delivery, failure)
-        self._crew.call()
+        self._pool.call()
 
     async def _conclude(self, attempt: Attempt, outcome: Outcome) -> bool:
         return attempt.is_clean if self._is_concluded(attempt, outcome) else await self._settle(attempt, outcome)
 
     def _is_concluded(self, attempt: Attempt, outcome: Outcome) -> bool:
         """The run is over. Whether it is also settled, since that needed nothing to be waited for."""
-        self._tally.end(attempt, outcome, now=time.monotonic())
+        self._stats.end(attempt, outcome, now=time.monotonic())
         execution = attempt.execution
         if (execution is None or execution.context.journal is None) and self._settler.settle_at_once(
             attempt, outcome
@@ -452,12 +452,12 @@ class Dispatcher:
             outcome = await run
         except asyncio.CancelledError:
             if attempt.cancelled is None:
-                self._tally.forget(attempt)
+                self._stats.forget(attempt)
                 raise
             # Before its first step, so that nobody below could tell what it meant.
             outcome = Cancelled(attempt.cancelled)
         except BaseException:
-            self._tally.forget(attempt)
+            self._stats.forget(attempt)
             raise
         return self._unless_cancelled(attempt, outcome)
 
@@ -472,7 +472,7 @@ class Dispatcher:
         if not is_shard(attempt.delivery.queue):
             return await self._settler.settle(attempt, outcome)
         if self._shards.keep(attempt, outcome):
-            if not await self._settler.leave(attempt, outcome):
+            if not await self._settler.release_permits(attempt, outcome):
                 return False
             if isinstance(outcome, Retried):
                 self._settler.note_retry(attempt, to_ms(outcome.delay), outcome.error)
@@ -494,9 +494,9 @@ class Dispatcher:
             held.cancelled = reason
             self._backlog.enter(held.delivery.queue)
             self._first.append((held.delivery, self._settle_cancelled(held, reason)))
-            self._crew.call()
+            self._pool.call()
             return True
-        found = [attempt for attempt in self._tally.running if attempt.job_id == job_id and attempt.cancelled is None]
+        found = [attempt for attempt in self._stats.running if attempt.job_id == job_id and attempt.cancelled is None]
         for attempt in found:
             self._stop(attempt, reason)
         return bool(found)
@@ -504,9 +504,9 @@ class Dispatcher:
     async def _settle_cancelled(self, attempt: Attempt, reason: str) -> bool:
         outcome: Outcome = Cancelled(reason)
         if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
-            outcome = await self._gates.enter(attempt) or outcome
+            outcome = await self._gates.acquire(attempt) or outcome
         self._over.add(attempt.delivery)
-        self._tally.end(attempt, outcome, now=time.monotonic())
+        self._stats.end(attempt, outcome, now=time.monotonic())
         await self._end(attempt, outcome)
         return True
 
@@ -523,7 +523,7 @@ class Dispatcher:
     def _cancel_task(self, attempt: Attempt) -> None:
         if self._threads is not None:
             self._threads.give_up(attempt)
-        for task, delivery in self._crew.busy.items():
+        for task, delivery in self._pool.busy.items():
             if delivery is attempt.delivery and delivery not in self._over:
                 task.cancel()
 

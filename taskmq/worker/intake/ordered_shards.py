@@ -22,7 +22,7 @@ from taskmq.model.outcome import Outcome, Parked, Retried, Snoozed
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["LONGEST_HOLD", "Shards"]
+__all__ = ["LONGEST_HOLD", "OrderedShards"]
 
 LONGEST_HOLD: Final = 600.0
 """Seconds for which a delivery is held beyond its runs."""
@@ -30,7 +30,7 @@ LONGEST_HOLD: Final = 600.0
 _LONGEST_MS: Final = round(LONGEST_HOLD * 1000)
 
 
-class _Front(msgspec.Struct):
+class _ShardFront(msgspec.Struct):
     """The job at the front of a shard.
 
     Attributes:
@@ -49,7 +49,7 @@ class _Front(msgspec.Struct):
     waiting: "asyncio.Task[None] | None" = None
 
 
-class Shards:
+class OrderedShards:
     """The fronts of the shards that this worker has.
 
     Args:
@@ -73,7 +73,7 @@ class Shards:
         self._unknown_delay = unknown_delay
         self._again = again
         self._passed = passed
-        self._fronts: dict[str, _Front] = {}
+        self._fronts: dict[str, _ShardFront] = {}
         self._is_closed = False
 
     def holds(self, delivery: Delivery) -> bool:
@@ -135,27 +135,27 @@ class Shards:
         self._fronts.clear()
         return [front.delivery for front in held]
 
-    def _front(self, delivery: Delivery) -> _Front:
+    def _front(self, delivery: Delivery) -> _ShardFront:
         front = self._fronts.get(delivery.queue)
         if front is None or not _is_same(front.delivery, delivery):
-            front = self._fronts[delivery.queue] = _Front(delivery, self._clock.now_ms())
+            front = self._fronts[delivery.queue] = _ShardFront(delivery, self._clock.now_ms())
         elif front.delivery is not delivery:
             # The same message has come back.
             front.delivery, front.came = delivery, self._clock.now_ms()
         return front
 
-    def _wait(self, front: _Front, delay: timedelta) -> None:
+    def _wait(self, front: _ShardFront, delay: timedelta) -> None:
         front.due = self._clock.now_ms() + to_ms(delay)
         self._hold(front)
 
-    def _hold(self, front: _Front) -> None:
+    def _hold(self, front: _ShardFront) -> None:
         if self._is_closed:
             front.delivery.requeue()
             return
         queue = front.delivery.queue
         front.waiting = asyncio.create_task(self._wake(front), name=f"taskmq holds {queue}")
 
-    async def _wake(self, front: _Front) -> None:
+    async def _wake(self, front: _ShardFront) -> None:
         await self._clock.sleep_until(min(front.due, front.came + _LONGEST_MS))
         front.waiting = None
         delivery = front.delivery

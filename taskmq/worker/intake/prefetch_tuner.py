@@ -13,9 +13,9 @@ from taskmq.errors import BrokerUnavailable
 from taskmq.model.topology import WorkQueue
 from taskmq.worker.intake.dispatcher import Dispatcher
 from taskmq.worker.prefetch import prefetch_for, worth_changing
-from taskmq.worker.run.stats import Tally
+from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["Prefetching", "adapting"]
+__all__ = ["PrefetchTuner", "tuning_prefetch"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -30,11 +30,11 @@ _ENOUGH_EARLY_RUNS: Final = 10
 
 
 @asynccontextmanager
-async def adapting(
-    consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], tally: Tally
+async def tuning_prefetch(
+    consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], stats: WorkerStats
 ) -> AsyncGenerator[None, None]:
     """Adapt while the block runs."""
-    prefetching = Prefetching(consumer, dispatcher, queues, tally)
+    prefetching = PrefetchTuner(consumer, dispatcher, queues, stats)
     task = asyncio.create_task(prefetching.run(), name="taskmq worker adapts its prefetch")
     try:
         yield
@@ -44,13 +44,15 @@ async def adapting(
             await task
 
 
-class Prefetching:
+class PrefetchTuner:
     """What is in force, and what the runs since the last look say."""
 
-    def __init__(self, consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], tally: Tally) -> None:
+    def __init__(
+        self, consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], stats: WorkerStats
+    ) -> None:
         self._consumer = consumer
         self._dispatcher = dispatcher
-        self._tally = tally
+        self._stats = stats
         # The next of a shard would only wait here.
         self._queues = [queue for queue in queues if queue.ordered is None]
         first = prefetch_for(dispatcher.concurrency, seconds=None)
@@ -83,7 +85,7 @@ class Prefetching:
     def _mean(self, queue: WorkQueue, enough: int) -> float | None:
         """Seconds of a run since the last look, those that go on among them; None where too few have ended."""
         runs, seconds = 0, 0.0
-        for (_, physical), count in self._tally.counts.items():
+        for (_, physical), count in self._stats.counts.items():
             if physical in queue.physical:
                 runs += sum(count.run.counts)
                 seconds += count.run.total
@@ -92,7 +94,7 @@ class Prefetching:
             self._seen[queue.name] = (runs, seconds)
             return (seconds - before[1]) / (runs - before[0])
         now = time.monotonic()
-        going = [now - began for one, began in self._tally.running.items() if one.delivery.queue in queue.physical]
+        going = [now - began for one, began in self._stats.running.items() if one.delivery.queue in queue.physical]
         # Few ends and many runs: they are long, at least as long as they have gone on.
         return max(going) if going and max(going) >= _LOOK else None
 

@@ -17,13 +17,13 @@ from taskmq.contracts.broker import Delivery
 from taskmq.model.resources import GPU, Amounts, Grant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["Slots"]
+__all__ = ["ResourcePool"]
 
 # Sums of parts of a processor are not exact.
 _TINY: Final = 1e-9
 
 
-class Slots:
+class ResourcePool:
     """Amounts that are free, and attempts that wait for some. Instants are of a monotonic clock, in seconds.
 
     Args:

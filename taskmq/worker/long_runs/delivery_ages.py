@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["Ages"]
+__all__ = ["DeliveryAges"]
 
 
-class Ages:
+class DeliveryAges:
     """Deliveries by the last look before they were first seen: they cannot have come earlier than that.
 
     Instants are of a monotonic clock, in seconds.

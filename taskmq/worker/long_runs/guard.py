@@ -54,11 +54,11 @@ from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavail
 from taskmq.model.envelope import JSON, amend
 from taskmq.model.topology import is_shard
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.long_runs.delivery_ages import Ages
-from taskmq.worker.long_runs.leased_delivery import HandedOver, Recovered
-from taskmq.worker.run.stats import Tally
+from taskmq.worker.long_runs.delivery_ages import DeliveryAges
+from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDelivery
+from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["LEASE", "Handover", "Holder"]
+__all__ = ["LEASE", "DeliveryHolder", "LongRunGuard"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -80,7 +80,7 @@ _LONGEST_PAUSE: Final = 5.0
 _STOPPING: Final = 5.0
 
 
-class Holder(Protocol):
+class DeliveryHolder(Protocol):
     """Who has deliveries in hand."""
 
     def waiting_deliveries(self) -> Iterable[Delivery]:
@@ -96,7 +96,7 @@ class Holder(Protocol):
         ...
 
 
-class Handover:
+class LongRunGuard:
     """One worker's.
 
     Args:
@@ -104,24 +104,24 @@ class Handover:
         seconds: how long a lease lasts that is not renewed; a job that was lost is run again that much later.
     """
 
-    def __init__(self, app: TaskMQ, leases: LeaseStore, tally: Tally, *, worker: str, seconds: float) -> None:
+    def __init__(self, app: TaskMQ, leases: LeaseStore, stats: WorkerStats, *, worker: str, seconds: float) -> None:
         session = app.session()
         self._broker = session.broker
         self._send_timeout = session.send_timeout
         self._clock = app.clock
         self._leases = leases
-        self._tally = tally
+        self._stats = stats
         self._worker = worker
         self._seconds = seconds
-        self._held: dict[str, _Hold] = {}
+        self._held: dict[str, _LongRun] = {}
         self._begun: set[Delivery] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._holder: Holder | None = None
+        self._holder: DeliveryHolder | None = None
 
     @asynccontextmanager
     async def serving(
-        self, consumer: Consumer, holder: Holder, queues: Collection[str]
+        self, consumer: Consumer, holder: DeliveryHolder, queues: Collection[str]
     ) -> AsyncGenerator[None, None]:
         """Hand over what comes near its time, while the block runs; then wait a while for what has to be said.
 
@@ -145,11 +145,11 @@ class Handover:
 
     # Near its time -----------------------------------------------------------------------------------------
 
-    async def _look_on(self, consumer: Consumer, holder: Holder, queues: Collection[str]) -> None:
+    async def _look_on(self, consumer: Consumer, holder: DeliveryHolder, queues: Collection[str]) -> None:
         if not isinstance(consumer, TimeLimited):
             return
         loop = asyncio.get_running_loop()
-        ages = Ages(now=loop.time())
+        ages = DeliveryAges(now=loop.time())
         while True:
             # Asked each time: it may be another node, of another version.
             limits = {queue: consumer.settle_within(queue) for queue in queues if not is_shard(queue)}
@@ -161,8 +161,10 @@ class Handover:
             except Exception:  # noqa: BLE001 - without a look all long jobs would run twice
                 _log.critical("long jobs were not looked at", exc_info=True)
 
-    def _look(self, limits: Mapping[str, float | None], holder: Holder, ages: Ages, *, now: float) -> None:
-        running = {attempt.delivery: attempt for attempt in self._tally.running if _can_be_handed_over(attempt)}
+    def _look(
+        self, limits: Mapping[str, float | None], holder: DeliveryHolder, ages: DeliveryAges, *, now: float
+    ) -> None:
+        running = {attempt.delivery: attempt for attempt in self._stats.running if _can_be_handed_over(attempt)}
         waiting = [delivery for delivery in holder.waiting_deliveries() if not is_shard(delivery.queue)]
         ages.look((*running, *waiting), now=now)
         self._begun &= running.keys()
@@ -178,14 +180,14 @@ class Handover:
                 self._start(self._hand_over(attempt, delivery, until=now + left(delivery, _GIVE_UP)))
 
     async def _hand_over(self, attempt: Attempt, delivery: Delivery, *, until: float) -> None:
-        hold = await self._publish_keeper(attempt, delivery, until=until)
+        hold = await self._publish_standby(attempt, delivery, until=until)
         if hold is None:
             return
-        if attempt not in self._tally.running or attempt.delivery is not delivery or _is_revoked(delivery):
+        if attempt not in self._stats.running or attempt.delivery is not delivery or _is_revoked(delivery):
             # It has ended meanwhile, or its message is with somebody else: the keeper stands for nothing.
             await self._say_done(hold)
             return
-        handed = HandedOver(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
+        handed = LeasedDelivery(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
         hold.handed = handed
         assert self._holder is not None
         self._holder.replace(delivery, handed)
@@ -198,20 +200,20 @@ class Handover:
         )
         await self._renew(hold, attempt)
 
-    async def _publish_keeper(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_Hold | None":
+    async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_LongRun | None":
         """The lease, once its keeper is at the broker; None where there is nothing to be done any more."""
         key = f"handover:{attempt.job_id}:{uuid.uuid4().hex}"
         token: int | None = None
         pause = _PAUSE
-        while attempt in self._tally.running and not _is_revoked(delivery):
+        while attempt in self._stats.running and not _is_revoked(delivery):
             try:
                 if token is None:
                     token = await self._take(key)
                 elif not await self._leases.renew(key, token=token, seconds=self._seconds):
                     token = None
                     continue
-                hold = self._held[key] = _Hold(key, token)
-                await self._publish(self._keeper(attempt, delivery, key))
+                hold = self._held[key] = _LongRun(key, token)
+                await self._publish(self._standby(attempt, delivery, key))
             except (StateUnavailable, SendError, MalformedMessage) as error:
                 is_hopeless = isinstance(error, EncodeError | MalformedMessage)
                 if is_hopeless or asyncio.get_running_loop().time() + pause > until:
@@ -233,13 +235,13 @@ class Handover:
         return None
 
     async def _take(self, key: str) -> int:
-        taken = await self._leases.take(key, owner=self._worker, seconds=self._seconds)
+        taken = await self._leases.acquire(key, owner=self._worker, seconds=self._seconds)
         if isinstance(taken, Lease):
             # Nobody else knows the key: the answer to an earlier try was lost.
             return taken.token
         return taken
 
-    def _keeper(self, attempt: Attempt, delivery: Delivery, key: str) -> Outgoing:
+    def _standby(self, attempt: Attempt, delivery: Delivery, key: str) -> Outgoing:
         due = self._clock.now_ms() + round(self._seconds * 1000)
         changes = {"id": attempt.job_id, "eta": due}
         body = amend(delivery.body, delivery.content_type, changes)
@@ -247,7 +249,7 @@ class Handover:
 
     # While it runs -----------------------------------------------------------------------------------------
 
-    async def _renew(self, hold: "_Hold", attempt: Attempt) -> None:
+    async def _renew(self, hold: "_LongRun", attempt: Attempt) -> None:
         handed = hold.handed
         assert handed is not None
         has_trouble = False
@@ -274,7 +276,7 @@ class Handover:
                     _log.warning("the lease of job %s is not renewed for now: %s", attempt.job_id, error)
                 has_trouble = True
 
-    async def _hold_on(self, hold: "_Hold", seconds: float, *, note: str | None = None) -> bool:
+    async def _hold_on(self, hold: "_LongRun", seconds: float, *, note: str | None = None) -> bool:
         """Renew the lease, or take it once more where it ended and nobody has it; whether it is held.
 
         Raises:
@@ -287,7 +289,7 @@ class Handover:
             hold.is_over = note is not None
             if await self._leases.renew(hold.key, token=hold.token, seconds=seconds, note=note):
                 return True
-            taken = await self._leases.take(hold.key, owner=self._worker, seconds=seconds, note=note or "")
+            taken = await self._leases.acquire(hold.key, owner=self._worker, seconds=seconds, note=note or "")
             if isinstance(taken, Lease):
                 return False
             hold.token = taken
@@ -295,7 +297,7 @@ class Handover:
 
     # At its end --------------------------------------------------------------------------------------------
 
-    def _settle(self, hold: "_Hold", attempt: Attempt, *, is_done: bool) -> None:
+    def _settle(self, hold: "_LongRun", attempt: Attempt, *, is_done: bool) -> None:
         hold.ended.set()
         assert hold.handed is not None
         if hold.handed.revoked:
@@ -303,7 +305,7 @@ class Handover:
         else:
             self._start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
 
-    async def _give_back(self, hold: "_Hold", attempt: Attempt, handed: HandedOver) -> None:
+    async def _give_back(self, hold: "_LongRun", attempt: Attempt, handed: LeasedDelivery) -> None:
         """Have the job run by somebody else, at once or as soon as its keeper comes."""
         try:
             body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
@@ -316,7 +318,7 @@ class Handover:
         else:
             await self._say_done(hold)
 
-    async def _say_done(self, hold: "_Hold") -> None:
+    async def _say_done(self, hold: "_LongRun") -> None:
         pause = _PAUSE
         while True:
             try:
@@ -333,54 +335,54 @@ class Handover:
 
     async def admits(self, attempt: Attempt) -> bool:
         """Whether a message is to be run; where it is a keeper that is not, it was settled."""
-        keeper = attempt.delivery
-        key = keeper.headers.get(LEASE)
+        standby = attempt.delivery
+        key = standby.headers.get(LEASE)
         if not isinstance(key, str):
             return True
         left = self._seconds
         if key not in self._held:
             try:
-                answer = await self._leases.take(key, owner=self._worker, seconds=_REMEMBERED, note=_TAKEN_OVER)
+                answer = await self._leases.acquire(key, owner=self._worker, seconds=_REMEMBERED, note=_TAKEN_OVER)
             except StateUnavailable as error:
                 _log.warning("job %s is not run for now, somebody may be at it: %s", attempt.job_id, error)
             else:
                 if not isinstance(answer, Lease):
-                    self._recover(attempt, _Hold(key, answer))
+                    self._recover(attempt, _LongRun(key, answer))
                     return True
                 if answer.note == _TAKEN_OVER:
                     # Whoever has begun to run it has given it back, or is gone.
-                    self._recover(attempt, _Hold(key, answer.token))
+                    self._recover(attempt, _LongRun(key, answer.token))
                     return True
                 if answer.note == _DONE:
-                    keeper.ack()
+                    standby.ack()
                     return False
                 left = answer.left
-        await self._put_back(attempt, keeper, left)
+        await self._put_back(attempt, standby, left)
         return False
 
-    def _recover(self, attempt: Attempt, hold: "_Hold") -> None:
+    def _recover(self, attempt: Attempt, hold: "_LongRun") -> None:
         _log.warning(
             "job %s of task %s was lost by who ran it, and runs again", attempt.job_id, attempt.envelope.task
         )
-        keeper = attempt.delivery
-        recovered = Recovered(keeper, lambda: self._start(self._say_done(hold)))
+        standby = attempt.delivery
+        recovered = RecoveredDelivery(standby, lambda: self._start(self._say_done(hold)))
         if self._holder is not None:
-            self._holder.replace(keeper, recovered)
+            self._holder.replace(standby, recovered)
         attempt.delivery = recovered
 
-    async def _put_back(self, attempt: Attempt, keeper: Delivery, seconds: float) -> None:
+    async def _put_back(self, attempt: Attempt, standby: Delivery, seconds: float) -> None:
         due = self._clock.now_ms() + round(min(seconds, self._seconds) * 1000)
         try:
-            body = amend(keeper.body, keeper.content_type, {"eta": due})
-            await self._publish(self._outgoing(attempt, keeper, body, _plain(keeper.headers, LEASE), due=due))
+            body = amend(standby.body, standby.content_type, {"eta": due})
+            await self._publish(self._outgoing(attempt, standby, body, _plain(standby.headers, LEASE), due=due))
         except (SendError, MalformedMessage) as error:
             _log.warning("the keeper of job %s goes back to its queue: %s", attempt.job_id, error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LONGEST_PAUSE):
                     await self._stopping.wait()
-            keeper.requeue()
+            standby.requeue()
         else:
-            keeper.ack()
+            standby.ack()
 
     # Publishing --------------------------------------------------------------------------------------------
 
@@ -414,7 +416,7 @@ class Handover:
             _log.critical("a job was not handed over", exc_info=error)
 
 
-class _Hold:
+class _LongRun:
     """A lease that this worker has, and what runs under it."""
 
     __slots__ = ("ended", "handed", "is_over", "key", "token", "turn")
@@ -422,7 +424,7 @@ class _Hold:
     def __init__(self, key: str, token: int) -> None:
         self.key = key
         self.token = token
-        self.handed: HandedOver | None = None
+        self.handed: LeasedDelivery | None = None
         self.ended = asyncio.Event()
         self.turn = asyncio.Lock()
         self.is_over = False
@@ -432,7 +434,7 @@ def _can_be_handed_over(attempt: Attempt) -> bool:
     delivery = attempt.delivery
     return (
         attempt.task.plan.ack == "late"
-        and not isinstance(delivery, HandedOver)
+        and not isinstance(delivery, LeasedDelivery)
         and not is_shard(delivery.queue)
         and not _is_revoked(delivery)
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from taskmq.contracts.broker import Delivery
 
-__all__ = ["HandedOver", "Recovered"]
+__all__ = ["LeasedDelivery", "RecoveredDelivery"]
 
 
 class _Copy:
@@ -21,7 +21,7 @@ class _Copy:
         self.settled = False
 
 
-class HandedOver(_Copy):
+class LeasedDelivery(_Copy):
     """In the place of a delivery that was acknowledged before its run has ended.
 
     Args:
@@ -50,33 +50,33 @@ class HandedOver(_Copy):
             self._settle(is_done)
 
 
-class Recovered(_Copy):
+class RecoveredDelivery(_Copy):
     """A keeper whose job was lost and runs again: one that may have ended its worker.
 
     Args:
         done: called when it is acknowledged.
     """
 
-    def __init__(self, keeper: Delivery, done: Callable[[], None]) -> None:
-        super().__init__(keeper)
+    def __init__(self, standby: Delivery, done: Callable[[], None]) -> None:
+        super().__init__(standby)
         self.redelivered = True
-        self._keeper = keeper
+        self._standby = standby
         self._done = done
 
     @property
     def revoked(self) -> bool:
         """See `taskmq.broker.Revocable`."""
-        return getattr(self._keeper, "revoked", False) is True
+        return getattr(self._standby, "revoked", False) is True
 
     def ack(self) -> None:
         """See `taskmq.broker.Delivery`."""
         if not self.settled:
             self.settled = True
-            self._keeper.ack()
+            self._standby.ack()
             self._done()
 
     def requeue(self) -> None:
         """See `taskmq.broker.Delivery`."""
         if not self.settled:
             self.settled = True
-            self._keeper.requeue()
+            self._standby.requeue()

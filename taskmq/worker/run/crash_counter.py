@@ -21,7 +21,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import StartStore, State
 from taskmq.errors import StateUnavailable, TaskMQError
 
-__all__ = ["Starts", "private_folder"]
+__all__ = ["CrashCounter", "private_folder"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -29,7 +29,7 @@ _PATIENCE: Final = 5.0
 _REMEMBERED: Final = 86_400.0
 
 
-class Starts:
+class CrashCounter:
     """The starts that this worker counts."""
 
     def __init__(self, app: TaskMQ) -> None:

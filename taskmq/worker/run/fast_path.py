@@ -29,18 +29,18 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import is_shard, logical_queue
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import Execution
-from taskmq.run.journal import Desk
+from taskmq.run.journal import JournalWriter
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.stats import Tally
-from taskmq.worker.run.task_pool import Piece
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.task_pool import WorkItem
 from taskmq.worker.run.thread_runs import ThreadRuns
 
-__all__ = ["AtOnce", "LongWay", "Step"]
+__all__ = ["FastPath", "FastPathResult", "LongWay"]
 
 
-class Step(enum.Enum):
-    """What became of a delivery that was given to `AtOnce`."""
+class FastPathResult(enum.Enum):
+    """What became of a delivery that was given to `FastPath`."""
 
     DONE = enum.auto()
     """It is settled."""
@@ -48,25 +48,25 @@ class Step(enum.Enum):
     """It goes on in a thread, and has a slot."""
     UNCLEAN = enum.auto()
     """It is settled, and the run has left context variables changed."""
-    NOT_PLAIN = enum.auto()
+    DECLINED = enum.auto()
     """Nothing has happened: it is for others."""
 
 
-_DONE: Final = Step.DONE
-_BEGUN: Final = Step.BEGUN
-_UNCLEAN: Final = Step.UNCLEAN
-_NOT_PLAIN: Final = Step.NOT_PLAIN
+_DONE: Final = FastPathResult.DONE
+_BEGUN: Final = FastPathResult.BEGUN
+_UNCLEAN: Final = FastPathResult.UNCLEAN
+_NOT_PLAIN: Final = FastPathResult.DECLINED
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
 
 
 class LongWay(Protocol):
     """Who goes on with what does not end at once."""
 
-    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> Piece:
+    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> WorkItem:
         """Go on with a run that has made its first step and waits for something."""
         ...
 
-    def conclude(self, attempt: Attempt, outcome: Outcome) -> Piece:
+    def conclude(self, attempt: Attempt, outcome: Outcome) -> WorkItem:
         """Settle a run that has ended."""
         ...
 
@@ -105,7 +105,7 @@ class _Plain:
         self.count = count
 
 
-class AtOnce:
+class FastPath:
     """The short way of one worker.
 
     Args:
@@ -123,18 +123,18 @@ class AtOnce:
     def __init__(
         self,
         app: TaskMQ,
-        tally: Tally,
+        stats: WorkerStats,
         *,
         keeps_results: bool,
         cancelled: Callable[[str], str | None] | None,
-        desk: Desk,
+        desk: JournalWriter,
         long_way: LongWay,
         threads: ThreadRuns | None = None,
     ) -> None:
         self._tasks = app.tasks
         self._now_ms = app.clock.now_ms
         self._is_bare = is_bare(app.middleware)
-        self._tally = tally
+        self._stats = stats
         self._keeps_results = keeps_results
         self._cancelled = cancelled
         self._desk = desk
@@ -143,7 +143,9 @@ class AtOnce:
         self._plain: dict[tuple[str, str], _Plain | None] = {}
         self.ended = 0.0
 
-    def run(self, delivery: Delivery, envelope: Envelope, content_type: str | None, *, now: float) -> Step | Piece:
+    def run(
+        self, delivery: Delivery, envelope: Envelope, content_type: str | None, *, now: float
+    ) -> FastPathResult | WorkItem:
         """Run the delivery as far as it goes at once; what is left of it is a piece that has to be carried out.
 
         Args:
@@ -153,7 +155,7 @@ class AtOnce:
         """
         key = (envelope.task, delivery.queue)
         plain = self._plain[key] if key in self._plain else self._prepare(key)
-        job_id, tally = envelope.id, self._tally
+        job_id, stats = envelope.id, self._stats
         if (
             plain is None
             or not job_id
@@ -162,7 +164,7 @@ class AtOnce:
             or envelope.key is not None
             or envelope.flow is not None
             or delivery.redelivered
-            or tally.on_start
+            or stats.on_start
             or content_type not in _CONTENT_TYPES
             or (self._cancelled is not None and self._cancelled(job_id) is not None)
         ):
@@ -182,7 +184,7 @@ class AtOnce:
             queue=plain.queue,
             redelivered=False,
             _deadline=None if plain.timeout is None else started / 1000 + plain.timeout,
-            _desk=self._desk,
+            _writer=self._desk,
             started=started,
         )
         if plain.with_context is not None:
@@ -192,36 +194,36 @@ class AtOnce:
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             return self._begin(attempt, plain, now)
         before = copy_context()
-        tally.current = envelope
+        stats.current = envelope
         try:
             run = plain.call(*args, **kwargs)
             waits_for = run.send(None)
         except StopIteration as stop:
-            tally.current = None
+            stats.current = None
             is_clean = copy_context() == before
             self.ended = ended = time.monotonic()
             if not plain.keeps_result and context.journal is None:
-                tally.ended += 1
+                stats.ended += 1
                 due = envelope.enqueued if envelope.attempt == 1 else None
                 plain.count.succeeded(ended - now, None if due is None else (started - due) / 1000)
                 delivery.ack()
                 return _DONE if is_clean else _UNCLEAN
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = is_clean
-            tally.running[attempt] = now
+            stats.running[attempt] = now
             return self._long_way.conclude(attempt, Succeeded(stop.value))
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
-            tally.current = None
+            stats.current = None
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = copy_context() == before
-            tally.running[attempt] = now
+            stats.running[attempt] = now
             return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
-        tally.current = None
+        stats.current = None
         attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
-        tally.running[attempt] = now
+        stats.running[attempt] = now
         return self._long_way.go_on(attempt, run, waits_for)
 
-    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> Step | Piece:
+    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathResult | WorkItem:
         assert self._threads is not None
         assert attempt.execution is not None
         count = None if plain.keeps_result else plain.count
@@ -270,6 +272,6 @@ class AtOnce:
             and not is_shard(queue)
         ):
             keeps_result = self._keeps_results and plan.result is not False
-            plain = _Plain(task, queue, self._tally.count_of(name, queue), keeps_result=keeps_result)
+            plain = _Plain(task, queue, self._stats.count_of(name, queue), keeps_result=keeps_result)
         self._plain[key] = plain
         return plain

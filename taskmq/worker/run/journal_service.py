@@ -16,10 +16,10 @@ from taskmq.contracts.stores import BegunRun, ProgressRecord, State
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.model.outcome import Cancelled, Outcome, Succeeded
 from taskmq.model.units import Duration
-from taskmq.run.journal import HEARTBEAT, Journal
+from taskmq.run.journal import HEARTBEAT, RunJournal
 from taskmq.run.locks import Lock
 
-__all__ = ["KEPT", "Recorder"]
+__all__ = ["KEPT", "JournalService"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -32,21 +32,21 @@ _PERIOD: Final = 0.5
 _PATIENCE: Final = 2.0
 
 
-class Recorder:
+class JournalService:
     """The journals of one worker. Belongs to the running loop; journals of threads come to it there."""
 
     def __init__(self, app: TaskMQ) -> None:
         self._app = app
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._news: set[Journal] = set()
+        self._news: set[RunJournal] = set()
         self._writing: asyncio.Task[None] | None = None
-        self._beginning: dict[Journal, asyncio.Task[BegunRun]] = {}
+        self._beginning: dict[RunJournal, asyncio.Task[BegunRun]] = {}
         self._is_answering = True
 
     # The desk ----------------------------------------------------------------------------------------------
 
-    def changed(self, journal: Journal) -> None:
+    def changed(self, journal: RunJournal) -> None:
         if threading.get_ident() == self._thread:
             self._note(journal)
             return
@@ -56,7 +56,7 @@ class Recorder:
             # The worker has gone on without this run, and its loop is closed.
             return
 
-    async def begin(self, journal: Journal) -> BegunRun:
+    async def begin(self, journal: RunJournal) -> BegunRun:
         if journal.run is not None:
             return journal.run
         beginning = self._beginning.get(journal)
@@ -66,15 +66,15 @@ class Recorder:
             beginning.add_done_callback(lambda task: self._begun(journal, task))
         return await asyncio.shield(beginning)
 
-    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+    async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         run = await self.begin(journal)
         if not await self._state().checkpoints.save(journal.job_id, name, value, token=run.token, ttl=KEPT):
             raise self._superseded(journal)
 
-    def begin_blocking(self, journal: Journal) -> BegunRun:
+    def begin_blocking(self, journal: RunJournal) -> BegunRun:
         return self._call(self.begin(journal))
 
-    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+    def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
         self._call(self.save(journal, name, value))
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
@@ -92,7 +92,7 @@ class Recorder:
 
     # The worker's part -------------------------------------------------------------------------------------
 
-    async def finish(self, journal: Journal) -> None:
+    async def finish(self, journal: RunJournal) -> None:
         """Write the last news of a run that has ended."""
         self._news.discard(journal)
         if not journal.is_dirty:
@@ -103,7 +103,7 @@ class Recorder:
         except (TaskMQError, TimeoutError) as error:
             self._complain(error)
 
-    async def end(self, journal: Journal, outcome: Outcome) -> None:
+    async def end(self, journal: RunJournal, outcome: Outcome) -> None:
         """The outcome of a run is durable: what the job has saved goes with the job.
 
         A dead one may be replayed, and then goes on from there.
@@ -128,7 +128,7 @@ class Recorder:
 
     # News --------------------------------------------------------------------------------------------------
 
-    def _note(self, journal: Journal) -> None:
+    def _note(self, journal: RunJournal) -> None:
         self._news.add(journal)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_news())
@@ -150,7 +150,7 @@ class Recorder:
         finally:
             self._writing = None
 
-    async def _write(self, journal: Journal) -> None:
+    async def _write(self, journal: RunJournal) -> None:
         # Before the news is read: what comes from now on is written next time.
         journal.is_dirty = False
         state = self._state()
@@ -177,14 +177,14 @@ class Recorder:
 
     # The state ---------------------------------------------------------------------------------------------
 
-    async def _begin(self, journal: Journal) -> BegunRun:
+    async def _begin(self, journal: RunJournal) -> BegunRun:
         run = await self._state().checkpoints.begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
         if run is None:
             raise self._superseded(journal)
         journal.run = run
         return run
 
-    def _begun(self, journal: Journal, task: "asyncio.Task[BegunRun]") -> None:
+    def _begun(self, journal: RunJournal, task: "asyncio.Task[BegunRun]") -> None:
         del self._beginning[journal]
         if not task.cancelled():
             # Who asked may be gone: then nobody else looks at it.
@@ -196,8 +196,8 @@ class Recorder:
             raise _no_state(what)
         return state
 
-    def _superseded(self, journal: Journal) -> RunSuperseded:
-        journal.mark_left_behind()
+    def _superseded(self, journal: RunJournal) -> RunSuperseded:
+        journal.mark_superseded()
         return RunSuperseded(
             f"job {journal.job_id}: another run has begun since attempt {journal.attempt} did; this one can save "
             "nothing more"

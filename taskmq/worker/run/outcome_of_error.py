@@ -17,10 +17,10 @@ from taskmq.model.outcome import Cancelled, Dead, DeadReason, Outcome, Retried, 
 from taskmq.model.retry import RetryPolicy
 from taskmq.model.units import parse_duration
 
-__all__ = ["verdict"]
+__all__ = ["outcome_of_error"]
 
 
-def verdict(
+def outcome_of_error(
     error: BaseException, *, policy: RetryPolicy | None, attempt: int, fraction: Callable[[], float]
 ) -> Outcome:
     """How an attempt ends that raised `error`.

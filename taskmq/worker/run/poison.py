@@ -27,7 +27,7 @@ from taskmq.contracts.broker import Delivery, Revocable
 from taskmq.errors import WorkerLost
 from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.crash_counter import Starts
+from taskmq.worker.run.crash_counter import CrashCounter
 from taskmq.worker.run.thread_runs import ThreadRuns
 
 __all__ = ["Quarantine"]
@@ -61,7 +61,7 @@ class Quarantine:
     def __init__(
         self,
         run: Callable[[Attempt], Awaitable[Outcome]],
-        starts: Starts,
+        starts: CrashCounter,
         *,
         most: int,
         running: Mapping["asyncio.Task[None]", Delivery],

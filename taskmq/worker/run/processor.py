@@ -20,10 +20,10 @@ from taskmq.model.topology import logical_queue
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.context import Context, current_context
 from taskmq.run.execution import Execution, Executor
-from taskmq.run.journal import DETACHED, Desk
+from taskmq.run.journal import DETACHED, JournalWriter
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.run.outcome_of_error import verdict
+from taskmq.worker.run.outcome_of_error import outcome_of_error
 
 __all__ = ["UNKNOWN_COUNT", "Processor"]
 
@@ -48,7 +48,7 @@ class Processor:
         executors: Mapping[ExecutorKind, Executor],
         config: WorkerConfig,
         *,
-        desk: Desk = DETACHED,
+        desk: JournalWriter = DETACHED,
     ) -> None:
         self._tasks = app.tasks
         self._clock = app.clock
@@ -108,7 +108,7 @@ class Processor:
             # The run that took over has the message now; a copy of it would be one too many.
             return Interrupted()
         policy = attempt.task.plan.retry
-        return verdict(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
+        return outcome_of_error(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
 
     def raised(self, attempt: Attempt, execution: Execution, error: BaseException) -> Outcome:
         """What an attempt comes to whose run has raised `error`, which may be that it was given up."""
@@ -142,7 +142,7 @@ class Processor:
             queue=logical_queue(attempt.delivery.queue),
             redelivered=attempt.delivery.redelivered,
             _deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
-            _desk=self._desk,
+            _writer=self._desk,
             started=started,
             _grant=grant,
             fence=attempt.fence,

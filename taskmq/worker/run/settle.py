@@ -36,7 +36,17 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.model.codec import encode_value
 from taskmq.model.envelope import JSON, LAST_INSTANT, amend
-from taskmq.model.outcome import Answered, Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
+from taskmq.model.outcome import (
+    AlreadyDone,
+    Cancelled,
+    Dead,
+    Interrupted,
+    Outcome,
+    Parked,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
 from taskmq.model.retry import coarse_delay
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_queue
@@ -92,7 +102,7 @@ class Settler:
         """Settle a success that leaves nothing to be stored or told; whether it was one."""
         if (
             type(outcome) is not Succeeded
-            or attempt.passes
+            or attempt.permits
             or (self._results is not None and attempt.task.plan.result is not False)
             or is_shard(attempt.delivery.queue)
         ):
@@ -111,17 +121,17 @@ class Settler:
                 attempt.envelope.task,
                 type(outcome).__name__.lower(),
             )
-            await self.leave(attempt, Interrupted())
+            await self.release_permits(attempt, Interrupted())
             return False
-        if isinstance(outcome, _GOES_ON) and not await self.leave(attempt, outcome):
+        if isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome):
             return False
         match outcome:
             case Succeeded(value):
-                if attempt.passes or (self._results is not None and attempt.task.plan.result is not False):
+                if attempt.permits or (self._results is not None and attempt.task.plan.result is not False):
                     return await self._succeeded(attempt, outcome, value)
                 delivery.ack()
                 return True
-            case Answered(content_type, value):
+            case AlreadyDone(content_type, value):
                 record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=value)
                 return await self._ended(attempt, outcome, record)
             case Retried(delay, error):
@@ -153,24 +163,24 @@ class Settler:
             case _:
                 assert_never(outcome)
 
-    async def leave(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
+    async def release_permits(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
         """Leave what the attempt's gates have given it.
 
         False: the outcome does not count, or nobody could be told of it; the delivery was given back.
         """
         pause = _PAUSE
-        while attempt.passes:
+        while attempt.permits:
             try:
-                counts = await attempt.passes[-1].leave(outcome, record)
+                counts = await attempt.permits[-1].release(outcome, record)
             except (StateUnavailable, SendError) as error:
                 _log.warning("job %s has not left what its gates have given it: %s", attempt.job_id, error)
                 if isinstance(outcome, Interrupted) or not await self._pause(pause):
-                    attempt.passes = None
+                    attempt.permits = None
                     attempt.delivery.requeue()
                     return False
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
-            attempt.passes.pop()
+            attempt.permits.pop()
             if not counts:
                 _log.warning(
                     "job %s of task %s: %s does not count, another run has taken its place",
@@ -178,7 +188,7 @@ class Settler:
                     attempt.envelope.task,
                     type(outcome).__name__.lower(),
                 )
-                await self.leave(attempt, Interrupted())
+                await self.release_permits(attempt, Interrupted())
                 attempt.delivery.requeue()
                 return False
         return True
@@ -214,7 +224,7 @@ class Settler:
         return await self._publish_and_ack(delivery, message)
 
     async def _ended(self, attempt: Attempt, outcome: Outcome, record: ResultRecord) -> bool:
-        if not await self.leave(attempt, outcome, record) or not await self._stored(attempt, record):
+        if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
         attempt.delivery.ack()
         return True
@@ -239,7 +249,7 @@ class Settler:
         details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
         self._log_failure(attempt, f"dead ({reason})", error)
         record = self._record(attempt, JobState.DEAD, error=details)
-        if not await self.leave(attempt, outcome, record) or not await self._stored(attempt, record):
+        if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
         headers: dict[str, HeaderValue] = {
             f"{_OWN}reason": reason,

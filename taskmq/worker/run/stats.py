@@ -13,10 +13,10 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["Tally"]
+__all__ = ["WorkerStats"]
 
 
-class Tally:
+class WorkerStats:
     """Counts of one worker since it started.
 
     Attributes:

@@ -21,14 +21,14 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Sized
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["TURN", "Crew", "Pause", "Piece", "Rest"]
+__all__ = ["LOOP_BUDGET", "Continuation", "Pause", "TaskPool", "WorkItem"]
 
 T = TypeVar("T")
 
-Piece = Coroutine[Any, Any, bool]
+WorkItem = Coroutine[Any, Any, bool]
 """Returns whether its task is as it was before."""
 
-TURN: Final = 0.005
+LOOP_BUDGET: Final = 0.005
 """For so long, in seconds, members go on without a turn of the loop, which has sockets and timers to serve."""
 
 
@@ -41,7 +41,7 @@ class Pause(enum.Enum):
     """Somebody else is to go on: this member's context variables are not what they were."""
 
 
-class Crew(Generic[T]):
+class TaskPool(Generic[T]):
     """The members, and what they carry out.
 
     Args:
@@ -60,7 +60,7 @@ class Crew(Generic[T]):
         self,
         size: int,
         *,
-        take: Callable[[], tuple[T, Piece] | Pause | None],
+        take: Callable[[], tuple[T, WorkItem] | Pause | None],
         more: Callable[[], int],
         done: Callable[[T, BaseException | None], None],
         aside: Sized = (),
@@ -106,7 +106,7 @@ class Crew(Generic[T]):
         self._members.add(member)
         member.add_done_callback(self._left)
 
-    def carry_out(self, owner: T, piece: Piece, variables: contextvars.Context) -> None:
+    def carry_out(self, owner: T, piece: WorkItem, variables: contextvars.Context) -> None:
         """Have a member of its own carry out a piece, also where there is no room, among these context variables."""
         member = asyncio.get_running_loop().create_task(self._serve_one(owner, piece), context=variables)
         self.busy[member] = owner
@@ -126,7 +126,7 @@ class Crew(Generic[T]):
         if leaving := self._members - self.busy.keys():
             await asyncio.wait(leaving)
 
-    async def _serve_one(self, owner: T, piece: Piece) -> None:
+    async def _serve_one(self, owner: T, piece: WorkItem) -> None:
         me = asyncio.current_task()
         assert me is not None
         error: BaseException | None = None
@@ -173,7 +173,7 @@ class Crew(Generic[T]):
             else:
                 self._reach = min(self._reach * 2, self.size)
                 try:
-                    await Rest(piece, waits_for)
+                    await Continuation(piece, waits_for)
                 except BaseException as failure:  # noqa: BLE001 - as above
                     error = failure
             # It may be somebody else's by now.
@@ -188,7 +188,7 @@ class Crew(Generic[T]):
         if self._turn_began is None:
             self._turn_began = now
             asyncio.get_running_loop().call_soon(self._end_turn)
-        return now - self._turn_began > TURN
+        return now - self._turn_began > LOOP_BUDGET
 
     def _end_turn(self) -> None:
         self._turn_began = None
@@ -207,7 +207,7 @@ class Crew(Generic[T]):
             self.call()
 
 
-class Rest:
+class Continuation:
     """What is left of a coroutine that waits for something: to be awaited, once, in the task that has begun it."""
 
     __slots__ = ("_piece", "_waits_for")

@@ -19,14 +19,14 @@ from taskmq.executors.thread import ThreadExecutor, ThreadRun
 from taskmq.model.telemetry.metrics import Count
 from taskmq.run.execution import Execution
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.stats import Tally
+from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["Slots", "ThreadRuns"]
+__all__ = ["ThreadRuns", "ThreadSlots"]
 
 _NEVER_SOONER: Final = 0.001
 
 
-class Slots(Protocol):
+class ThreadSlots(Protocol):
     """Whose slots they have."""
 
     def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
@@ -50,13 +50,13 @@ class ThreadRuns:
         going: those that have not ended.
     """
 
-    def __init__(self, executor: ThreadExecutor, tally: Tally, slots: Slots) -> None:
-        self.going: dict[Attempt, _Run] = {}
+    def __init__(self, executor: ThreadExecutor, stats: WorkerStats, slots: ThreadSlots) -> None:
+        self.going: dict[Attempt, _ThreadRun] = {}
         self._executor = executor
-        self._tally = tally
+        self._stats = stats
         self._slots = slots
-        self._limits: dict[float, _Limit] = {}
-        self._watched: dict[_Run, asyncio.Future[None]] = {}
+        self._limits: dict[float, _TimeLimit] = {}
+        self._watched: dict[_ThreadRun, asyncio.Future[None]] = {}
 
     def begin(
         self, attempt: Attempt, execution: Execution, variables: Context, *, count: Count | None, now: float
@@ -72,16 +72,16 @@ class ThreadRuns:
             RuntimeError: no thread can be started.
         """
         loop = asyncio.get_running_loop()
-        run = _Run(execution, variables)
+        run = _ThreadRun(execution, variables)
         run.runs, run.attempt, run.count = self, attempt, count
-        self._tally.running[attempt] = now
+        self._stats.running[attempt] = now
         self._executor.submit(run, loop)
         self.going[attempt] = run
         seconds = execution.timeout
         if seconds is not None:
             limit = self._limits.get(seconds)
             if limit is None:
-                limit = self._limits[seconds] = _Limit(seconds, self._time_out)
+                limit = self._limits[seconds] = _TimeLimit(seconds, self._time_out)
             limit.add(run, loop)
 
     def give_up(self, attempt: Attempt) -> None:
@@ -104,9 +104,9 @@ class ThreadRuns:
         for limit in self._limits.values():
             limit.close()
 
-    def finish(self, run: "_Run", value: object, error: BaseException | None) -> None:
+    def finish(self, run: "_ThreadRun", value: object, error: BaseException | None) -> None:
         """It has ended."""
-        attempt, execution, count, tally = run.attempt, run.execution, run.count, self._tally
+        attempt, execution, count, stats = run.attempt, run.execution, run.count, self._stats
         del self.going[attempt]
         if execution.timeout is not None:
             del self._limits[execution.timeout].due[run]
@@ -117,15 +117,15 @@ class ThreadRuns:
             or error is not None
             or attempt.cancelled is not None
             or execution.context.journal is not None
-            or tally.on_end
+            or stats.on_end
         ):
             self._slots.ended(attempt, value, error)
             return
         delivery, envelope, now = attempt.delivery, attempt.envelope, time.monotonic()
-        tally.ended += 1
+        stats.ended += 1
         due = envelope.enqueued if envelope.attempt == 1 else None
         waited = None if due is None else (execution.context.started - due) / 1000
-        count.succeeded(now - tally.running.pop(attempt, now), waited)
+        count.succeeded(now - stats.running.pop(attempt, now), waited)
         failure: BaseException | None = None
         try:
             delivery.ack()
@@ -133,16 +133,16 @@ class ThreadRuns:
             failure = unexpected
         self._slots.settled(delivery, failure, now=now)
 
-    def _time_out(self, run: "_Run") -> None:
+    def _time_out(self, run: "_ThreadRun") -> None:
         self._abandon(run, timed_out(run.execution))
 
-    def _abandon(self, run: "_Run", error: BaseException) -> None:
+    def _abandon(self, run: "_ThreadRun", error: BaseException) -> None:
         # What is said of it is said as if by the run: lines of the log carry its job.
         run.variables.copy().run(self._executor.give_up, run)
         self.finish(run, None, error)
 
 
-class _Run(ThreadRun):
+class _ThreadRun(ThreadRun):
     """One that nobody waits for."""
 
     __slots__ = ("attempt", "count", "runs")
@@ -158,7 +158,7 @@ class _Run(ThreadRun):
         self.runs.finish(self, value, error)
 
 
-class _Limit:
+class _TimeLimit:
     """Runs that may all take so long: the first that has begun is the first whose time is over.
 
     So one timer does for all of them. It is set while there is one, and set again for the first when it rings.
@@ -167,13 +167,13 @@ class _Limit:
         due: when the time of each is over, by the loop's clock.
     """
 
-    def __init__(self, seconds: float, over: "Callable[[_Run], None]") -> None:
-        self.due: dict[_Run, float] = {}
+    def __init__(self, seconds: float, over: "Callable[[_ThreadRun], None]") -> None:
+        self.due: dict[_ThreadRun, float] = {}
         self._seconds = seconds
         self._over = over
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, run: _Run, loop: asyncio.AbstractEventLoop) -> None:
+    def add(self, run: _ThreadRun, loop: asyncio.AbstractEventLoop) -> None:
         self.due[run] = loop.time() + self._seconds
         if self._timer is None:
             # Without the variables of the run that happens to be the first.

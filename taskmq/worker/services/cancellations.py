@@ -17,7 +17,7 @@ from taskmq.contracts.stores import RevocationStore
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 
-__all__ = ["Revocations"]
+__all__ = ["Cancellations"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -25,7 +25,7 @@ _LOOK: Final = 2.0
 _BATCH: Final = 1000
 
 
-class Revocations:
+class Cancellations:
     """One worker's copy.
 
     Args:

@@ -15,8 +15,8 @@ from taskmq.errors import BrokerUnavailable, InvalidOption, MalformedMessage, To
 from taskmq.model.commands import (
     ALL_COMMANDS,
     WATCH,
-    Answer,
     Command,
+    CommandAnswer,
     Verdict,
     command_topic,
     decode_command,
@@ -26,7 +26,7 @@ from taskmq.model.commands import (
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.worker.host.stacks import stacks
 
-__all__ = ["Commanded", "Control"]
+__all__ = ["CommandService", "CommandTarget"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -37,7 +37,7 @@ _LONGEST_PAUSE: Final = 60.0
 _Reply = tuple[Verdict, str, str]
 
 
-class Commanded(Protocol):
+class CommandTarget(Protocol):
     """The worker, as commands see it."""
 
     name: str
@@ -55,7 +55,7 @@ class Commanded(Protocol):
     def revoked(self, job_id: str) -> None: ...
 
 
-class Control:
+class CommandService:
     """Obeys commands and answers them.
 
     Args:
@@ -66,7 +66,7 @@ class Control:
     """
 
     def __init__(
-        self, broker: Broadcasting, worker: Commanded, *, watch: Callable[[float], None] | None, obeys: bool
+        self, broker: Broadcasting, worker: CommandTarget, *, watch: Callable[[float], None] | None, obeys: bool
     ) -> None:
         self._broker = broker
         self._worker = worker
@@ -123,7 +123,7 @@ class Control:
             _log.error("command %r failed", command.name, exc_info=True)
             verdict, detail, text = "refused", type(error).__name__, ""
         if command.reply:
-            answer = Answer(
+            answer = CommandAnswer(
                 id=command.id,
                 verdict=verdict,
                 worker=self._worker.name,

@@ -27,7 +27,7 @@ from taskmq.jobs.delayed import to_outgoing
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
-__all__ = ["Mover", "moving"]
+__all__ = ["DelayRelay", "relaying_delays"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -47,13 +47,13 @@ _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 
 
 @asynccontextmanager
-async def moving(app: TaskMQ) -> AsyncGenerator[None, None]:
+async def relaying_delays(app: TaskMQ) -> AsyncGenerator[None, None]:
     """Move while the block runs, where the app's delayed jobs wait in the state."""
     session = app.session()
     if session.delays is None:
         yield
         return
-    mover = Mover(session, session.delays, app.clock)
+    mover = DelayRelay(session, session.delays, app.clock)
     task = asyncio.create_task(mover.run())
     try:
         yield
@@ -65,7 +65,7 @@ async def moving(app: TaskMQ) -> AsyncGenerator[None, None]:
             await task
 
 
-class Mover:
+class DelayRelay:
     """One process's mover."""
 
     def __init__(self, session: Session, delays: DelayStore, clock: Clock) -> None:

@@ -20,9 +20,9 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import Events
-from taskmq.worker.run.stats import Tally
+from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["Announcer", "announcing"]
+__all__ = ["EventPublisher", "publishing_events"]
 
 BEAT_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 0.1
@@ -33,7 +33,7 @@ _STARTED: Final = "started"
 _ENDS: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome.__args__}
 
 
-class Announcer:
+class EventPublisher:
     """The events of one worker process.
 
     Args:
@@ -48,11 +48,11 @@ class Announcer:
     """
 
     def __init__(
-        self, broker: Broadcasting, tally: Tally, *, name: str, status: Callable[[], WorkerStatus], clock: Clock
+        self, broker: Broadcasting, stats: WorkerStats, *, name: str, status: Callable[[], WorkerStatus], clock: Clock
     ) -> None:
         self.dropped = 0
         self._broker = broker
-        self._tally = tally
+        self._stats = stats
         self._name = name
         self._status = status
         self._clock = clock
@@ -69,9 +69,9 @@ class Announcer:
         """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:
             self._is_watching = True
-            self._tally.on_start.append(self._on_start)
-            self._tally.on_end.append(self._on_end)
-            self._tally.on_park.append(self._on_park)
+            self._stats.on_start.append(self._on_start)
+            self._stats.on_end.append(self._on_end)
+            self._stats.on_park.append(self._on_park)
             if seconds is not None:
                 # Whoever begins to listen learns who is there.
                 self.tell("beat")
@@ -119,9 +119,9 @@ class Announcer:
             self._until = None
         if self._is_watching:
             self._is_watching = False
-            self._tally.on_start.remove(self._on_start)
-            self._tally.on_end.remove(self._on_end)
-            self._tally.on_park.remove(self._on_park)
+            self._stats.on_start.remove(self._on_start)
+            self._stats.on_end.remove(self._on_end)
+            self._stats.on_park.remove(self._on_park)
 
     def _send(self, topic: str, events: Sequence[Event]) -> None:
         if not self._broker.announce(topic, encode_batch(self._name, events, dropped=self.dropped)):
@@ -210,8 +210,8 @@ class Announcer:
 
 
 @asynccontextmanager
-async def announcing(
-    announcer: Announcer, events: Events, *, draining: asyncio.Event, beat_seconds: float = BEAT_SECONDS
+async def publishing_events(
+    announcer: EventPublisher, events: Events, *, draining: asyncio.Event, beat_seconds: float = BEAT_SECONDS
 ) -> AsyncGenerator[None, None]:
     """Tell that the worker is there, while the block runs; `off` tells nothing.
 
@@ -237,7 +237,7 @@ async def announcing(
         announcer.tell("offline")
 
 
-async def _beat(announcer: Announcer, draining: asyncio.Event, seconds: float) -> None:
+async def _beat(announcer: EventPublisher, draining: asyncio.Event, seconds: float) -> None:
     while not draining.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -19,27 +19,27 @@ from taskmq.model.clock import SystemClock
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.reactions import (
     Cause,
-    Desk,
     FileArrived,
     FileArrives,
-    Happening,
     JobEnded,
     MessageArrived,
     Reaction,
+    ReactionDelivery,
+    ReactionEvent,
     all_of,
     any_of,
     file,
     job,
 )
-from taskmq.reactions.pending import MOST_FIRINGS, Noted
+from taskmq.reactions.pending import MOST_FIRINGS, RecordedEvent
 from taskmq.schedules.triggers import every
 from taskmq_local import forget_memory, open_memory_state
 from tests.unit.beat.stage import Stage, play
 from tests.unit.worker.staged import Fault, Points, StagedApp
 
 
-def _ended(name: str) -> Noted:
-    return Noted(
+def _ended(name: str) -> RecordedEvent:
+    return RecordedEvent(
         name, JobEnded(job_id=name, task="load", state="succeeded", finished=datetime(2027, 1, 1, tzinfo=UTC))
     )
 
@@ -50,11 +50,11 @@ def _define(app: TaskMQ) -> None:
 
     @app.on(all_of(job(load), every("1m")))
     @app.task(name="publish", queue="work")
-    async def publish(happened: list[Happening]) -> None: ...
+    async def publish(happened: list[ReactionEvent]) -> None: ...
 
 
 async def _tell(app: StagedApp, name: str) -> None:
-    await Desk(app).deliver(app.reactions["publish"], 0, _ended(name), cause=Cause(name, name))
+    await ReactionDelivery(app).deliver(app.reactions["publish"], 0, _ended(name), cause=Cause(name, name))
 
 
 async def _sent(app: StagedApp) -> list[Envelope]:
@@ -130,18 +130,18 @@ def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
 
         @app.on(any_of(job("load"), every("1d")), name="each")
         @app.task(name="each", queue="work")
-        async def each(happened: list[Happening]) -> None: ...
+        async def each(happened: list[ReactionEvent]) -> None: ...
 
     async def test(stage: Stage) -> None:
         app = stage.twin()
         for number in range(MOST_FIRINGS):
-            await Desk(app).deliver(app.reactions["each"], 0, _ended(str(number)))
+            await ReactionDelivery(app).deliver(app.reactions["each"], 0, _ended(str(number)))
         with pytest.raises(StateUnavailable, match="100 calls of reaction each wait"):
-            await Desk(app).deliver(app.reactions["each"], 0, _ended("more"))
+            await ReactionDelivery(app).deliver(app.reactions["each"], 0, _ended("more"))
 
-        large = Noted("m", MessageArrived(routing_key="m", body=b"x" * 70_000))
+        large = RecordedEvent("m", MessageArrived(routing_key="m", body=b"x" * 70_000))
         with pytest.raises(TooLarge):
-            await Desk(app).deliver(app.reactions["each"], 0, large)
+            await ReactionDelivery(app).deliver(app.reactions["each"], 0, large)
 
     play(test, define)
 
@@ -204,7 +204,7 @@ def _watching(memory: str, folder: Path, test: Callable[[Callable[[], Folder], _
                     0,
                     condition,
                     app=app.name,
-                    desk=Desk(app),
+                    delivery=ReactionDelivery(app),
                     claims=state.claims,
                     owner=uuid.uuid4().hex,
                 )
@@ -291,7 +291,7 @@ def test_what_a_reaction_needs_is_known() -> None:
 
     @app.on(any_of(job("a"), every("1h")), debounce="5s")
     @app.task(name="two")
-    def two(happened: list[Happening]) -> None: ...
+    def two(happened: list[ReactionEvent]) -> None: ...
 
     first, second = app.reactions.values()
     assert isinstance(first, Reaction)

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from taskmq.beat.server_clock import ReferenceClock, passed_ms
+from taskmq.beat.server_clock import ServerClock, passed_ms
 from taskmq.errors import StateUnavailable
 from taskmq.testing import FakeClock
 
@@ -33,8 +33,8 @@ class _Server:
         return now
 
 
-def _clock(server: _Server | None) -> ReferenceClock:
-    return ReferenceClock(FakeClock(HOST), server, passed=server.passes if server else passed_ms)
+def _clock(server: _Server | None) -> ServerClock:
+    return ServerClock(FakeClock(HOST), server, passed=server.passes if server else passed_ms)
 
 
 def test_the_servers_clock_counts_and_runs_on_by_the_time_that_passes(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,7 +54,7 @@ def test_the_servers_clock_counts_and_runs_on_by_the_time_that_passes(caplog: py
 def test_a_host_whose_clock_is_set_is_not_led_astray(ahead: int) -> None:
     server = _Server()
     host = FakeClock(HOST)
-    clock = ReferenceClock(host, server, passed=server.passes)
+    clock = ServerClock(host, server, passed=server.passes)
     asyncio.run(clock.measure())
 
     # As if somebody had set it.
@@ -119,7 +119,7 @@ def test_without_a_server_the_hosts_clock_counts() -> None:
 def test_sleeping_ends_at_the_servers_instant() -> None:
     async def main() -> None:
         server = _Server(ahead=10_000)
-        clock = ReferenceClock(FakeClock(HOST), server, passed=passed_ms)
+        clock = ServerClock(FakeClock(HOST), server, passed=passed_ms)
         await clock.measure()
         instant = clock.now_ms() + 50
 

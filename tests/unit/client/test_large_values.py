@@ -18,7 +18,7 @@ from taskmq import (
     TaskMQ,
     UnsupportedFeature,
 )
-from taskmq.client.large_values import ClaimCheck, LargeValues
+from taskmq.client.large_values import LargeResults, LargeValues
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.clock import SystemClock
 from taskmq.testing import FakeClock
@@ -246,7 +246,7 @@ def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) -> None:
         (tmp_path / "results").touch()
         blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
         state = open_memory_state(new_url(), BrokerOptions())
-        results = ClaimCheck(state.results, LargeValues(blobs, SystemClock(), inline=1))
+        results = LargeResults(state.results, LargeValues(blobs, SystemClock(), inline=1))
         with pytest.raises(StateUnavailable, match=r"a result of 6 bytes cannot be kept at file://"):
             await results.put(succeeded("job"), ttl=60)
         # No reference without its value.

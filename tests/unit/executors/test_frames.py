@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.executors.frames import (
-    Answer,
     Assembly,
-    FrameReader,
+    PipeReader,
     Request,
+    RunAnswer,
     Setup,
     decode_from_process,
     decode_request,
@@ -17,11 +17,11 @@ from taskmq.executors.frames import (
     write_frame,
 )
 
-answers = st.builds(Answer, st.booleans(), st.binary(max_size=200))
+answers = st.builds(RunAnswer, st.booleans(), st.binary(max_size=200))
 
 
 @given(st.lists(answers, max_size=8), st.lists(st.integers(0, 2000), max_size=12))
-def test_frames_are_put_together_from_any_pieces(said: list[Answer], places: list[int]) -> None:
+def test_frames_are_put_together_from_any_pieces(said: list[RunAnswer], places: list[int]) -> None:
     stream = b"".join(part for each in said for part in frame(each))
     assembly = Assembly()
     ends = sorted({min(place, len(stream)) for place in places} | {len(stream)})
@@ -35,7 +35,7 @@ def test_frames_are_put_together_from_any_pieces(said: list[Answer], places: lis
 
 def test_a_large_frame_passes_a_pipe_and_the_next_one_after_it() -> None:
     reading, writing = os.pipe()
-    reader = FrameReader(reading)
+    reader = PipeReader(reading)
     large = Request("t", b"x" * 40_000, b"{}", "application/json", "1", 1, 3, "q", False, None, None, None, None)
     write_frame(writing, large)
     write_frame(writing, Setup("memory://", None))

@@ -14,7 +14,7 @@ from taskmq.executors import ProcessExecutor
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.run.context import Context
 from taskmq.run.execution import Execution
-from taskmq.run.journal import Journal
+from taskmq.run.journal import RunJournal
 from tests.unit.executors.kit import run, until
 
 _TASKS = """
@@ -100,31 +100,31 @@ class Shelf:
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
-        self.journals: list[Journal] = []
+        self.journals: list[RunJournal] = []
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
 
-    def changed(self, journal: Journal) -> None:
+    def changed(self, journal: RunJournal) -> None:
         journal.is_dirty = False
         self.journals.append(journal)
 
-    async def begin(self, journal: Journal) -> BegunRun:
+    async def begin(self, journal: RunJournal) -> BegunRun:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
         journal.run = journal.run or BegunRun(7, dict(self.values))
         return journal.run
 
-    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+    async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         if self.error is not None:
             raise self.error
         self.values[name] = value
 
-    def begin_blocking(self, journal: Journal) -> BegunRun:
+    def begin_blocking(self, journal: RunJournal) -> BegunRun:
         raise NotImplementedError
 
-    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+    def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
         raise NotImplementedError
 
 
@@ -134,9 +134,9 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _execution(task: str, desk: Shelf, *, soft_timeout: float | None = None) -> Execution:
+def _execution(task: str, writer: Shelf, *, soft_timeout: float | None = None) -> Execution:
     envelope = Envelope(task=task, args=msgspec.Raw(b"[]"), kwargs=msgspec.Raw(b"{}"))
-    context = Context(envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _desk=desk)
+    context = Context(envelope, job_id="job-1", max_attempts=4, queue="work", redelivered=False, _writer=writer)
     return Execution(context, print, (), {}, envelope, JSON, None, soft_timeout=soft_timeout)
 
 
@@ -152,78 +152,78 @@ def _play(test: Callable[[ProcessExecutor, Shelf], Any]) -> None:
 
 
 def test_progress_is_heard_while_the_task_runs_and_its_last_word_before_the_end(tmp_path: Path) -> None:
-    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
-        running = asyncio.create_task(executor.run(_execution("tells", desk)))
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        running = asyncio.create_task(executor.run(_execution("tells", writer)))
         await until((tmp_path / "told").exists)
         # Also what was told too soon after what had been said before.
-        await until(lambda: bool(desk.journals) and desk.journals[-1].done == 99_999)
+        await until(lambda: bool(writer.journals) and writer.journals[-1].done == 99_999)
         # The first word at once, then every half second: never one for each.
-        assert len(desk.journals) < 20
+        assert len(writer.journals) < 20
         (tmp_path / "go on").touch()
         await running
-        journal = desk.journals[-1]
+        journal = writer.journals[-1]
         assert (journal.done, journal.total, journal.note, journal.details) == (100_000, 100_000, "done", b"[1,2]")
 
     _play(test)
 
 
 def test_steps_and_checkpoints_are_saved_by_the_worker_and_read_by_the_next_run() -> None:
-    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
-        assert await executor.run(_execution("saves", desk)) == (None, 7, 5, {"a": 5})
-        assert desk.values == {"step work": b"5", "checkpoint": b'{"a":5}'}
-        desk.values["step work"] = b"6"
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        assert await executor.run(_execution("saves", writer)) == (None, 7, 5, {"a": 5})
+        assert writer.values == {"step work": b"5", "checkpoint": b'{"a":5}'}
+        writer.values["step work"] = b"6"
 
-        assert await executor.run(_execution("saves", desk)) == ({"a": 5}, 7, 6, {"a": 6})
+        assert await executor.run(_execution("saves", writer)) == ({"a": 5}, 7, 6, {"a": 6})
 
     _play(test)
 
 
 def test_threads_of_a_task_may_save_at_the_same_time() -> None:
-    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
-        assert await executor.run(_execution("from_many_threads", desk)) == {n: n for n in range(10)}
-        assert len(desk.values) == 10
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        assert await executor.run(_execution("from_many_threads", writer)) == {n: n for n in range(10)}
+        assert len(writer.values) == 10
 
     _play(test)
 
 
 @pytest.mark.parametrize("error", [StateUnavailable("down", is_certain=False), RunSuperseded("another one")])
 def test_what_cannot_be_saved_is_the_tasks_error_over_there(error: Exception) -> None:
-    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
-        desk.error = error
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        writer.error = error
         with pytest.raises(type(error), match=str(error)) as caught:
-            await executor.run(_execution("saves", desk))
+            await executor.run(_execution("saves", writer))
         assert getattr(caught.value, "is_certain", None) == getattr(error, "is_certain", None)
 
-        desk.error = None
-        assert (await executor.run(_execution("saves", desk)))[2] == 5  # type: ignore[index]
+        writer.error = None
+        assert (await executor.run(_execution("saves", writer)))[2] == 5  # type: ignore[index]
 
     _play(test)
 
 
 def test_a_soft_timeout_while_a_task_waits_for_the_state_leaves_no_reply_to_the_next_run(tmp_path: Path) -> None:
-    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
-        desk.gate.clear()
-        running = asyncio.create_task(executor.run(_execution("waits_softly", desk, soft_timeout=0.2)))
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        writer.gate.clear()
+        running = asyncio.create_task(executor.run(_execution("waits_softly", writer, soft_timeout=0.2)))
         await until((tmp_path / "interrupted").exists)
-        desk.gate.set()
+        writer.gate.set()
         with pytest.raises(SoftTimeout):
             await running
 
-        desk.values["checkpoint"] = b'"from before"'
-        assert (await executor.run(_execution("saves", desk)))[0] == "from before"  # type: ignore[index]
+        writer.values["checkpoint"] = b'"from before"'
+        assert (await executor.run(_execution("saves", writer)))[0] == "from before"  # type: ignore[index]
 
     _play(test)
 
 
 def test_what_a_task_has_left_running_is_not_heard_and_told_so() -> None:
-    async def test(executor: ProcessExecutor, desk: Shelf) -> None:
-        await executor.run(_execution("leaves_a_thread", desk))
+    async def test(executor: ProcessExecutor, writer: Shelf) -> None:
+        await executor.run(_execution("leaves_a_thread", writer))
 
-        words = await executor.run(_execution("what_is_left_tells", desk))
+        words = await executor.run(_execution("what_is_left_tells", writer))
 
         assert words == "StateUnavailable: the task has ended: what it has left running can save nothing"
-        assert desk.journals == []
-        assert desk.values == {}
+        assert writer.journals == []
+        assert writer.values == {}
 
     _play(test)
 

@@ -299,7 +299,7 @@ def _ready(app: TaskMQ, queue: str) -> list[str | None]:
     found: list[str | None] = []
 
     async def look() -> None:
-        async with app, app.session().broker.hold(queue, limit=100) as deliveries:
+        async with app, app.session().broker.peek(queue, limit=100) as deliveries:
             found.extend(delivery.message_id for delivery in deliveries)
 
     run(look)

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from taskmq.errors import MalformedMessage
 from taskmq.model.commands import (
-    Answer,
     Command,
+    CommandAnswer,
     answer_topic,
     command_topic,
     decode_answer,
@@ -35,7 +35,7 @@ def test_a_command_comes_back_as_it_was(command: Command) -> None:
 
 
 def test_an_answer_comes_back_as_it_was() -> None:
-    answer = Answer(id="1", verdict="refused", worker="web-1:7", status=STATUS, detail="no", text="thread")
+    answer = CommandAnswer(id="1", verdict="refused", worker="web-1:7", status=STATUS, detail="no", text="thread")
 
     assert decode_answer(encode_answer(answer)) == answer
 

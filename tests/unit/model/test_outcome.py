@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from taskmq.model.outcome import (
-    Answered,
+    AlreadyDone,
     Cancelled,
     Dead,
     DeadReason,
@@ -21,7 +21,7 @@ from taskmq.model.outcome import (
 _ERROR = ValueError("no")
 _ALL: list[Outcome] = [
     Succeeded(5),
-    Answered("application/json", b"5"),
+    AlreadyDone("application/json", b"5"),
     Retried(timedelta(seconds=1), _ERROR),
     Snoozed(timedelta(seconds=1)),
     Dead("rejected", _ERROR),

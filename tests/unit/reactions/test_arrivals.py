@@ -12,8 +12,8 @@ A = Sighting("/in/a", 1, 10, 1_000_000_000)
 def _paths(arrivals: Arrivals, found: list[Sighting], seconds: float) -> list[str]:
     paths = []
     for seen, noted in arrivals.look(found, now=seconds * SECOND):
-        assert isinstance(noted.happening, FileArrived)
-        paths.append(noted.happening.path)
+        assert isinstance(noted.event, FileArrived)
+        paths.append(noted.event.path)
         arrivals.told(seen)
     return paths
 

@@ -2,7 +2,7 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Diagnosable
 from taskmq_redis import open_state
-from taskmq_redis.doctor import examine, parse_info
+from taskmq_redis.doctor import diagnose, parse_info
 
 _WELL = """\
 # Server
@@ -18,7 +18,7 @@ role:master
 
 
 def test_a_server_that_is_well_gives_no_advice() -> None:
-    findings = examine(parse_info(_WELL))
+    findings = diagnose(parse_info(_WELL))
 
     assert [finding[0] for finding in findings] == ["ok"] * 4
     assert "7.0.15" in findings[0][2]
@@ -37,7 +37,7 @@ def test_a_server_that_is_well_gives_no_advice() -> None:
 def test_what_may_lose_jobs_is_found_with_its_remedy(
     well: str, ill: str, level: str, about: str, remedy: str
 ) -> None:
-    found = [finding for finding in examine(parse_info(_WELL.replace(well, ill))) if finding[0] != "ok"]
+    found = [finding for finding in diagnose(parse_info(_WELL.replace(well, ill))) if finding[0] != "ok"]
 
     assert [(finding[0], finding[1]) for finding in found] == [(level, about)]
     assert remedy in found[0][3]

@@ -10,7 +10,7 @@ from taskmq import Context, TaskMQ
 from taskmq.contracts.stores import BegunRun
 from taskmq.errors import EncodeError, InvalidOption, RunSuperseded, StateUnavailable, TooLarge
 from taskmq.model.envelope import Envelope
-from taskmq.run.journal import LARGEST_VALUE, Journal
+from taskmq.run.journal import LARGEST_VALUE, RunJournal
 
 
 class Shelf:
@@ -23,20 +23,20 @@ class Shelf:
         self.begun = 0
         self.error: Exception | None = None
 
-    def changed(self, journal: Journal) -> None:
+    def changed(self, journal: RunJournal) -> None:
         self.changes += 1
 
-    def look(self, journal: Journal) -> None:
+    def look(self, journal: RunJournal) -> None:
         journal.is_dirty = False
         self.told.append((journal.done, journal.total, journal.note, journal.details))
 
-    async def begin(self, journal: Journal) -> BegunRun:
+    async def begin(self, journal: RunJournal) -> BegunRun:
         return self.begin_blocking(journal)
 
-    async def save(self, journal: Journal, name: str, value: bytes) -> None:
+    async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         self.save_blocking(journal, name, value)
 
-    def begin_blocking(self, journal: Journal) -> BegunRun:
+    def begin_blocking(self, journal: RunJournal) -> BegunRun:
         if self.error is not None:
             raise self.error
         if journal.run is None:
@@ -44,20 +44,20 @@ class Shelf:
             journal.run = BegunRun(self.begun, dict(self.values))
         return journal.run
 
-    def save_blocking(self, journal: Journal, name: str, value: bytes) -> None:
+    def save_blocking(self, journal: RunJournal, name: str, value: bytes) -> None:
         if self.error is not None:
             raise self.error
         self.values[name] = value
 
 
-def context(desk: Shelf) -> Context:
+def context(writer: Shelf) -> Context:
     return Context(
         Envelope(task="t", attempt=2),
         job_id="job-7",
         max_attempts=5,
         queue="q",
         redelivered=False,
-        _desk=desk,
+        _writer=writer,
     )
 
 
@@ -69,24 +69,24 @@ def test_a_run_that_uses_nothing_has_no_journal() -> None:
 
 
 def test_progress_is_told_once_until_somebody_looks_however_often_it_changes() -> None:
-    desk = Shelf()
-    run = context(desk)
+    writer = Shelf()
+    run = context(writer)
 
     for done in range(1000):
         run.progress(done, 1000, f"at {done}")
-    assert desk.changes == 1
+    assert writer.changes == 1
     assert run.journal is not None
-    desk.look(run.journal)
+    writer.look(run.journal)
     run.progress(1000)
-    desk.look(run.journal)
+    writer.look(run.journal)
 
-    assert desk.changes == 2
-    assert desk.told == [(999, 1000, "at 999", None), (1000, None, "", None)]
+    assert writer.changes == 2
+    assert writer.told == [(999, 1000, "at 999", None), (1000, None, "", None)]
 
 
 def test_a_note_has_an_end() -> None:
-    desk = Shelf()
-    run = context(desk)
+    writer = Shelf()
+    run = context(writer)
 
     run.progress(1, note="x" * 10_000)
 
@@ -95,15 +95,15 @@ def test_a_note_has_an_end() -> None:
 
 
 def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none() -> None:
-    desk = Shelf()
-    run = context(desk)
+    writer = Shelf()
+    run = context(writer)
 
     run.heartbeat({"row": 5})
     run.heartbeat()
 
     assert run.journal is not None
     assert run.journal.details == b'{"row":5}'
-    assert desk.changes == 1
+    assert writer.changes == 1
 
 
 def test_details_without_a_form_as_json_are_the_tasks_error() -> None:
@@ -121,31 +121,31 @@ class Sale:
 
 
 def test_a_step_runs_once_per_job_and_later_runs_get_what_it_returned_in_its_type() -> None:
-    desk = Shelf()
+    writer = Shelf()
     calls: list[tuple[str, int]] = []
 
     def sell(item: str, *, count: int) -> Sale:
         calls.append((item, count))
         return Sale(item, count)
 
-    first = context(desk).step("sell", sell, "hat", count=2)
-    second = context(desk).step("sell", sell, "hat", count=2)
+    first = context(writer).step("sell", sell, "hat", count=2)
+    second = context(writer).step("sell", sell, "hat", count=2)
 
     assert first == second == Sale("hat", 2)
     assert calls == [("hat", 2)]
 
 
 def test_a_step_returns_in_the_first_run_what_it_will_return_in_later_ones() -> None:
-    desk = Shelf()
+    writer = Shelf()
 
     def pair() -> Any:
         return (1, 2)
 
-    assert context(desk).step("pair", pair) == [1, 2] == context(desk).step("pair", pair)
+    assert context(writer).step("pair", pair) == [1, 2] == context(writer).step("pair", pair)
 
 
 def test_steps_of_coroutines_run_together_and_each_once() -> None:
-    desk = Shelf()
+    writer = Shelf()
     calls: list[int] = []
 
     async def double(n: int) -> int:
@@ -154,7 +154,7 @@ def test_steps_of_coroutines_run_together_and_each_once() -> None:
         return 2 * n
 
     async def run() -> list[int]:
-        it = context(desk)
+        it = context(writer)
         return await asyncio.gather(*(it.astep(f"double {n}", double, n) for n in range(5)))
 
     assert asyncio.run(run()) == asyncio.run(run()) == [0, 2, 4, 6, 8]
@@ -162,8 +162,8 @@ def test_steps_of_coroutines_run_together_and_each_once() -> None:
 
 
 def test_a_step_that_raises_is_not_done_and_may_be_tried_again_in_the_same_run() -> None:
-    desk = Shelf()
-    run = context(desk)
+    writer = Shelf()
+    run = context(writer)
     fails = [True, False]
 
     def flaky() -> str:
@@ -174,7 +174,7 @@ def test_a_step_that_raises_is_not_done_and_may_be_tried_again_in_the_same_run()
     with pytest.raises(ConnectionError):
         run.step("flaky", flaky)
 
-    assert desk.values == {}
+    assert writer.values == {}
     assert run.step("flaky", flaky) == "done"
 
 
@@ -187,24 +187,24 @@ def test_two_steps_of_one_name_in_one_run_are_a_mistake_that_is_said() -> None:
 
 
 def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> None:
-    desk = Shelf()
+    writer = Shelf()
 
     with pytest.raises(EncodeError, match="the value of step 'odd' cannot be saved"):
-        context(desk).step("odd", object)
+        context(writer).step("odd", object)
     with pytest.raises(TooLarge, match="the value of step 'large' has"):
-        context(desk).step("large", lambda: "x" * LARGEST_VALUE)
+        context(writer).step("large", lambda: "x" * LARGEST_VALUE)
 
-    assert desk.values == {}
+    assert writer.values == {}
 
 
 def test_a_value_that_its_function_does_not_return_any_more_is_said_with_the_steps_name() -> None:
-    desk = Shelf({"step old": b'"text"'})
+    writer = Shelf({"step old": b'"text"'})
 
     def old() -> int:
         return 1
 
     with pytest.raises(EncodeError, match="the value of step 'old' does not fit what its function returns"):
-        context(desk).step("old", old)
+        context(writer).step("old", old)
 
 
 def test_a_function_with_an_annotation_of_the_checkers_only_returns_plain_data() -> None:
@@ -216,19 +216,19 @@ def test_a_function_with_an_annotation_of_the_checkers_only_returns_plain_data()
 
 @pytest.mark.parametrize("error", [StateUnavailable("down"), RunSuperseded("another one")])
 def test_a_step_that_cannot_be_saved_is_an_error_of_the_task(error: Exception) -> None:
-    desk = Shelf()
-    run = context(desk)
+    writer = Shelf()
+    run = context(writer)
     calls: list[int] = []
 
     def work() -> int:
-        desk.error = error
+        writer.error = error
         calls.append(1)
         return 1
 
     with pytest.raises(type(error)):
         run.step("work", work)
     with pytest.raises(type(error)):
-        context(desk).step("work", work)
+        context(writer).step("work", work)
 
     # Where it is not known what is saved, nothing is run.
     assert calls == [1]
@@ -238,15 +238,15 @@ def test_a_step_that_cannot_be_saved_is_an_error_of_the_task(error: Exception) -
 
 
 def test_a_checkpoint_is_there_for_the_next_run_and_for_this_one() -> None:
-    desk = Shelf({"heartbeat": b"[1]"})
-    run = context(desk)
+    writer = Shelf({"heartbeat": b"[1]"})
+    run = context(writer)
     assert (run.last_checkpoint, run.last_heartbeat, run.fencing_token) == (None, [1], 1)
 
     run.checkpoint({"row": 5})
     asyncio.run(run.acheckpoint({"row": 6}))
 
     assert run.last_checkpoint == {"row": 6}
-    later = context(desk)
+    later = context(writer)
     asyncio.run(later.resume())
     assert (later.last_checkpoint, later.fencing_token) == ({"row": 6}, 2)
 

@@ -52,7 +52,7 @@ class Flaky(OwnLeases):
 
     async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         self._check()
-        answer = await super().take(key, owner=owner, seconds=seconds, note=note)
+        answer = await super().acquire(key, owner=owner, seconds=seconds, note=note)
         if self.loses:
             self.loses -= 1
             await asyncio.sleep(3600)
@@ -172,10 +172,10 @@ def test_a_lock_is_renewed_for_as_long_as_its_block_lasts(run: Run) -> None:
         async with lock_on(leases, lease=1) as lock:
             await asyncio.sleep(2.5)
             lock.check()
-            held = await leases.look("lock:name")
+            held = await leases.find("lock:name")
             assert held is not None
             assert held.token == lock.token
-        assert await leases.look("lock:name") is None
+        assert await leases.find("lock:name") is None
 
     run(main())
 
@@ -219,9 +219,9 @@ def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal(run: Run)
         with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
             async with lock_on(leases, lease=1) as lock:
                 await leases.release("lock:name", token=lock.token)
-                assert isinstance(await leases.take("lock:name", owner="other", seconds=60), int)
+                assert isinstance(await leases.acquire("lock:name", owner="other", seconds=60), int)
                 assert await lock.lost()
-        held = await leases.look("lock:name")
+        held = await leases.find("lock:name")
         assert held is not None
         assert held.owner == "other"
 
@@ -282,11 +282,11 @@ def test_a_wait_that_is_cancelled_leaves_no_lock_behind(run: Run) -> None:
 
         waiting = asyncio.create_task(wait())
         await settle_loop()
-        assert await leases.look("lock:name") is not None
+        assert await leases.find("lock:name") is not None
         waiting.cancel()
         await asyncio.wait((waiting,))
         assert waiting.cancelled()
-        assert await leases.look("lock:name") is None
+        assert await leases.find("lock:name") is None
 
     run(main())
 
@@ -372,7 +372,7 @@ def test_a_desk_without_locks_says_what_to_do_instead() -> None:
     class Desk: ...
 
     context = Context.detached("task")
-    context._desk = Desk()  # type: ignore[assignment]
+    context._writer = Desk()  # type: ignore[assignment]
 
     with pytest.raises(UnsupportedFeature, match=r"use `with app\.lock"):
         context.lock("name")

@@ -13,7 +13,7 @@ from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import InvalidOption, StateUnavailable
 from taskmq.schedules import ScheduleEntry, SchedulePolicy, job_id_of, read_policy, rule_of
 from taskmq.schedules.definition import read_definition, write_definition
-from taskmq.schedules.record import Emitted, Record, decode_record, encode_record, new_version
+from taskmq.schedules.record import Emitted, ScheduleRecord, decode_record, encode_record, new_version
 from taskmq.schedules.triggers import Trigger, cron, every, once
 
 _DAY = datetime(2027, 1, 31, 9, tzinfo=UTC)
@@ -116,7 +116,7 @@ def test_the_policy_without_options_is_the_default() -> None:
 
 
 def test_a_record_is_read_as_it_was_written_and_remembers_the_last_twenty() -> None:
-    record = Record(mark=5, rule="r")
+    record = ScheduleRecord(mark=5, rule="r")
     for number in range(30):
         record.remember(Emitted(number, number + 1, "due"))
 
@@ -127,7 +127,7 @@ def test_a_record_is_read_as_it_was_written_and_remembers_the_last_twenty() -> N
 
 
 def test_a_record_with_fields_of_a_newer_taskmq_is_read_and_one_that_is_none_is_refused() -> None:
-    newer = [*msgspec.msgpack.decode(encode_record(Record(mark=5))), "something new"]
+    newer = [*msgspec.msgpack.decode(encode_record(ScheduleRecord(mark=5))), "something new"]
     assert decode_record(KeptRecord("v", msgspec.msgpack.encode(newer)), name="x").mark == 5
 
     with pytest.raises(StateUnavailable, match="the record of schedule 'x' cannot be read"):

@@ -11,7 +11,7 @@ from taskmq import TaskMQ
 from taskmq.contracts.stores import KeptRecord
 from taskmq.schedules import ScheduleEntry, job_id_of, read_policy
 from taskmq.schedules.planner import instants_between
-from taskmq.schedules.record import Backlog, Claim, Record, decode_record, encode_record
+from taskmq.schedules.record import MissedSpan, OccurrenceClaim, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.triggers import Every
 from taskmq.schedules.turn import LEASE_MS, Replica, complete, give_up, hand_back, take_turn
 
@@ -43,9 +43,9 @@ _options = st.fixed_dictionaries(
 @given(options=_options, seed=st.integers(0, 10**6))
 def test_every_instant_up_to_the_mark_is_accounted_for(options: dict[str, Any], seed: int) -> None:
     entry, dice, now = _entry(**options), random.Random(seed), START
-    kept = encode_record(Record())
+    kept = encode_record(ScheduleRecord())
     running: set[str] = set()
-    in_hand: list[Claim] = []
+    in_hand: list[OccurrenceClaim] = []
     published: dict[int, int] = {}
     began: int | None = None
 
@@ -91,7 +91,7 @@ def test_every_instant_up_to_the_mark_is_accounted_for(options: dict[str, Any], 
 
 
 def test_what_was_claimed_by_one_who_is_silent_is_claimed_by_another_with_the_same_run() -> None:
-    record, entry = Record(), _entry()
+    record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica(1))
     due = START + PERIOD
     (claim,) = take_turn(record, entry, now=due, replica=_replica(1)).claims
@@ -105,7 +105,7 @@ def test_what_was_claimed_by_one_who_is_silent_is_claimed_by_another_with_the_sa
 
 
 def test_an_occurrence_that_two_have_confirmed_is_counted_once() -> None:
-    record, entry = Record(), _entry()
+    record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica())
     claims = take_turn(record, entry, now=START + PERIOD, replica=_replica()).claims
 
@@ -116,7 +116,7 @@ def test_an_occurrence_that_two_have_confirmed_is_counted_once() -> None:
 
 
 def test_what_is_handed_back_is_claimed_at_once_and_what_cannot_be_sent_by_nobody() -> None:
-    record, entry = Record(), _entry(overlap="skip")
+    record, entry = ScheduleRecord(), _entry(overlap="skip")
     take_turn(record, entry, now=START, replica=_replica(1))
     now = START + PERIOD
     claims = take_turn(record, entry, now=now, replica=_replica(1)).claims
@@ -135,7 +135,7 @@ def test_what_is_handed_back_is_claimed_at_once_and_what_cannot_be_sent_by_nobod
 
 @pytest.mark.parametrize(("back", "emits"), [(30 * 60 * SECOND, False), (86_400 * SECOND, True)])
 def test_a_clock_that_was_set_back_is_waited_for_or_taken_for_a_correction(back: int, emits: bool) -> None:
-    record, entry = Record(), _entry()
+    record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica())
     now = START - back
 
@@ -146,9 +146,9 @@ def test_a_clock_that_was_set_back_is_waited_for_or_taken_for_a_correction(back:
 
 
 def test_another_rule_begins_anew_and_keeps_a_backfill_that_somebody_has_asked_for() -> None:
-    record, entry = Record(), _entry(catchup="all")
+    record, entry = ScheduleRecord(), _entry(catchup="all")
     take_turn(record, entry, now=START, replica=_replica())
-    record.backlogs = [Backlog("catchup", "", 0, 1, 0), Backlog("backfill", "backfill-1", 0, 1, START * 2)]
+    record.backlogs = [MissedSpan("catchup", "", 0, 1, 0), MissedSpan("backfill", "backfill-1", 0, 1, START * 2)]
     record.buffered = [1]
     record.rule = "another"
 
@@ -163,7 +163,7 @@ def test_another_rule_begins_anew_and_keeps_a_backfill_that_somebody_has_asked_f
 
 
 def test_while_many_claims_are_open_no_more_are_made() -> None:
-    record, entry = Record(), _entry(late_after="1d")
+    record, entry = ScheduleRecord(), _entry(late_after="1d")
     take_turn(record, entry, now=START, replica=_replica())
     now = START
     for _ in range(50):

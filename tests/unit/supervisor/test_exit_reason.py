@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from taskmq.supervisor.exit_reason import Ending, OutOfMemory
+from taskmq.supervisor.exit_reason import ExitReason, OutOfMemory
 
 
 @pytest.mark.parametrize(
     ("ending", "how", "words"),
     [
-        (Ending(0), "exit", "ended with exit code 0"),
-        (Ending(3), "exit", "ended with exit code 3"),
-        (Ending(-9), "signal", "was killed by SIGKILL"),
-        (Ending(-9, is_out_of_memory=True), "out of memory", "was killed by SIGKILL: out of memory"),
-        (Ending(-40), "signal", "was killed by 40"),
+        (ExitReason(0), "exit", "ended with exit code 0"),
+        (ExitReason(3), "exit", "ended with exit code 3"),
+        (ExitReason(-9), "signal", "was killed by SIGKILL"),
+        (ExitReason(-9, is_out_of_memory=True), "out of memory", "was killed by SIGKILL: out of memory"),
+        (ExitReason(-40), "signal", "was killed by 40"),
     ],
 )
-def test_an_ending_says_what_happened(ending: Ending, how: str, words: str) -> None:
+def test_an_ending_says_what_happened(ending: ExitReason, how: str, words: str) -> None:
     assert (ending.how, str(ending)) == (how, words)
 
 
@@ -73,4 +73,4 @@ def test_a_system_that_does_not_tell_is_no_failure(tmp_path: Path, own: str) -> 
 
     assert not OutOfMemory(tmp_path / "own", tmp_path / "nowhere").ending(-9).is_out_of_memory
     assert not OutOfMemory(tmp_path / "none", tmp_path).ending(-9).is_out_of_memory
-    assert OutOfMemory().ending(0) == Ending(0)
+    assert OutOfMemory().ending(0) == ExitReason(0)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.model.telemetry.metrics import Count
-from taskmq.supervisor.fleet_status import Totals
+from taskmq.supervisor.fleet_status import FleetCounts
 
 names = st.sampled_from("abc")
 runs = st.lists(st.tuples(names, names, st.sampled_from(["succeeded", "retried"]), st.floats(0, 100)))
@@ -29,7 +29,7 @@ def _plain(counts: list[Count]) -> dict[tuple[str, str], tuple[dict[str, int], l
 def test_the_sum_is_that_of_all_runs_whichever_processes_are_still_there(
     ended: list[list[tuple[str, str, str, float]]], living: list[list[tuple[str, str, str, float]]]
 ) -> None:
-    totals = Totals()
+    totals = FleetCounts()
     for process in ended:
         totals.keep(_counts(process))
 
@@ -39,7 +39,7 @@ def test_the_sum_is_that_of_all_runs_whichever_processes_are_still_there(
 
 
 def test_asking_changes_nothing() -> None:
-    totals, living = Totals(), _counts([("t", "q", "succeeded", 1.0)])
+    totals, living = FleetCounts(), _counts([("t", "q", "succeeded", 1.0)])
     totals.keep(_counts([("t", "q", "succeeded", 1.0)]))
 
     assert [totals.sum([living])[0].ended for _ in range(3)] == [2, 2, 2]

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from taskmq.supervisor.child_process import ChildProcess
-from taskmq.supervisor.exit_reason import Ending
-from taskmq.supervisor.process_slot import Seat
+from taskmq.supervisor.exit_reason import ExitReason
+from taskmq.supervisor.process_slot import ProcessSlot
 
 
 class Full:
@@ -17,29 +17,29 @@ class Full:
     def __init__(self) -> None:
         self.tries = 0
 
-    async def start(self, seat: Seat) -> ChildProcess:
+    async def start(self, slot: ProcessSlot) -> ChildProcess:
         self.tries += 1
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    def seat(self) -> Seat:
-        return Seat(0, start=self.start, judge=Ending, proven=lambda: True, burst=False)
+    def slot(self) -> ProcessSlot:
+        return ProcessSlot(0, start=self.start, judge=ExitReason, proven=lambda: True, burst=False)
 
 
 def test_it_tries_again_later_and_later_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
     full = Full()
-    seat = full.seat()
+    slot = full.slot()
 
     async def main() -> None:
-        running = asyncio.create_task(seat.run())
+        running = asyncio.create_task(slot.run())
         for tries in (1, 2, 3):
             async with asyncio.timeout(10):
-                while full.tries < tries or seat.next_try is None:
+                while full.tries < tries or slot.next_try is None:
                     await asyncio.sleep(0)
-            assert seat.failures == tries
+            assert slot.failures == tries
             # Twice as long each time; not waited for here.
-            seat.hurry()
+            slot.restart_now()
             await asyncio.sleep(0)
-        seat.leave()
+        slot.retire()
         assert await running == "done"
 
     with caplog.at_level(logging.ERROR):
@@ -55,6 +55,6 @@ def test_it_tries_again_later_and_later_and_says_why(caplog: pytest.LogCaptureFi
 
 def test_nothing_is_replaced_where_there_is_nobody() -> None:
     async def main() -> None:
-        assert await Full().seat().replace("restarting") is None
+        assert await Full().slot().replace("restarting") is None
 
     asyncio.run(main())

@@ -3,7 +3,7 @@
 import pytest
 
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.supervisor.recycle_limits import Limits
+from taskmq.supervisor.recycle_limits import RecycleLimits
 
 MEGABYTE = 1 << 20
 
@@ -32,19 +32,21 @@ def _status(*, ended: int = 0, memory: int = 0, descriptors: int = 0) -> WorkerS
 def test_a_process_without_limits_goes_on() -> None:
     status = _status(ended=10**9, memory=1 << 40, descriptors=10**6)
 
-    assert not Limits()
-    assert Limits().reached(status, age=1e6, luck=0) is None
+    assert not RecycleLimits()
+    assert RecycleLimits().reached(status, age=1e6, luck=0) is None
 
 
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        (Limits(jobs=100), "100 jobs"),
-        (Limits(memory=512 * MEGABYTE), "512M of memory"),
-        (Limits(descriptors=900), "900 open descriptors"),
+        (RecycleLimits(jobs=100), "100 jobs"),
+        (RecycleLimits(memory=512 * MEGABYTE), "512M of memory"),
+        (RecycleLimits(descriptors=900), "900 open descriptors"),
     ],
 )
-def test_a_process_that_has_reached_a_limit_is_replaced_and_the_words_say_which(limits: Limits, words: str) -> None:
+def test_a_process_that_has_reached_a_limit_is_replaced_and_the_words_say_which(
+    limits: RecycleLimits, words: str
+) -> None:
     there = _status(ended=100, memory=512 * MEGABYTE, descriptors=900)
     before = _status(ended=99, memory=512 * MEGABYTE - 1, descriptors=899)
 
@@ -54,14 +56,14 @@ def test_a_process_that_has_reached_a_limit_is_replaced_and_the_words_say_which(
 
 
 def test_processes_started_together_do_not_end_together() -> None:
-    limits = Limits(jobs=1000)
+    limits = RecycleLimits(jobs=1000)
 
     assert limits.reached(_status(ended=800), age=60, luck=1) == "800 jobs"
     assert limits.reached(_status(ended=900), age=60, luck=0.4) is None
 
 
 def test_memory_that_a_process_needs_to_begin_with_does_not_end_it_at_once() -> None:
-    limits = Limits(memory=MEGABYTE, descriptors=5, jobs=1)
+    limits = RecycleLimits(memory=MEGABYTE, descriptors=5, jobs=1)
 
     assert limits.reached(_status(memory=90 * MEGABYTE, descriptors=50), age=5, luck=0) is None
     assert limits.reached(_status(memory=90 * MEGABYTE), age=31, luck=0) == "90M of memory"
@@ -69,4 +71,4 @@ def test_memory_that_a_process_needs_to_begin_with_does_not_end_it_at_once() -> 
 
 
 def test_a_process_that_has_done_nothing_is_not_replaced_for_its_jobs() -> None:
-    assert Limits(jobs=1).reached(_status(ended=0), age=60, luck=1) is None
+    assert RecycleLimits(jobs=1).reached(_status(ended=0), age=60, luck=1) is None

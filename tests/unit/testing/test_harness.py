@@ -25,7 +25,7 @@ from taskmq import (
     UnsupportedFeature,
     WorkQueue,
 )
-from taskmq.testing import Bench
+from taskmq.testing import Harness
 from tests.unit.app_kit import Witness
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
@@ -47,7 +47,7 @@ class Shop:
         self.done: list[Any] = []
         # Never connected to.
         self.app = app = TaskMQ("amqp://nobody:secret@localhost:1/", **options)
-        self.bench = Bench(app, start=START)
+        self.bench = Harness(app, start=START)
 
         @app.task(name="note")
         def note(text: str, size: Size = SMALL) -> str:
@@ -344,12 +344,12 @@ def test_one_test_leaves_nothing_to_the_next_and_the_app_is_as_it_was() -> None:
     shop = Shop()
     before = dict(vars(shop.app))
     for _ in range(2):
-        with Bench(shop.app, start=START) as bench:
+        with Harness(shop.app, start=START) as bench:
             assert bench.sent == []
             assert shop.app.url.startswith("memory://")
             shop.note.send("left")
             bench.assert_sent(shop.note, "left")
-    with Bench(shop.app) as bench:
+    with Harness(shop.app) as bench:
         bench.drain()
         assert abs(bench.now - datetime.now(UTC)) < timedelta(minutes=1)
     assert shop.done == []
@@ -369,7 +369,7 @@ def test_what_never_ends_ends_the_test_and_not_its_run(kind: str) -> None:
             raise Snooze("1m")
         await asyncio.sleep(3600)
 
-    with Bench(shop.app, timeout=0.5) as bench:
+    with Harness(shop.app, timeout=0.5) as bench:
         endless.send()
         with pytest.raises(AssertionError, match=r"^after 0\.5 s of real time there is still work, at 20"):
             bench.drain()
@@ -385,7 +385,7 @@ def test_an_ordered_queue_waits_for_the_retry_of_its_first() -> None:
         if number == 1 and context.attempt == 1:
             raise ValueError
 
-    with Bench(app) as bench:
+    with Harness(app) as bench:
         for number in (1, 2, 3):
             step.send("ann", number)
         bench.drain()

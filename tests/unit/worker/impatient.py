@@ -109,9 +109,9 @@ class _Leases:
         self._inner = inner
         self._node = node
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         self._meet()
-        return await self._inner.take(key, owner=owner, seconds=seconds, note=note)
+        return await self._inner.acquire(key, owner=owner, seconds=seconds, note=note)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         self._meet()
@@ -121,9 +121,9 @@ class _Leases:
         self._meet()
         await self._inner.release(key, token=token)
 
-    async def look(self, key: str) -> Lease | None:
+    async def find(self, key: str) -> Lease | None:
         self._meet()
-        return await self._inner.look(key)
+        return await self._inner.find(key)
 
     def _meet(self) -> None:
         if self._node.is_dead or self._node.world.is_state_down:

@@ -13,10 +13,10 @@ from taskmq.client.session import Session
 from taskmq.contracts.broker import (
     Broker,
     BrokerOptions,
+    Browser,
     Consumer,
     Delivery,
     HeaderValue,
-    Look,
     Outgoing,
     QueueStats,
     Subscription,
@@ -147,11 +147,11 @@ class _StagedBroker:
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         return _StagedConsumer(await self._inner.consume(subscriptions, deliver))
 
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
-        return self._inner.hold(queue, limit=limit)
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+        return self._inner.peek(queue, limit=limit)
 
-    def look(self, queue: str) -> AbstractAsyncContextManager[Look]:
-        return self._inner.look(queue)
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
+        return self._inner.browse(queue)
 
     async def purge(self, queue: str) -> int:
         return await self._inner.purge(queue)
@@ -399,7 +399,7 @@ class StagedApp(TaskMQ):
     async def messages(self, queue: str) -> list[Delivery]:
         """What is ready in a queue, to look at."""
         broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
-        async with broker.hold(queue, limit=1000) as held:
+        async with broker.peek(queue, limit=1000) as held:
             found = list(held)
         await broker.aclose()
         return found

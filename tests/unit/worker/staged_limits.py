@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from taskmq.contracts.stores import Demand, Entry, LimitLook, LimitStore, PlaceDemand
+from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand
 from taskmq.errors import StateUnavailable
 
 __all__ = ["StagedLimits"]
@@ -27,25 +27,25 @@ class StagedLimits:
         self.once: str | None = None
         self.names: list[str] = []
 
-    async def enter(
+    async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
-    ) -> Entry:
+    ) -> LimitEntry:
         return await self._meet(
             "enter",
-            lambda: self._inner.enter(job_id, demands, hold=hold, seconds=seconds, patience=patience),
+            lambda: self._inner.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience),
         )
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
         return await self._meet("renew", lambda: self._inner.renew(holds, seconds=seconds))
 
-    async def leave(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
-        await self._meet("leave", lambda: self._inner.leave(hold, keys, held=held))
+    async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
+        await self._meet("leave", lambda: self._inner.release(hold, keys, held=held))
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         await self._meet("withdraw", lambda: self._inner.withdraw(job_id, keys))
 
-    async def look(self, key: str) -> LimitLook:
-        return await self._inner.look(key)
+    async def usage(self, key: str) -> LimitUsage:
+        return await self._inner.usage(key)
 
     async def _meet(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         fault, self.once = self.once or self.fault, None

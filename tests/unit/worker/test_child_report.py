@@ -3,15 +3,15 @@
 import pytest
 
 from taskmq.model.telemetry.metrics import Count
-from taskmq.worker.child_report import Ready, Report, read_line, write_line
+from taskmq.worker.child_report import ChildReady, ChildReport, read_line, write_line
 from tests.unit.supervisor.test_recycle_limits import _status
 
 
 def test_what_is_written_is_read() -> None:
     count = Count("t", "q", {"succeeded": 1})
     count.run.add(0.5)
-    report = Report(status=_status(ended=1), counts=[count], cpu=0.25, depths={"q": 3})
-    ready = Ready(app="a", broker="b", queues=["q"], tasks=["t"])
+    report = ChildReport(status=_status(ended=1), counts=[count], cpu=0.25, depths={"q": 3})
+    ready = ChildReady(app="a", broker="b", queues=["q"], tasks=["t"])
 
     assert [read_line(write_line(message)) for message in (ready, report)] == [ready, report]
 
@@ -22,4 +22,4 @@ def test_a_line_of_somebody_else_is_nothing(line: bytes) -> None:
 
 
 def test_a_line_that_was_cut_off_is_nothing() -> None:
-    assert read_line(write_line(Ready(app="a", broker="b", queues=[], tasks=[]))[:-1]) is None
+    assert read_line(write_line(ChildReady(app="a", broker="b", queues=[], tasks=[]))[:-1]) is None

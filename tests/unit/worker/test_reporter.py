@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from taskmq import TaskMQ
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.child_report import Ready, Report, read_line
+from taskmq.worker.child_report import ChildReady, ChildReport, read_line
 from taskmq.worker.reporter import Reporter
 from tests.unit.app_kit import new_url
 
@@ -21,7 +21,7 @@ class Reader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._rest = b""
-        self.said: list[Ready | Report] = []
+        self.said: list[ChildReady | ChildReport] = []
         os.set_blocking(descriptor, False)
 
     def read(self) -> None:
@@ -41,8 +41,8 @@ class Reader:
                 await asyncio.sleep(PERIOD)
 
     @property
-    def reports(self) -> list[Report]:
-        return [each for each in self.said if isinstance(each, Report)]
+    def reports(self) -> list[ChildReport]:
+        return [each for each in self.said if isinstance(each, ChildReport)]
 
     @property
     def ended(self) -> int:
@@ -82,8 +82,8 @@ def test_it_says_once_that_it_is_ready_and_then_how_it_does() -> None:
     async def main() -> None:
         async with _reporting(_app()) as reader:
             await reader.until(lambda: len(reader.reports) >= 3)
-            assert [each for each in reader.said if isinstance(each, Ready)] == [
-                Ready(app="a:b", broker=_address(reader), queues=["jobs"], tasks=["work"])
+            assert [each for each in reader.said if isinstance(each, ChildReady)] == [
+                ChildReady(app="a:b", broker=_address(reader), queues=["jobs"], tasks=["work"])
             ]
             assert reader.reports[-1].status.state == "running"
             assert reader.reports[-1].depths is None
@@ -92,7 +92,7 @@ def test_it_says_once_that_it_is_ready_and_then_how_it_does() -> None:
 
 
 def _address(reader: Reader) -> str:
-    (ready,) = [each for each in reader.said if isinstance(each, Ready)]
+    (ready,) = [each for each in reader.said if isinstance(each, ChildReady)]
     assert ready.broker.startswith("memory://")
     return ready.broker
 

@@ -15,11 +15,11 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState, Rule
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite.models.flows import drive, expected_states, random_graph
-from taskmq.workflow.rules import Tally, decide
-from taskmq.workflow.state_machine import Claim, advance, end_node, expand
+from taskmq.workflow.rules import ParentCounts, decide
+from taskmq.workflow.state_machine import NodeClaim, advance, end_node, expand
 from taskmq.workflow.transitions import open_flow, renew_run, start_run, take_some
 from taskmq_local import open_memory_state
-from taskmq_local.memory.flows import MemoryBoard
+from taskmq_local.memory.flows import MemoryFlowState
 
 GRAPHS = int(os.environ.get("TASKMQ_TEST_GRAPHS", "60"))
 _ENDS = (NodeState.SUCCEEDED,) * 10 + (NodeState.FAILED, NodeState.CANCELLED)
@@ -56,7 +56,7 @@ _kinds = st.sampled_from([NodeState.SUCCEEDED, NodeState.FAILED, NodeState.UPSTR
 def test_a_rule_says_when_a_node_starts_and_when_it_never_will(rule: Rule, before: list[NodeState]) -> None:
     good = before.count(NodeState.SUCCEEDED)
     bad = before.count(NodeState.FAILED) + before.count(NodeState.UPSTREAM_FAILED)
-    tally = Tally(good, bad, len(before) - good - bad)
+    tally = ParentCounts(good, bad, len(before) - good - bad)
 
     found = decide(rule, tally, is_complete=True)
 
@@ -72,81 +72,81 @@ def test_the_order_in_which_nodes_end_changes_nothing(data: st.DataObject) -> No
     chance = random.Random(data.draw(st.integers(0, 10_000)))
     nodes = random_graph(chance, data.draw(st.integers(1, 12)))
     ends = {node.key: data.draw(st.sampled_from(_ENDS)) for node in nodes}
-    board = MemoryBoard(b"", nodes, ttl=1)
-    open_flow(board, nodes)
+    view = MemoryFlowState(b"", nodes, ttl=1)
+    open_flow(view, nodes)
     ready: list[str] = []
     while True:
-        taken = take_some(board, taker="a", until=10, now=0)
+        taken = take_some(view, taker="a", until=10, now=0)
         ready += [node.key for node in taken.nodes if node.key != FINISH]
         if not ready:
             break
         key = ready.pop(data.draw(st.integers(0, len(ready) - 1)))
-        entry = board.find(key)
+        entry = view.find(key)
         assert entry is not None
-        end_node(board, entry, ends[key])
+        end_node(view, entry, ends[key])
         # Told again, and looked at in steps of one.
-        board.visit_from(key, 0)
-        while advance(board, 1):
+        view.visit_from(key, 0)
+        while advance(view, 1):
             pass
 
-    assert {node.key: node.state for node in board.nodes()} == expected_states(nodes, ends)
+    assert {node.key: node.state for node in view.nodes()} == expected_states(nodes, ends)
 
 
-def _map(children: int = 0) -> MemoryBoard:
+def _map(children: int = 0) -> MemoryFlowState:
     nodes = [FlowNode(key="m", kind="map"), FlowNode(key="last", after=("m",))]
-    board = MemoryBoard(b"", nodes, ttl=1)
-    open_flow(board, nodes)
+    view = MemoryFlowState(b"", nodes, ttl=1)
+    open_flow(view, nodes)
     if children:
-        entry = board.find("m")
+        entry = view.find("m")
         assert entry is not None
-        expand(board, entry, [b"x"] * children, first=0, total=children)
-    return board
+        expand(view, entry, [b"x"] * children, first=0, total=children)
+    return view
 
 
 def test_what_was_offered_and_is_not_ready_any_more_is_handed_out_to_nobody() -> None:
-    board = _map()
-    board.set_state("m", NodeState.CANCELLED)
+    view = _map()
+    view.set_state("m", NodeState.CANCELLED)
 
-    assert take_some(board, taker="a", until=10, now=0).nodes == ()
-    assert board.offered(now=0, limit=10) == []
+    assert take_some(view, taker="a", until=10, now=0).nodes == ()
+    assert view.offered(now=0, limit=10) == []
 
 
 def test_a_map_that_is_expanded_is_not_expanded_again() -> None:
-    board = _map(2)
-    entry = board.find("m")
+    view = _map(2)
+    entry = view.find("m")
     assert entry is not None
 
-    expand(board, entry, [b"y"] * 3, first=0, total=3)
+    expand(view, entry, [b"y"] * 3, first=0, total=3)
 
     assert entry.total == 2
-    assert board.find("m.2") is None
+    assert view.find("m.2") is None
 
 
 def test_a_child_of_a_map_that_ends_again_arrives_once() -> None:
-    board = _map(1)
-    child = board.find("m.0")
+    view = _map(1)
+    child = view.find("m.0")
     assert child is not None
     for _ in range(2):
-        end_node(board, child, NodeState.SUCCEEDED)
-        advance(board, 10)
+        end_node(view, child, NodeState.SUCCEEDED)
+        advance(view, 10)
     # Whoever is not a child of it does not count.
-    board.arrive("m", "last")
+    view.arrive("m", "last")
 
-    entry = board.find("m")
+    entry = view.find("m")
     assert entry is not None
     assert entry.state is NodeState.SUCCEEDED
 
 
 def test_a_run_is_renewed_by_its_token_only_and_until_it_has_ended() -> None:
-    board = _map(1)
-    begun = start_run(board, "m.0", owner="a", until=10, takes_over=False, now=0)
+    view = _map(1)
+    begun = start_run(view, "m.0", owner="a", until=10, takes_over=False, now=0)
     assert begun is not None
-    claim = board.claim("m.0")
-    assert claim == Claim(1, "a", 10)
+    claim = view.claim("m.0")
+    assert claim == NodeClaim(1, "a", 10)
 
-    assert renew_run(board, "m.0", token=1, until=20)
-    assert not renew_run(board, "m.0", token=2, until=30)
-    child = board.find("m.0")
+    assert renew_run(view, "m.0", token=1, until=20)
+    assert not renew_run(view, "m.0", token=2, until=30)
+    child = view.find("m.0")
     assert child is not None
-    end_node(board, child, NodeState.FAILED)
-    assert not renew_run(board, "m.0", token=1, until=30)
+    end_node(view, child, NodeState.FAILED)
+    assert not renew_run(view, "m.0", token=1, until=30)

@@ -14,7 +14,7 @@ from taskmq.testing.fake_clock import FakeClock
 from taskmq_local import open_local_broker
 from taskmq_local.broker.broker import LocalBroker
 from taskmq_local.database.schema import SCHEMA_VERSION
-from taskmq_local.database.work import Care
+from taskmq_local.database.work import Durability
 from tests.unit.local.kit import PATIENCE, Inbox, declare, message, ready, run, send, until
 
 
@@ -98,7 +98,7 @@ def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> 
 
         clock.advance(1)
 
-        async with broker.hold(UNROUTABLE, limit=5) as held:
+        async with broker.peek(UNROUTABLE, limit=5) as held:
             assert [delivery.body for delivery in held] == [b"orphan"]
             assert held[0].headers == {"x-taskmq-queue": "q"}
         assert await ready(broker, "r") == 1
@@ -145,7 +145,7 @@ def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
 
         errors = [outcome for outcome in outcomes if outcome is not None]
         assert [type(error) for error in errors] == [PublishRejected] * 3 + [Unroutable]
-        async with broker.hold("q", limit=1000) as held:
+        async with broker.peek("q", limit=1000) as held:
             assert [delivery.body for delivery in held] == [one.body for one in good]
         await broker.aclose()
 
@@ -171,7 +171,7 @@ def test_a_file_locked_by_another_process_ends_a_publish_at_its_deadline_and_not
         blocker.close()
         await patient
 
-        async with broker.hold("q", limit=10) as held:
+        async with broker.peek("q", limit=10) as held:
             assert [delivery.body for delivery in held] == [b"patient"]
         await broker.aclose()
 
@@ -192,7 +192,7 @@ def test_many_that_nobody_waits_for_any_more_are_not_taken_back_at_their_deadlin
         blocker.close()
         await broker.publish(message("last"), timeout=PATIENCE)
 
-        async with broker.hold("q", limit=10) as held:
+        async with broker.peek("q", limit=10) as held:
             assert [delivery.body for delivery in held] == [b"one", b"two", b"last"]
         await broker.aclose()
 
@@ -220,8 +220,8 @@ def test_many_that_are_late_are_told_so_together_and_nothing_is_sent_later(url: 
 class Obstacle:
     """A work that stands still in the middle of its transaction."""
 
-    care = Care.DURABLE
-    bells = ()
+    care = Durability.DURABLE
+    wakeups = ()
     is_heavy = False
 
     def __init__(self) -> None:
@@ -264,7 +264,7 @@ def test_a_full_disk_is_a_typed_error_and_acks_are_repeated_until_there_is_room(
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages}")
 
-        await broker._database.call(limit, care=Care.READ)
+        await broker._database.call(limit, care=Durability.READ)
         with pytest.raises(BrokerUnavailable, match="full"):
             await broker.publish(message("x" * 1_000_000), timeout=PATIENCE)
         # The limit went with the connection that failed: there is room again.

@@ -4,7 +4,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from taskmq_local.database.owners import Owner, is_alive, sweep
+from taskmq_local.database.owners import Owner, collect_dead_owners, is_alive
 
 
 def python(code: str, *arguments: str) -> str:
@@ -90,7 +90,7 @@ def test_files_that_the_dead_left_are_swept_when_they_are_old(tmp_path: Path) ->
     for name in ("1-old", living.name):
         os.utime(tmp_path / "owners" / name, (1, 1))
 
-    sweep(tmp_path)
+    collect_dead_owners(tmp_path)
 
     left = {path.name for path in (tmp_path / "owners").iterdir()}
     assert left == {"1-young", living.name}

@@ -68,7 +68,7 @@ def test_what_a_file_of_version_1_holds_survives_the_upgrade(tmp_path: Path) -> 
         assert await state.starts.begin("a", ttl=60) == 1
         await state.aclose()
         broker = open_local_broker(url, BrokerOptions())
-        async with broker.hold("q", limit=10) as deliveries:
+        async with broker.peek("q", limit=10) as deliveries:
             assert [delivery.message_id for delivery in deliveries] == ["a"]
         await broker.aclose()
 

@@ -214,7 +214,7 @@ def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> 
 
         clock.advance(1)
 
-        async with broker.hold(UNROUTABLE, limit=5) as held:
+        async with broker.peek(UNROUTABLE, limit=5) as held:
             assert [delivery.body for delivery in held] == [b"orphan"]
             assert held[0].headers["x-taskmq-queue"] == "q"
         await broker.aclose()

@@ -215,7 +215,7 @@ def test_limits_that_nobody_needs_are_forgotten() -> None:
     shelf = LimitShelf()
     for number in range(2000):
         demand = RateDemand(key=f"{number}", interval=1)
-        shelf.enter("job", [demand], hold="h", seconds=1, patience=0, now=number * 10.0)
+        shelf.acquire("job", [demand], hold="h", seconds=1, patience=0, now=number * 10.0)
 
     assert len(shelf._limits) < 800
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from taskmq.operations.dead_letters import Choice
+from taskmq.operations.dead_letters import LetterSelection
 from tests.unit.operations.dead_letters.letters import NOW, letter
 
 _HOUR = 3_600_000
 
 
 def test_without_a_condition_every_letter_is_meant() -> None:
-    assert Choice().is_everything
-    assert Choice().at(NOW)(letter(died=None, reason="", error="", error_type=""))
-    assert not Choice(task="").is_everything
+    assert LetterSelection().is_everything
+    assert LetterSelection().at(NOW)(letter(died=None, reason="", error="", error_type=""))
+    assert not LetterSelection(task="").is_everything
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_without_a_condition_every_letter_is_meant() -> None:
     ],
 )
 def test_a_letter_is_meant_when_all_conditions_hold(condition: dict[str, Any], is_meant: bool) -> None:
-    assert Choice(**condition).at(NOW + 2 * _HOUR)(letter()) is is_meant
+    assert LetterSelection(**condition).at(NOW + 2 * _HOUR)(letter()) is is_meant
 
 
 @pytest.mark.parametrize("condition", [{"older_than": timedelta(0)}, {"newer_than": timedelta(days=10_000)}])
 def test_a_letter_that_does_not_tell_when_it_died_is_never_chosen_by_its_age(condition: dict[str, Any]) -> None:
-    assert not Choice(**condition).at(NOW)(letter(died=None))
+    assert not LetterSelection(**condition).at(NOW)(letter(died=None))

@@ -21,7 +21,7 @@ from taskmq.errors import (
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue
 from taskmq.operations.dead_letters import (
     Choose,
-    Group,
+    LetterGroup,
     Replay,
     Replayed,
     browse,
@@ -98,7 +98,7 @@ _HEADERS: Mapping[str, HeaderValue] = {
 
 
 async def _names(broker: Broker, queue: str) -> list[str]:
-    async with broker.hold(queue, limit=10_000) as deliveries:
+    async with broker.peek(queue, limit=10_000) as deliveries:
         return [delivery.message_id or "" for delivery in deliveries]
 
 
@@ -297,7 +297,7 @@ def test_letters_of_one_failure_are_one_group() -> None:
 
         keys, disk = await group_letters(broker, "images")
 
-        assert keys == Group(
+        assert keys == LetterGroup(
             fingerprint=keys.fingerprint,
             count=3,
             task="resize",
@@ -377,7 +377,7 @@ def test_a_replayed_job_starts_anew_with_all_else_as_it_was() -> None:
 
         await _replay(broker)
 
-        async with broker.hold("images", limit=1) as (copy,):
+        async with broker.peek("images", limit=1) as (copy,):
             body = json.loads(copy.body)
             headers = dict(copy.headers)
         assert body == {
@@ -408,7 +408,7 @@ def test_how_often_a_job_was_replayed_is_counted() -> None:
 
         await _replay(broker, plan=Replay(max_replays=None))
 
-        async with broker.hold("images", limit=1) as (copy,):
+        async with broker.peek("images", limit=1) as (copy,):
             assert copy.headers["x-taskmq-replayed"] == 5
 
     _run(main)
@@ -420,7 +420,7 @@ def test_garbage_is_replayed_to_the_letter() -> None:
 
         assert await _replay(broker) == 1
 
-        async with broker.hold("images", limit=1) as (copy,):
+        async with broker.peek("images", limit=1) as (copy,):
             assert (copy.body, copy.message_id) == (b"\xff\x00 no task", "garbage")
 
     _run(main)
@@ -518,7 +518,7 @@ def test_a_replay_can_go_on_with_the_last_attempt() -> None:
 
         await _replay(broker, plan=Replay(keep_attempts=True))
 
-        async with broker.hold("images", limit=1) as (copy,):
+        async with broker.peek("images", limit=1) as (copy,):
             body = json.loads(copy.body)
         assert (body["attempt"], "eta" in body) == (3, False)
 

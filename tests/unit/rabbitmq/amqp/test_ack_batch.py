@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq_rabbitmq.amqp.ack_batch import Acks
+from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 
 
 class Score:
@@ -33,13 +33,13 @@ class Score:
             self.frames += 1
 
 
-def _say(acks: Acks, *tags: int) -> bytes:
+def _say(acks: AckBatch, *tags: int) -> bytes:
     acks.tags.extend(tags)
     return acks.take()
 
 
 def test_what_is_settled_in_order_is_said_in_one_frame() -> None:
-    acks, score = Acks(7), Score(300)
+    acks, score = AckBatch(7), Score(300)
 
     score.hear(_say(acks, *range(1, 201)))
     score.hear(_say(acks, *range(201, 301)))
@@ -48,7 +48,7 @@ def test_what_is_settled_in_order_is_said_in_one_frame() -> None:
 
 
 def test_what_is_settled_out_of_order_is_said_one_by_one_until_the_gap_is_closed() -> None:
-    acks, score = Acks(7), Score(6)
+    acks, score = AckBatch(7), Score(6)
 
     score.hear(_say(acks, 3, 2))
     assert (score.frames, score.acked) == (2, {2, 3})
@@ -58,7 +58,7 @@ def test_what_is_settled_out_of_order_is_said_one_by_one_until_the_gap_is_closed
 
 
 def test_a_delivery_that_was_given_back_is_never_covered() -> None:
-    acks, score = Acks(7), Score(4)
+    acks, score = AckBatch(7), Score(4)
 
     score.hear(acks.requeue(2))
     score.hear(_say(acks, 1, 3, 4))
@@ -68,7 +68,7 @@ def test_a_delivery_that_was_given_back_is_never_covered() -> None:
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_one_delivery_has_a_frame_of_its_own(first: int) -> None:
-    acks, score = Acks(7), Score(2)
+    acks, score = AckBatch(7), Score(2)
 
     score.hear(_say(acks, first))
 
@@ -83,7 +83,7 @@ def test_one_delivery_has_a_frame_of_its_own(first: int) -> None:
 def test_every_delivery_is_settled_as_was_said_and_no_other(
     requeues: list[bool], random: Random, turns: list[int]
 ) -> None:
-    acks, score = Acks(7), Score(len(requeues))
+    acks, score = AckBatch(7), Score(len(requeues))
     order = list(range(1, len(requeues) + 1))
     random.shuffle(order)
     acked: set[int] = set()

@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from taskmq.testing.runner import eventually
-from taskmq_rabbitmq.amqp.direct_socket import Shortcut
+from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.pika_types import IOServices, PlainTransport
-from taskmq_rabbitmq.amqp.resets import heed_resets
+from taskmq_rabbitmq.amqp.resets import detect_resets
 
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
@@ -45,7 +45,7 @@ class Line:
         self.receiver = Receiver()
         make: Any = PlainTransport
         self.transport: Any = make(ours, self.receiver, IOServices(asyncio.get_running_loop()))
-        shortcut = Shortcut.to(self.transport)
+        shortcut = DirectSocket.to(self.transport)
         assert shortcut is not None
         self.shortcut = shortcut
 
@@ -141,7 +141,7 @@ def test_an_error_of_the_socket_is_left_to_pika() -> None:
 
 
 def test_another_transport_has_none() -> None:
-    assert Shortcut.to(object()) is None  # type: ignore[arg-type]
+    assert DirectSocket.to(object()) is None  # type: ignore[arg-type]
 
 
 def torn_line() -> tuple[socket.socket, socket.socket]:
@@ -169,9 +169,9 @@ def test_a_reset_behind_bytes_that_have_come_is_found_with_them(
             make: Any = PlainTransport
             transport = make(ours, receiver, IOServices(asyncio.get_running_loop()))
             if is_short:
-                assert Shortcut.to(transport) is not None
+                assert DirectSocket.to(transport) is not None
             else:
-                heed_resets(transport)
+                detect_resets(transport)
             other.sendall(sent)
             other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             other.close()

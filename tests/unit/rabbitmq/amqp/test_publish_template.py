@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq_rabbitmq.amqp.frames import WireError, properties_bytes, publish_frames
-from taskmq_rabbitmq.amqp.publish_template import ID_LENGTH, Letterhead
+from taskmq_rabbitmq.amqp.publish_template import ID_LENGTH, PublishTemplate
 
 FRAME_MAX = 4096
 
@@ -13,7 +13,7 @@ short = st.text(max_size=40).filter(lambda text: len(text.encode()) <= 255)
 ids = st.text("0123456789abcdef-", min_size=ID_LENGTH, max_size=ID_LENGTH)
 
 
-def letterhead(
+def template(
     *,
     queue: str = "q",
     content_type: str = "application/json",
@@ -21,8 +21,8 @@ def letterhead(
     sequence: str = "x-taskmq-pub",
     kind: str = "shop.pay",
     priority: int | None = None,
-) -> Letterhead:
-    return Letterhead(
+) -> PublishTemplate:
+    return PublishTemplate(
         7,
         queue,
         content_type=content_type,
@@ -61,7 +61,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     seconds: int,
     body: bytes,
 ) -> None:
-    head = letterhead(
+    head = template(
         queue=queue,
         content_type=content_type,
         content_encoding=content_encoding,
@@ -97,14 +97,14 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     ids=["another id", "another root", "no body", "a body of two frames"],
 )
 def test_what_does_not_fit_is_left_to_the_long_way(root: bytes, job_id: bytes, body: bytes) -> None:
-    assert letterhead().frames(1, root, job_id, 0, body) is None
+    assert template().frames(1, root, job_id, 0, body) is None
 
 
 def test_a_number_of_more_than_64_bits_is_refused() -> None:
     with pytest.raises(struct.error):
-        letterhead().frames(1, b"r" * ID_LENGTH, b"j" * ID_LENGTH, 2**63, b"{}")
+        template().frames(1, b"r" * ID_LENGTH, b"j" * ID_LENGTH, 2**63, b"{}")
 
 
 def test_a_text_that_has_no_form_on_the_wire_is_refused() -> None:
     with pytest.raises(WireError):
-        letterhead(kind="k" * 256)
+        template(kind="k" * 256)

@@ -14,14 +14,14 @@ from urllib.parse import quote
 import pytest
 
 from taskmq.errors import AccessDenied, BrokerUnavailable
-from taskmq_rabbitmq.connect.credentials import ExternalPapers, Login, PlainPapers
+from taskmq_rabbitmq.connect.credentials import CertificateCredentials, CredentialSource, PasswordCredentials
 from taskmq_rabbitmq.model.url import parse_url
 from tests.servers.tokens import TokenServer, signed_token
 
 
 @asynccontextmanager
-async def _login(url: str, now: Callable[[], float] = time.time) -> AsyncIterator[Login]:
-    login = Login(parse_url(url), loop=asyncio.get_running_loop(), now=now)
+async def _login(url: str, now: Callable[[], float] = time.time) -> AsyncIterator[CredentialSource]:
+    login = CredentialSource(parse_url(url), loop=asyncio.get_running_loop(), now=now)
     try:
         yield login
     finally:
@@ -139,9 +139,9 @@ def test_refused_papers_are_fetched_again_before_the_next_attempt(tmp_path: Path
             assert await login.secret() == "old"
             path.write_text("new")
             assert await login.secret() == "old"
-            login.refused(PlainPapers("u", "old", ""))
+            login.refused(PasswordCredentials("u", "old", ""))
             assert await login.secret() == "new"
-            login.refused(PlainPapers("u", "old", ""))
+            login.refused(PasswordCredentials("u", "old", ""))
             path.write_text("newest")
             assert await login.secret() == "new"
 
@@ -242,7 +242,7 @@ def test_nothing_is_fetched_after_closing(tmp_path: Path) -> None:
     async def main() -> list[object]:
         found: list[object] = []
         async with _login(f"amqp://h?token_file={path}") as login:
-            login.present(found.append)
+            login.current(found.append)
         await asyncio.sleep(0.05)
         return found
 
@@ -250,23 +250,23 @@ def test_nothing_is_fetched_after_closing(tmp_path: Path) -> None:
 
 
 def test_a_token_that_does_not_fit_into_the_login_is_said_to_be_too_large() -> None:
-    papers = PlainPapers("", "x" * 4000, "")
-    newer = PlainPapers("", "x" * 4000, "")
+    credentials = PasswordCredentials("", "x" * 4000, "")
+    newer = PasswordCredentials("", "x" * 4000, "")
 
-    assert papers.response_for(_start("AMQPLAIN PLAIN", "4.0.5")) == (None, None)
+    assert credentials.response_for(_start("AMQPLAIN PLAIN", "4.0.5")) == (None, None)
     assert newer.response_for(_start("AMQPLAIN PLAIN", "4.1.0")) == ("PLAIN", b"\0\0" + b"x" * 4000)
 
-    assert papers.problem is not None
-    assert "the token has 4,000 bytes" in papers.problem
+    assert credentials.problem is not None
+    assert "the token has 4,000 bytes" in credentials.problem
     assert newer.problem is None
 
 
 def test_a_broker_that_offers_no_way_to_log_in_is_quoted() -> None:
-    external, plain = ExternalPapers(), PlainPapers("u", "p", "")
+    external, plain = CertificateCredentials(), PasswordCredentials("u", "p", "")
 
     assert external.response_for(_start("PLAIN AMQPLAIN", "4.3.6")) == (None, None)
     assert plain.response_for(_start("EXTERNAL", "4.3.6")) == (None, None)
-    assert ExternalPapers().response_for(_start("PLAIN EXTERNAL", "3.10.8")) == ("EXTERNAL", b"")
+    assert CertificateCredentials().response_for(_start("PLAIN EXTERNAL", "3.10.8")) == ("EXTERNAL", b"")
 
     assert external.problem is not None
     assert "offers PLAIN, AMQPLAIN" in external.problem
@@ -276,7 +276,7 @@ def test_a_broker_that_offers_no_way_to_log_in_is_quoted() -> None:
 
 
 def test_papers_show_no_secret_and_are_not_copied() -> None:
-    papers = PlainPapers("u", "S3CRET", "remedy")
+    credentials = PasswordCredentials("u", "S3CRET", "remedy")
 
-    assert "S3CRET" not in repr(papers)
-    assert copy.deepcopy(papers) is papers
+    assert "S3CRET" not in repr(credentials)
+    assert copy.deepcopy(credentials) is credentials

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq_rabbitmq.connect.silence import Pulse
+from taskmq_rabbitmq.connect.silence import SilenceDetector
 from tests.unit.worker.virtual_time import run
 
 
@@ -20,15 +20,15 @@ class Line:
         self.silent_at = asyncio.get_running_loop().time()
 
 
-def watch(line: Line, heartbeat: float) -> Pulse:
-    return Pulse(heartbeat, lambda: line.received, line.found_silent, loop=asyncio.get_running_loop())
+def watch(line: Line, heartbeat: float) -> SilenceDetector:
+    return SilenceDetector(heartbeat, lambda: line.received, line.found_silent, loop=asyncio.get_running_loop())
 
 
 @given(st.floats(0.5, 600), st.floats(0, 30))
 def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_half(heartbeat: float, talks: float) -> None:
     async def main() -> None:
         loop, line = asyncio.get_running_loop(), Line()
-        pulse = watch(line, heartbeat)
+        silence = watch(line, heartbeat)
         last = loop.time()
         while loop.time() - last < 1 and line.received < talks:
             await asyncio.sleep(heartbeat / 3)
@@ -38,7 +38,7 @@ def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_half(he
 
         assert line.silent_at is not None
         assert 1.5 * heartbeat - 1e-3 <= line.silent_at - last <= 1.75 * heartbeat + 1e-2
-        pulse.stop()
+        silence.stop()
 
     run(main())
 
@@ -46,12 +46,12 @@ def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_half(he
 def test_a_line_that_talks_once_per_heartbeat_is_alive() -> None:
     async def main() -> None:
         line = Line()
-        pulse = watch(line, 30)
+        silence = watch(line, 30)
         for _ in range(100):
             await asyncio.sleep(30)
             line.received += 8
         assert line.silent_at is None
-        pulse.stop()
+        silence.stop()
 
     run(main())
 
@@ -69,10 +69,10 @@ def test_without_heartbeats_nothing_is_watched() -> None:
 def test_one_that_was_stopped_says_nothing() -> None:
     async def main() -> None:
         line = Line()
-        pulse = watch(line, 1)
+        silence = watch(line, 1)
         await asyncio.sleep(1)
-        pulse.stop()
-        pulse.stop()
+        silence.stop()
+        silence.stop()
         await asyncio.sleep(100)
         assert line.silent_at is None
 

@@ -8,7 +8,7 @@ from taskmq.errors import AccessDenied, BrokerUnavailable, PublishRejected, Publ
 from taskmq.testing.broker_suite import message
 from taskmq_rabbitmq.model.access_refused import denies_connection, exceeded_size, refused_exchange, whose_fault
 from taskmq_rabbitmq.publish.pending import Pending
-from taskmq_rabbitmq.publish.refusals import culprit, sentence
+from taskmq_rabbitmq.publish.refusals import error_for, find_refused
 
 NO_WRITE = "ACCESS_REFUSED - write access to exchange 'taskmq.delay.v1.l03' in vhost 'shop' refused for user 'web'"
 NO_WRITE_310 = "ACCESS_REFUSED - access to exchange 'taskmq.delay.v1.l03' in vhost 'shop' refused for user 'web'"
@@ -86,36 +86,36 @@ class TestTheGuilty:
     def test_is_the_first_to_the_refused_exchange(self) -> None:
         pendings = [self.pending(), self.pending("taskmq.delay.v1.l03"), self.pending("taskmq.delay.v1.l03")]
 
-        assert culprit(pendings, NO_WRITE) is pendings[1]
+        assert find_refused(pendings, NO_WRITE) is pendings[1]
 
     def test_is_the_one_of_that_size(self) -> None:
         pendings = [self.pending(size=size) for size in (1, 1999, 2000, 2001)]
 
-        assert culprit(pendings, TOO_LARGE) is pendings[2]
+        assert find_refused(pendings, TOO_LARGE) is pendings[2]
 
     def test_is_the_only_one_there_is(self) -> None:
-        assert culprit([only := self.pending()], "no") is only
+        assert find_refused([only := self.pending()], "no") is only
 
     def test_is_not_guessed(self) -> None:
-        assert culprit([], NO_WRITE) is None
-        assert culprit([self.pending(), self.pending()], "no") is None
-        assert culprit([self.pending(), self.pending()], NO_WRITE) is None
-        assert culprit([self.pending(), self.pending()], TOO_LARGE) is None
+        assert find_refused([], NO_WRITE) is None
+        assert find_refused([self.pending(), self.pending()], "no") is None
+        assert find_refused([self.pending(), self.pending()], NO_WRITE) is None
+        assert find_refused([self.pending(), self.pending()], TOO_LARGE) is None
 
     @pytest.mark.parametrize(
         ("code", "text", "kind"),
         [(403, NO_WRITE, AccessDenied), (406, TOO_LARGE, TooLarge), (403, "no", AccessDenied)],
     )
     def test_ends_at_once_where_another_try_is_useless(self, code: int, text: str, kind: type[SendError]) -> None:
-        assert type(sentence(self.pending(), code, text)) is kind
+        assert type(error_for(self.pending(), code, text)) is kind
 
     def test_is_tried_again_where_something_can_be_mended(self) -> None:
-        assert sentence(self.pending(refusals=1), 404, NO_EXCHANGE) is None
-        assert sentence(self.pending(refusals=2), 404, NO_EXCHANGE) is None
-        assert type(sentence(self.pending(refusals=3), 404, NO_EXCHANGE)) is PublishRejected
+        assert error_for(self.pending(refusals=1), 404, NO_EXCHANGE) is None
+        assert error_for(self.pending(refusals=2), 404, NO_EXCHANGE) is None
+        assert type(error_for(self.pending(refusals=3), 404, NO_EXCHANGE)) is PublishRejected
 
     def test_may_be_there_if_its_connection_was_lost_before(self) -> None:
-        assert type(sentence(self.pending(uncertain=True), 403, NO_WRITE)) is PublishUnknown
-        assert type(sentence(self.pending(uncertain=True, refusals=3), 404, NO_EXCHANGE)) is PublishUnknown
+        assert type(error_for(self.pending(uncertain=True), 403, NO_WRITE)) is PublishUnknown
+        assert type(error_for(self.pending(uncertain=True, refusals=3), 404, NO_EXCHANGE)) is PublishUnknown
         # Never taken, whenever it was.
-        assert type(sentence(self.pending(uncertain=True), 406, TOO_LARGE)) is TooLarge
+        assert type(error_for(self.pending(uncertain=True), 406, TOO_LARGE)) is TooLarge

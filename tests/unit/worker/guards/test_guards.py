@@ -10,9 +10,9 @@ import pytest
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.outcome import Answered, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Gates, Pass
+from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
+from taskmq.worker.attempt import Attempt, Permit
+from taskmq.worker.guards.base import Guards
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
@@ -34,7 +34,7 @@ class Door:
     def concerns(self, attempt: Attempt) -> bool:
         return attempt.envelope.key != "none of mine"
 
-    async def enter(self, attempt: Attempt) -> Pass | Outcome:
+    async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
@@ -42,7 +42,7 @@ class Door:
         self.seen.append(f"{self.name} {attempt.cancelled or 'entered'}")
         return self.answer if self.answer is not None else self
 
-    async def leave(self, outcome: Outcome, record: ResultRecord | None) -> bool:
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:
         await asyncio.sleep(0)
         if self.leave_failures:
             self.leave_failures -= 1
@@ -63,7 +63,7 @@ def _play(*doors: Door, test: Callable[[StagedApp], object] | None = None, task:
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Gates(doors))
+            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Guards(doors))
             _define(app)
             await app.put(
                 b'{"task":"%s","id":"job-1","key":"%s","args":[]}' % (task.encode(), key.encode()), task=task
@@ -120,7 +120,7 @@ def test_a_job_that_a_gate_is_not_concerned_with_passes_it_by() -> None:
 
 
 def test_what_a_gate_answers_instead_of_a_pass_is_settled_and_the_gates_before_it_are_left() -> None:
-    first, second = Door("first"), Door("second", answer=Answered("application/json", b'"earlier"'))
+    first, second = Door("first"), Door("second", answer=AlreadyDone("application/json", b'"earlier"'))
     second.seen = first.seen
 
     story = _play(first, second)
@@ -171,7 +171,7 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Gates([door]))
+            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Guards([door]))
             _define(app)
             await app.cancel_job("job-1", reason="not wanted", remember="1h")
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
@@ -213,7 +213,7 @@ def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> No
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Gates([door]))
+            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Guards([door]))
             _define(app)
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
             async with working(app):
@@ -228,18 +228,18 @@ def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
     first = Door("first", leave_failures=1)
 
     class Broken(Door):
-        async def enter(self, attempt: Attempt) -> Pass | Outcome:
+        async def enter(self, attempt: Attempt) -> Permit | Outcome:
             raise ZeroDivisionError
 
     async def main() -> None:
         with staged() as app:
             _define(app)
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
-            async with app.flaky.hold("work", limit=1) as (delivery,):
+            async with app.flaky.peek("work", limit=1) as (delivery,):
                 attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
                 with pytest.raises(ZeroDivisionError):
-                    await Gates([first, Door("second"), Broken()]).enter(attempt)
-                assert attempt.passes == []
+                    await Guards([first, Door("second"), Broken()]).acquire(attempt)
+                assert attempt.permits == []
 
     run(main())
     assert first.outcomes == []

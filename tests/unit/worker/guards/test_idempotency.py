@@ -10,12 +10,11 @@ from taskmq import Context, Snooze, TaskMQ, UnsupportedFeature
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import ClaimStore, Granted, Held, State
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.outcome import Answered, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
+from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.attempt import Attempt
-from taskmq.worker.guards.base import Pass
-from taskmq.worker.guards.idempotency import IdempotencyGate
+from taskmq.worker.attempt import Attempt, Permit
+from taskmq.worker.guards.idempotency import IdempotencyGuard
 from taskmq_local import open_memory_state
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, staged
@@ -287,7 +286,7 @@ def test_a_long_run_keeps_its_key() -> None:
             assert isinstance(held, Held)
             assert held.job_id == "a"
             assert held.left > 3
-            assert await _state(app).leases.look(f"worker:{held.owner}") is not None
+            assert await _state(app).leases.find(f"worker:{held.owner}") is not None
             shop.open.set()
             await settle_loop()
 
@@ -313,16 +312,16 @@ def _attempt(app: StagedApp, job: str, *, redelivered: bool = False) -> Attempt:
     return Attempt(delivery, decode_envelope(body), app.tasks["pay"], job)
 
 
-def _gates(app: StagedApp, count: int) -> list[IdempotencyGate]:
-    return [IdempotencyGate(app, _state(app), worker=f"w{number}", lease=LEASE) for number in range(count)]
+def _gates(app: StagedApp, count: int) -> list[IdempotencyGuard]:
+    return [IdempotencyGuard(app, _state(app), worker=f"w{number}", lease=LEASE) for number in range(count)]
 
 
-async def _entered(gate: IdempotencyGate, attempt: Attempt) -> Pass | Outcome:
+async def _entered(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
     assert gate.concerns(attempt)
-    return await gate.enter(attempt)
+    return await gate.acquire(attempt)
 
 
-def _is_pass(answer: Pass | Outcome) -> bool:
+def _is_pass(answer: Permit | Outcome) -> bool:
     return hasattr(answer, "leave")
 
 
@@ -348,9 +347,9 @@ def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once() -> 
 def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for_ever() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         gates = _gates(app, 3)
-        passes = [await _entered(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
+        permits = [await _entered(gate, _attempt(app, "a", redelivered=True)) for gate in gates]
 
-        assert [_is_pass(each) for each in passes] == [True, True, False]
+        assert [_is_pass(each) for each in permits] == [True, True, False]
 
     _play(test)
 
@@ -405,7 +404,7 @@ def test_waits_grow_with_the_time_that_the_first_has_been_running() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         one, two = _gates(app, 2)
         await _entered(one, _attempt(app, "a"))
-        await _state(app).leases.take(f"worker:{one._owner}x", owner="x", seconds=1)
+        await _state(app).leases.acquire(f"worker:{one._owner}x", owner="x", seconds=1)
         waits = list[float]()
         for _ in range(3):
             answer = await _entered(two, _attempt(app, "b"))
@@ -426,7 +425,7 @@ def test_waits_grow_with_the_time_that_the_first_has_been_running() -> None:
         (Dead("error", ValueError()), True),
         (Cancelled("no"), True),
         (Succeeded(None), False),
-        (Answered("application/json", b"1"), True),
+        (AlreadyDone("application/json", b"1"), True),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -436,7 +435,7 @@ def test_only_success_keeps_the_key(outcome: Outcome, is_free: bool) -> None:
         entered = await _entered(gate, _attempt(app, "a"))
         assert not isinstance(entered, Outcome)
 
-        assert await entered.leave(outcome, None)
+        assert await entered.release(outcome, None)
 
         answer = await _claim(_state(app).claims, "once:pay:order:7")
         assert isinstance(answer, Granted) is is_free

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from taskmq import Concurrency, Context, InvalidOption, RateLimit, UnsupportedFeature
-from taskmq.contracts.stores import LimitLook, PlaceDemand
+from taskmq.contracts.stores import LimitUsage, PlaceDemand
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.host.process_identity import is_gone, process_identity
 from tests.unit.worker.gate import Gate, play, send, working
@@ -26,10 +26,10 @@ def _fails(label: str) -> str:
     raise KeyError(label)
 
 
-async def look(app: StagedApp, key: str) -> LimitLook:
+async def look(app: StagedApp, key: str) -> LimitUsage:
     state = app.session().state
     assert state is not None
-    return await state.limits.look(key)
+    return await state.limits.usage(key)
 
 
 def limits_of(app: StagedApp) -> StagedLimits:
@@ -51,7 +51,7 @@ def test_what_is_over_the_rate_waits_at_the_broker_for_its_turn() -> None:
         async with working(app):
             assert gate.started == ["a"]
             assert (await app.stats("work")).delayed == 2
-            assert await look(app, "rate:gated") == LimitLook(held=0, waiting=2)
+            assert await look(app, "rate:gated") == LimitUsage(held=0, waiting=2)
             await pass_time(app, 60)
             assert gate.started == ["a", "b"]
             await pass_time(app, 60)
@@ -78,7 +78,7 @@ def test_so_many_run_at_a_time_over_all_workers() -> None:
         async with working(app), working(other):
             await settle_loop()
             assert gate.running == 2
-            assert await look(app, "places:gated") == LimitLook(held=2, waiting=4)
+            assert await look(app, "places:gated") == LimitUsage(held=2, waiting=4)
             gate.open.set()
             for _ in range(8):
                 await pass_time(app, 2)
@@ -128,7 +128,7 @@ def test_a_job_that_was_cancelled_while_it_waited_gives_its_turn_away() -> None:
             await asyncio.sleep(10)
             await pass_time(app, 61)
             assert gate.started == ["a"]
-            assert await look(app, "rate:gated") == LimitLook(held=0, waiting=1)
+            assert await look(app, "rate:gated") == LimitUsage(held=0, waiting=1)
             await pass_time(app, 60)
             assert gate.started == ["a", "c"]
 
@@ -261,7 +261,7 @@ def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCap
             state = app.session().state
             assert state is not None
             demand = PlaceDemand(key="places:gated", places=1)
-            assert (await state.limits.enter("b", [demand], hold="b", seconds=600, patience=0)).granted
+            assert (await state.limits.acquire("b", [demand], hold="b", seconds=600, patience=0)).granted
             await asyncio.sleep(30)
             gate.open.set()
             await settle_loop()
@@ -296,7 +296,7 @@ def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
         assert state is not None
         demand = PlaceDemand(key="places:gated", places=2)
         for hold in (f"{child.stdout.strip()}/7", f"{process_identity()}/8"):
-            assert (await state.limits.enter(hold, [demand], hold=hold, seconds=600, patience=0)).granted
+            assert (await state.limits.acquire(hold, [demand], hold=hold, seconds=600, patience=0)).granted
         await send(app, "a", "b")
         async with working(app):
             assert gate.started == ["a"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskmq import Context, InvalidOption, Reject, TaskMQ
 from taskmq.model.envelope import Envelope, decode_envelope
-from taskmq.reactions import Happening, JobEnded, all_of, any_of, file, job
+from taskmq.reactions import JobEnded, ReactionEvent, all_of, any_of, file, job
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
@@ -151,7 +151,7 @@ def test_a_job_of_which_more_has_to_come_is_noted_in_the_state_before_it_is_sett
 
         @app.on(all_of(job(load), file("/in/*")))
         @app.task(name="both", queue="later")
-        async def both(happened: list[Happening]) -> None: ...
+        async def both(happened: list[ReactionEvent]) -> None: ...
 
     async def test(app: StagedApp) -> None:
         async with working(app, queues=("work",)):

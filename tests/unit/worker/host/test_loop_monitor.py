@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from taskmq.worker.host.loop_monitor import LoopWatch
+from taskmq.worker.host.loop_monitor import LoopMonitor
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -35,7 +35,7 @@ def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_o
     loop_factory: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        watch = LoopWatch(patience=0.1, running=lambda: ["shop.bill (job 1)", "shop.mail (job 2)"])
+        watch = LoopMonitor(patience=0.1, running=lambda: ["shop.bill (job 1)", "shop.mail (job 2)"])
         async with watch.watching():
             await asyncio.sleep(0.05)
             _hold_up(0.7)
@@ -57,7 +57,7 @@ def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_o
 
 def test_what_is_over_is_told_also_where_the_worker_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with LoopWatch(patience=0.1, running=list).watching():
+        async with LoopMonitor(patience=0.1, running=list).watching():
             await asyncio.sleep(0.05)
             _hold_up(0.4)
 
@@ -67,7 +67,7 @@ def test_what_is_over_is_told_also_where_the_worker_ends_at_once(caplog: pytest.
 
 def test_a_loop_that_turns_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        watch = LoopWatch(patience=0.5, running=list)
+        watch = LoopMonitor(patience=0.5, running=list)
         async with watch.watching():
             for _ in range(20):
                 _hold_up(0.02)
@@ -79,7 +79,7 @@ def test_a_loop_that_turns_is_not_told(caplog: pytest.LogCaptureFixture) -> None
 
 def test_without_patience_nothing_is_watched(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        watch = LoopWatch(patience=0, running=list)
+        watch = LoopMonitor(patience=0, running=list)
         async with watch.watching():
             _hold_up(0.3)
             await asyncio.sleep(0.05)
@@ -91,7 +91,7 @@ def test_without_patience_nothing_is_watched(caplog: pytest.LogCaptureFixture) -
 
 def test_a_call_into_c_that_holds_the_interpreter_is_told_afterwards(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        watch = LoopWatch(patience=0.2, running=lambda: ["shop.bill (job 1)"])
+        watch = LoopMonitor(patience=0.2, running=lambda: ["shop.bill (job 1)"])
         async with watch.watching():
             await asyncio.sleep(0.05)
             ctypes.PyDLL(None).usleep(600_000)
@@ -112,7 +112,7 @@ def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.L
             pass
 
     async def main() -> None:
-        async with LoopWatch(patience=0.2, running=list).watching():
+        async with LoopMonitor(patience=0.2, running=list).watching():
             await asyncio.sleep(0.05)
             await asyncio.to_thread(stuck_in_c)
 
@@ -153,7 +153,7 @@ def test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch(caplo
         raise RuntimeError("dictionary changed size during iteration")
 
     async def main() -> None:
-        async with LoopWatch(patience=0.05, running=changes).watching():
+        async with LoopMonitor(patience=0.05, running=changes).watching():
             await asyncio.sleep(0.02)
             _hold_up(0.3)
             await asyncio.sleep(0.1)

@@ -84,8 +84,8 @@ def test_a_run_is_told_what_it_was_given_and_gives_it_back_however_it_ends() -> 
                 await send(app, "d", task="failing")
                 await settle_loop()
 
-                assert worker.tally.counts["failing", "work"].outcomes == {"dead": 3}
-                assert worker.tally.counts["misfit", "work"].outcomes == {"dead": 1}
+                assert worker.stats.counts["failing", "work"].outcomes == {"dead": 3}
+                assert worker.stats.counts["misfit", "work"].outcomes == {"dead": 1}
                 assert worker.status().backlog == 0
 
     run(main())

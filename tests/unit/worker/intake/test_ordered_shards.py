@@ -18,7 +18,7 @@ from taskmq.model.topology import PARKING, shard_of
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.intake.ordered_shards import LONGEST_HOLD, Shards
+from taskmq.worker.intake.ordered_shards import LONGEST_HOLD, OrderedShards
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.worker.staged import FakeDelivery, settle_loop
 from tests.unit.worker.virtual_time import run
@@ -377,7 +377,7 @@ class Hall:
         self.clock = FakeClock()
         self.again: list[Delivery] = []
         self.passed: list[Delivery] = []
-        self.shards = Shards(
+        self.shards = OrderedShards(
             self.clock, unknown_attempts=3, unknown_delay=5, again=self.again.append, passed=self.passed.append
         )
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from taskmq.errors import BrokerUnavailable
-from taskmq.worker.intake.prefetch_tuner import Prefetching
+from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.worker import Worker
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop
@@ -15,7 +15,7 @@ _MINUTE = 60.0
 
 def runs(worker: Worker, count: int, *, seconds: float) -> None:
     """As if so many had ended meanwhile; the clock of these tests does not move real time."""
-    histogram = worker.tally.counts["gated", "work"].run
+    histogram = worker.stats.counts["gated", "work"].run
     for _ in range(count):
         histogram.add(seconds)
 
@@ -136,7 +136,7 @@ def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again() -> None:
                         raise BrokerUnavailable("away")
 
             assert worker._dispatcher is not None
-            prefetching = Prefetching(Away(), worker._dispatcher, worker.queues, worker.tally)
+            prefetching = PrefetchTuner(Away(), worker._dispatcher, worker.queues, worker.stats)
             await prefetching.look()
             assert asked == [250]
             runs(worker, 10, seconds=0.0)

@@ -9,7 +9,7 @@ from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.host.resources import capacity, devices
-from taskmq.worker.intake.resources import Slots
+from taskmq.worker.intake.resources import ResourcePool
 from tests.unit.worker.staged import FakeDelivery
 
 app = TaskMQ("memory://")
@@ -28,7 +28,7 @@ def names(*found: tuple[Attempt, Grant] | None) -> list[str | None]:
 
 
 def test_what_is_taken_is_not_given_twice_and_comes_back() -> None:
-    slots = Slots({"cpu": 2, "memory": 100})
+    slots = ResourcePool({"cpu": 2, "memory": 100})
 
     first = slots.take({"cpu": 1.5, "memory": 10}, now=0)
     assert first is not None
@@ -40,7 +40,7 @@ def test_what_is_taken_is_not_given_twice_and_comes_back() -> None:
 
 
 def test_each_run_gets_gpus_of_its_own() -> None:
-    slots = Slots({"gpu": 3}, devices=["0", "1", "7"])
+    slots = ResourcePool({"gpu": 3}, devices=["0", "1", "7"])
 
     one, two = slots.take({"gpu": 2}, now=0), slots.take({"gpu": 1}, now=0)
 
@@ -54,14 +54,14 @@ def test_each_run_gets_gpus_of_its_own() -> None:
 
 
 def test_what_there_will_never_be_enough_of_is_told() -> None:
-    slots = Slots({"cpu": 2})
+    slots = ResourcePool({"cpu": 2})
 
     assert slots.lacks({"cpu": 4, "gpu": 1}) == {"cpu": 2, "gpu": 0}
     assert slots.lacks({"cpu": 2}) == {}
 
 
 def test_who_waits_gets_its_turn_when_its_needs_are_free_and_those_that_fit_pass() -> None:
-    slots = Slots({"cpu": 4})
+    slots = ResourcePool({"cpu": 4})
     taken = slots.take({"cpu": 3}, now=0)
     assert taken is not None
     slots.wait(attempt("large"), {"cpu": 4}, now=0)
@@ -77,7 +77,7 @@ def test_who_waits_gets_its_turn_when_its_needs_are_free_and_those_that_fit_pass
 
 
 def test_who_has_waited_too_long_is_passed_no_more_by_those_that_need_the_same() -> None:
-    slots = Slots({"cpu": 4, "licence": 1}, patience=30)
+    slots = ResourcePool({"cpu": 4, "licence": 1}, patience=30)
     taken = slots.take({"cpu": 3}, now=0)
     assert taken is not None
     slots.wait(attempt("large"), {"cpu": 4}, now=0)
@@ -91,7 +91,7 @@ def test_who_has_waited_too_long_is_passed_no_more_by_those_that_need_the_same()
 
 
 def test_one_that_waits_can_be_taken_out() -> None:
-    slots = Slots({"cpu": 1})
+    slots = ResourcePool({"cpu": 1})
     held, other = attempt("a"), attempt("b")
     slots.wait(held, {"cpu": 2}, now=0)
     slots.wait(other, {"cpu": 2}, now=0)
@@ -106,7 +106,7 @@ def test_one_that_waits_can_be_taken_out() -> None:
 
 @given(st.lists(st.tuples(st.floats(0.1, 4), st.booleans()), max_size=60))
 def test_whatever_is_taken_and_given_back_nothing_is_lost_or_made(steps: list[tuple[float, bool]]) -> None:
-    slots = Slots({"cpu": 4.0})
+    slots = ResourcePool({"cpu": 4.0})
     out: list[Grant] = []
     for amount, gives in steps:
         if gives and out:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from taskmq.worker.long_runs.delivery_ages import Ages
+from taskmq.worker.long_runs.delivery_ages import DeliveryAges
 from tests.unit.worker.impatient import ALLOWED, LEASE, World, world
 from tests.unit.worker.staged import FakeDelivery
 from tests.unit.worker.virtual_time import run
@@ -28,7 +28,7 @@ def test_a_delivery_is_never_thought_younger_than_it_is_nor_older_by_more_than_o
     looks: list[tuple[float, set[int]]],
 ) -> None:
     now, last = 0.0, 0.0
-    ages = Ages(now=now)
+    ages = DeliveryAges(now=now)
     deliveries: dict[int, FakeDelivery] = {}
     bounds: dict[int, tuple[float, float]] = {}
     for pause, here in looks:

@@ -17,7 +17,7 @@ from taskmq.model.states import JobState
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.journal_service import Recorder
+from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.processor import Processor
 from taskmq_local import forget_memory
 from tests.unit.worker.bench import NOW, run
@@ -56,7 +56,7 @@ class _Down:
             raise StateUnavailable("down")
 
 
-def context(recorder: Recorder, *, attempt: int = 1, job_id: str = "job-7") -> Context:
+def context(recorder: JournalService, *, attempt: int = 1, job_id: str = "job-7") -> Context:
     from taskmq.model.envelope import Envelope
 
     return Context(
@@ -65,7 +65,7 @@ def context(recorder: Recorder, *, attempt: int = 1, job_id: str = "job-7") -> C
         max_attempts=5,
         queue="q",
         redelivered=False,
-        _desk=recorder,
+        _writer=recorder,
         started=NOW + attempt,
     )
 
@@ -81,7 +81,7 @@ def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> 
         return [ctx.job_id, ctx.attempt, ctx.deadline, ctx.cancelled, ctx.journal is None]
 
     async def main() -> None:
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), desk=recorder)
         attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
         assert isinstance(attempt, Attempt)
@@ -97,7 +97,7 @@ def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> 
 
 def test_the_first_word_is_written_at_once_the_next_half_a_second_later_and_the_last_at_the_end(app: TaskMQ) -> None:
     async def main() -> None:
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
         loop = asyncio.get_running_loop()
 
@@ -127,7 +127,7 @@ def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
 ) -> None:
     async def main() -> None:
         down = _Down(app)
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
         for done in range(3):
             ctx.progress(done)
@@ -152,7 +152,7 @@ def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
 def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> None:
     async def main() -> None:
         down = _Down(app)
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
         calls: list[int] = []
 
@@ -176,7 +176,7 @@ def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> None:
 
 def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
     async def main() -> None:
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         first = context(recorder)
         first.heartbeat({"row": 5})
         assert first.journal is not None
@@ -195,7 +195,7 @@ def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
 
 def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None:
     async def main() -> None:
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
 
         tokens = await asyncio.gather(
@@ -212,7 +212,7 @@ def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None:
 def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
     async def main() -> None:
         down = _Down(app)
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
         waiting = asyncio.create_task(ctx.resume())
         await asyncio.sleep(0)
@@ -230,7 +230,7 @@ def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ)
 
 def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app: TaskMQ) -> None:
     async def main() -> None:
-        recorder, other = Recorder(app), Recorder(app)
+        recorder, other = JournalService(app), JournalService(app)
         old, new = context(recorder), context(other)
         await old.acheckpoint(1)
         await new.acheckpoint(2)
@@ -257,7 +257,7 @@ def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app
 
 def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin(app: TaskMQ) -> None:
     async def main() -> None:
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
 
         with pytest.raises(UnsupportedFeature, match=r"await context\.astep"):
@@ -275,7 +275,7 @@ def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin(app: 
 def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         app = TaskMQ("amqp://nowhere")
-        recorder = Recorder(app)
+        recorder = JournalService(app)
         ctx = context(recorder)
         ctx.progress(1)
         assert ctx.journal is not None
@@ -295,7 +295,7 @@ def test_a_thread_that_outlives_its_worker_is_told_and_its_progress_is_let_go(ap
     kept: list[Context] = []
 
     async def main() -> None:
-        kept.append(context(Recorder(app)))
+        kept.append(context(JournalService(app)))
         await app.aclose()
 
     asyncio.run(main())

@@ -16,13 +16,13 @@ from taskmq.errors import (
     WorkerLost,
 )
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Retried, Snoozed
-from taskmq.worker.run.outcome_of_error import verdict
+from taskmq.worker.run.outcome_of_error import outcome_of_error
 
 POLICY = RetryPolicy(max_attempts=3, base="10s", jitter=True)
 
 
 def _verdict(error: BaseException, *, policy: RetryPolicy | None = POLICY, attempt: int = 1) -> Outcome:
-    return verdict(error, policy=policy, attempt=attempt, fraction=lambda: 0.5)
+    return outcome_of_error(error, policy=policy, attempt=attempt, fraction=lambda: 0.5)
 
 
 def test_an_error_is_retried_after_the_policys_delay_with_its_jitter() -> None:
@@ -140,6 +140,6 @@ def test_every_error_has_a_verdict_and_no_delay_is_negative(
 ) -> None:
     policy = RetryPolicy(max_attempts=2**31, backoff=backoff, base=seconds, cap=seconds * 2)  # type: ignore[arg-type]
 
-    outcome = verdict(ValueError("no"), policy=policy, attempt=attempt, fraction=lambda: fraction)
+    outcome = outcome_of_error(ValueError("no"), policy=policy, attempt=attempt, fraction=lambda: fraction)
 
     assert isinstance(outcome, Dead) or (isinstance(outcome, Retried) and outcome.delay >= timedelta())

@@ -17,7 +17,7 @@ from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.crash_counter import Starts, private_folder
+from taskmq.worker.run.crash_counter import CrashCounter, private_folder
 from taskmq.worker.run.poison import Quarantine
 from taskmq_local import open_memory_state
 from tests.unit.worker.gate import Gate, ids, play, send, working
@@ -319,7 +319,7 @@ class Stage:
     def __init__(self, app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]], **options: Any) -> None:
         self.running: dict[asyncio.Task[None], Delivery] = {}
         self.store = app.session().state.starts  # type: ignore[union-attr]
-        self.quarantine = Quarantine(run, Starts(app), most=3, running=self.running, resume=lambda: None)
+        self.quarantine = Quarantine(run, CrashCounter(app), most=3, running=self.running, resume=lambda: None)
         self._task: Task[..., Any] = app.task(name="job", **options)(_nothing)
 
     def attempt(self, *, redelivered: bool = False, delivery: Delivery | None = None) -> Attempt:
@@ -491,7 +491,7 @@ def test_an_app_without_a_state_counts_in_a_folder_that_only_its_user_can_enter(
 
     async def main() -> None:
         app = TaskMQ("amqp://localhost:1/shop", name="test")
-        first, second = Starts(app), Starts(app)
+        first, second = CrashCounter(app), CrashCounter(app)
         assert [await one.begin("a") for one in (first, second)] == [1, 2]
         await second.end("a")
         assert await first.begin("a") == 1

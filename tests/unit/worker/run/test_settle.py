@@ -56,7 +56,7 @@ def _settled(
             data = json.dumps(BODY).encode() if body is None else body
             await app.put(data, queue=queue, headers=headers, job_id=message_id, content_type=content_type)
             settler = Settler(app, worker="w1", result_limit=result_limit)
-            async with app.flaky.hold(queue, limit=1) as (delivery,):
+            async with app.flaky.peek(queue, limit=1) as (delivery,):
                 if isinstance(outcome, Parked):
                     await settler.park(delivery, outcome)
                 else:
@@ -470,7 +470,7 @@ def test_the_queues_are_declared_again_when_a_copy_finds_them_gone() -> None:
             _define(app)
             await app.put(json.dumps(BODY).encode())
             settler = Settler(app, worker="w1")
-            async with app.flaky.hold("work", limit=1) as (delivery,):
+            async with app.flaky.peek("work", limit=1) as (delivery,):
                 envelope = decode_envelope(delivery.body)
                 await settler.settle(
                     Attempt(delivery, envelope, app.tasks["job"], "job-1"), Dead("error", ValueError("no"))
@@ -490,7 +490,7 @@ def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
             app.points.rest = app.points.rest.REFUSED
             await app.put(json.dumps(BODY).encode())
             settler = Settler(app, worker="w1")
-            async with app.flaky.hold("work", limit=1) as (delivery,):
+            async with app.flaky.peek("work", limit=1) as (delivery,):
                 envelope = decode_envelope(delivery.body)
                 attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1")
                 settling = asyncio.create_task(settler.settle(attempt, Succeeded(1)))

@@ -1,4 +1,4 @@
-"""A fault at every await of `Settler.settle`, for every outcome.
+"""A fault at every await of `HoldsDeliveries.settle`, for every outcome.
 
 The awaits are not listed here: a first run without faults counts them, then each of them is hit once. Whatever
 happens, what the outcome needs is durable before the ack, nothing is lost, and the delivery is settled once or
@@ -114,7 +114,7 @@ class _Scenario:
         await app.put(b'{"task": "%s", "id": "job-1", "extra": [1]}' % self._task.encode())
         settler = Settler(app, worker="w1")
         async with AsyncExitStack() as hands:
-            (delivery,) = await hands.enter_async_context(app.flaky.hold("work", limit=1))
+            (delivery,) = await hands.enter_async_context(app.flaky.peek("work", limit=1))
             steps = _Steps(self._settled(settler, delivery), cancel_at)
             settling = asyncio.ensure_future(_run(steps))
             if stop_after is not None:
@@ -322,7 +322,7 @@ def test_an_error_that_nobody_foresaw_leaves_the_delivery_unsettled() -> None:
             task = app.task(name="job")(_job)
             await app.put(b"{")
             settler = Settler(app, worker="w1")
-            async with app.flaky.hold("work", limit=1) as (delivery,):
+            async with app.flaky.peek("work", limit=1) as (delivery,):
                 attempt = Attempt(delivery, decode_envelope(b'{"task": "job"}'), task, "job-1")
 
                 with pytest.raises(MalformedMessage):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from taskmq.worker.run import task_pool as module
-from taskmq.worker.run.task_pool import Crew, Piece
+from taskmq.worker.run.task_pool import TaskPool, WorkItem
 from tests.unit.worker.staged import settle_loop
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
@@ -20,10 +20,10 @@ class Yard:
     """A crew, its work, and what came of it."""
 
     def __init__(self, size: int = 4) -> None:
-        self.waiting: deque[tuple[str, Piece]] = deque()
+        self.waiting: deque[tuple[str, WorkItem]] = deque()
         self.ended: list[tuple[str, BaseException | None]] = []
         self.tasks: dict[str, asyncio.Task[object]] = {}
-        self.crew: Crew[str] = Crew(
+        self.pool: TaskPool[str] = TaskPool(
             size, take=self._take, more=lambda: len(self.waiting), done=lambda *end: self.ended.append(end)
         )
 
@@ -36,17 +36,17 @@ class Yard:
 
         for name in names:
             self.waiting.append((name, piece(name)))
-        self.crew.call()
+        self.pool.call()
 
     @property
     def done(self) -> list[str]:
         return [name for name, _ in self.ended]
 
     async def close(self) -> None:
-        self.crew.close()
-        await self.crew.closed()
+        self.pool.close()
+        await self.pool.closed()
 
-    def _take(self) -> tuple[str, Piece] | None:
+    def _take(self) -> tuple[str, WorkItem] | None:
         return self.waiting.popleft() if self.waiting else None
 
 
@@ -100,9 +100,9 @@ def test_a_piece_that_waits_has_its_task_to_itself_from_then_on() -> None:
 def test_what_has_room_without_being_a_piece_is_counted_and_what_it_leaves_is_carried_out_all_the_same() -> None:
     async def main() -> None:
         aside = {"x", "y"}
-        waiting: deque[tuple[str, Piece]] = deque([("a", at_once("a"))])
+        waiting: deque[tuple[str, WorkItem]] = deque([("a", at_once("a"))])
         ended: list[tuple[str, BaseException | None]] = []
-        crew: Crew[str] = Crew(
+        pool: TaskPool[str] = TaskPool(
             2,
             take=lambda: waiting.popleft() if waiting else None,
             more=lambda: len(waiting),
@@ -119,33 +119,33 @@ def test_what_has_room_without_being_a_piece_is_counted_and_what_it_leaves_is_ca
         async def never() -> bool:
             raise AssertionError
 
-        crew.call()
+        pool.call()
         await settle_loop()
         assert ended == []
-        assert crew.room == 0
+        assert pool.room == 0
 
         variables = contextvars.copy_context()
         variables.run(VARIABLE.set, "its own")
-        crew.carry_out("x", left_by_x(), variables)
-        assert list(crew.busy.values()) == ["x"]
+        pool.carry_out("x", left_by_x(), variables)
+        assert list(pool.busy.values()) == ["x"]
         await settle_loop()
         assert ended == [("x", None)]
         assert seen == ["its own"]
 
         aside.clear()
-        crew.call()
+        pool.call()
         await settle_loop()
         assert [owner for owner, _ in ended] == ["x", "a"]
 
         piece = never()
-        crew.carry_out("cancelled", piece, variables)
-        next(iter(crew.busy)).cancel()
+        pool.carry_out("cancelled", piece, variables)
+        next(iter(pool.busy)).cancel()
         await settle_loop()
         assert isinstance(ended[-1][1], asyncio.CancelledError)
-        assert not crew.busy
+        assert not pool.busy
         piece.close()
-        crew.close()
-        await crew.closed()
+        pool.close()
+        await pool.closed()
 
     asyncio.run(main())
 
@@ -157,23 +157,23 @@ def test_no_more_are_under_way_than_there_is_room_for() -> None:
 
         async def held(name: str) -> bool:
             nonlocal most
-            most = max(most, len(yard.crew.busy))
+            most = max(most, len(yard.pool.busy))
             await gate.wait()
             return True
 
         yard.give(held, *"abcdefgh")
         await settle_loop()
-        assert sorted(yard.crew.busy.values()) == list("abcd")
+        assert sorted(yard.pool.busy.values()) == list("abcd")
         gate.set()
         await settle_loop()
         assert sorted(yard.done) == list("abcdefgh")
         assert most == 4
 
         gate.clear()
-        yard.crew.size = 6
+        yard.pool.size = 6
         yard.give(held, *"stuvwxyz")
         await settle_loop()
-        assert len(yard.crew.busy) == 6
+        assert len(yard.pool.busy) == 6
         gate.set()
         await settle_loop()
 
@@ -192,7 +192,7 @@ def test_the_more_pieces_wait_the_more_are_begun_in_one_turn_of_the_loop() -> No
             gate.clear()
             yard.give(held, *map(str, range(64)))
             turns = 0
-            while len(yard.crew.busy) < 64:
+            while len(yard.pool.busy) < 64:
                 await asyncio.sleep(0)
                 turns += 1
             gate.set()
@@ -391,9 +391,9 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_
         for _ in range(2):
             yard.give(held, *map(str, range(60)))
             most = 0
-            while (before := len(yard.crew.busy)) < 60:
+            while (before := len(yard.pool.busy)) < 60:
                 await asyncio.sleep(0)
-                most = max(most, len(yard.crew.busy) - before)
+                most = max(most, len(yard.pool.busy) - before)
             gate.set()
             await settle_loop()
             gate.clear()
@@ -413,8 +413,8 @@ def test_whoever_owns_a_piece_may_change_while_it_runs() -> None:
 
         yard.give(held, "a")
         await asyncio.sleep(0)
-        (task,) = yard.crew.busy
-        yard.crew.busy[task] = "b"
+        (task,) = yard.pool.busy
+        yard.pool.busy[task] = "b"
         await settle_loop()
 
         assert yard.ended == [("b", None)]
@@ -443,7 +443,7 @@ def test_a_closed_crew_ends_what_it_has_begun_and_begins_nothing() -> None:
     async def test(yard: Yard) -> None:
         yard.give(later, "a")
         await asyncio.sleep(0)
-        yard.crew.close()
+        yard.pool.close()
         yard.give(at_once, "b")
         await settle_loop()
 

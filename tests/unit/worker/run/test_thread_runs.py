@@ -25,9 +25,9 @@ from taskmq.model.telemetry.metrics import Count
 from taskmq.run.context import current_context
 from taskmq.run.execution import Execution
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.crash_counter import Starts
+from taskmq.worker.run.crash_counter import CrashCounter
 from taskmq.worker.run.poison import Quarantine
-from taskmq.worker.run.stats import Tally
+from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.thread_runs import ThreadRuns
 from tests.unit.worker.gate import ids, send, working
 from tests.unit.worker.services.test_cancellations import reached
@@ -51,14 +51,14 @@ class Yard:
 
     def __init__(self) -> None:
         self.executor = ThreadExecutor()
-        self.tally = Tally()
-        self.runs = ThreadRuns(self.executor, self.tally, self)
+        self.stats = WorkerStats()
+        self.runs = ThreadRuns(self.executor, self.stats, self)
         self.count = Count("task", "work")
         self.ends: list[tuple[str, object, BaseException | None]] = []
         self.settled_ones: list[Delivery] = []
 
     def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
-        self.tally.forget(attempt)
+        self.stats.forget(attempt)
         self.ends.append((attempt.job_id, value, error))
 
     def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
@@ -86,7 +86,7 @@ class Yard:
         await self.executor.aclose()
         await reached(lambda: self.executor.abandoned == 0)
         assert not self.runs.going
-        assert not self.tally.running
+        assert not self.stats.running
 
 
 def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_it_is_told() -> None:
@@ -99,7 +99,7 @@ def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_it_is_
         assert yard.ends == []
         assert yard.settled_ones == [attempt.delivery]
         assert yard.count.outcomes == {"succeeded": 1}
-        assert yard.tally.ended == 1
+        assert yard.stats.ended == 1
         await yard.close()
 
     play(main())
@@ -366,7 +366,7 @@ def test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_did() 
                 release.set()
                 await running
 
-                assert worker.tally.count_of("plain", "work").outcomes == {"succeeded": 1}
+                assert worker.stats.count_of("plain", "work").outcomes == {"succeeded": 1}
                 assert ids(await app.messages("work")) == []
 
     play(main())
@@ -468,7 +468,9 @@ def test_a_job_that_is_to_be_alone_waits_for_what_goes_on_in_threads() -> None:
                 began.set()
                 return Succeeded(None)
 
-            quarantine = Quarantine(run, Starts(app), most=3, running={}, threads=yard.runs, resume=lambda: None)
+            quarantine = Quarantine(
+                run, CrashCounter(app), most=3, running={}, threads=yard.runs, resume=lambda: None
+            )
             envelope = Envelope(task="suspect", id="suspect-1")
             suspect = Attempt(
                 FakeDelivery(b"", redelivered=True, message_id="suspect-1"), envelope, task, "suspect-1"

@@ -63,7 +63,7 @@ def test_a_running_coroutine_is_cancelled_and_what_it_had_in_hand_is_settled() -
             gate.open.set()
             await settle_loop()
             assert gate.finished == ["b"]
-            assert worker.tally.counts["gated", "work"].outcomes == {"cancelled": 1, "succeeded": 1}
+            assert worker.stats.counts["gated", "work"].outcomes == {"cancelled": 1, "succeeded": 1}
 
     play(test)
 

@@ -13,12 +13,12 @@ from taskmq.contracts.broker import Listening
 from taskmq.errors import AccessDenied, UnsupportedFeature
 from taskmq.events.control import command_workers
 from taskmq.events.stream import as_broadcasting
-from taskmq.model.commands import Answer, Command, command_topic
+from taskmq.model.commands import Command, CommandAnswer, command_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.host.stacks import stacks
-from taskmq.worker.services.commands import Control
+from taskmq.worker.services.commands import CommandService
 from taskmq_local import forget_memory
 from tests.unit.model.telemetry.test_events import STATUS
 
@@ -60,12 +60,12 @@ async def working(operator: TaskMQ, name: str, **config: Any) -> AsyncGenerator[
         await task
 
 
-async def tell(operator: TaskMQ, name: str, *to: str, within: float = PATIENCE, **facts: Any) -> list[Answer]:
+async def tell(operator: TaskMQ, name: str, *to: str, within: float = PATIENCE, **facts: Any) -> list[CommandAnswer]:
     command = Command(id="", name=name, to=to or ("*",), **facts)
     return list(await command_workers(operator.session().broker, command, within=within))
 
 
-async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") -> list[Answer]:
+async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") -> list[CommandAnswer]:
     """All answers: who has to wait for all of them waits a second, which is too short on a busy machine."""
     async with asyncio.timeout(PATIENCE):
         while len(answers := await tell(operator, name, to, within=0.2)) < count:
@@ -147,7 +147,7 @@ def test_a_worker_that_takes_no_commands_still_tells_events_to_whoever_listens()
 
 
 def test_a_worker_without_control_and_events_listens_to_nothing() -> None:
-    control = Control(_Refusing(), _Worker(), watch=None, obeys=False)
+    control = CommandService(_Refusing(), _Worker(), watch=None, obeys=False)
 
     assert control.topics == []
 
@@ -221,7 +221,7 @@ class _Refusing:
 
 def test_revoked_jobs_are_handed_to_the_worker() -> None:
     worker = _Worker()
-    Control(_Refusing(), worker, watch=None, obeys=True).receive(
+    CommandService(_Refusing(), worker, watch=None, obeys=True).receive(
         "worker.command.revoke", b'{"id": "1", "name": "revoke", "job_id": "j"}'
     )
 
@@ -230,7 +230,7 @@ def test_revoked_jobs_are_handed_to_the_worker() -> None:
 
 def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
     radio = _Refusing()
-    control = Control(radio, _Worker(), watch=None, obeys=True)
+    control = CommandService(radio, _Worker(), watch=None, obeys=True)
 
     control.receive("t", b'{"id": "1", "name": "drain", "reply": "r"}')
     control.receive("t", b'{"id": "2", "name": "ping", "reply": "r"}')
@@ -246,7 +246,7 @@ def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
 
     async def main() -> None:
         radio = _Refusing(AccessDenied("not you"), AccessDenied("not you"))
-        async with Control(radio, _Worker(), watch=None, obeys=True).obeying():
+        async with CommandService(radio, _Worker(), watch=None, obeys=True).obeying():
             await asyncio.wait_for(radio.is_heard.wait(), PATIENCE)
         assert not radio.is_heard.is_set()
 

@@ -17,7 +17,7 @@ from taskmq.errors import BrokerUnavailable, PublishRejected, SendError, StateUn
 from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
 from taskmq.testing.runner import CancelPoint, cancelled_at
-from taskmq.worker.services.delay_relay import Mover
+from taskmq.worker.services.delay_relay import DelayRelay
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
 from tests.unit.worker.virtual_time import run
 
@@ -109,17 +109,17 @@ class Stage:
 
     async def ready(self, queue: str = "work") -> list[str]:
         """The jobs in a queue, in order."""
-        async with self.memory.hold(queue, limit=1000) as deliveries:
+        async with self.memory.peek(queue, limit=1000) as deliveries:
             return [delivery.message_id or "" for delivery in deliveries]
 
-    async def passes(self, seconds: float) -> None:
+    async def permits(self, seconds: float) -> None:
         """Time for everybody: by the clock of the messages, and by the loop's."""
         self.clock.advance(seconds)
         await asyncio.sleep(seconds)
 
     @asynccontextmanager
     async def moving(self, count: int = 1) -> AsyncGenerator[None, None]:
-        movers = [Mover(self.session, self.delays, self.clock) for _ in range(count)]
+        movers = [DelayRelay(self.session, self.delays, self.clock) for _ in range(count)]
         tasks = [asyncio.create_task(mover.run()) for mover in movers]
         await asyncio.sleep(0.001)
         try:
@@ -155,11 +155,11 @@ def test_a_message_is_moved_when_it_is_due_and_not_before() -> None:
         async with stage.moving():
             await stage.put("b", delay=5)
             await stage.put("a", delay=3)
-            await stage.passes(2.999)
+            await stage.permits(2.999)
             assert await stage.ready() == []
-            await stage.passes(0.002)
+            await stage.permits(0.002)
             assert await stage.ready() == ["a"]
-            await stage.passes(2)
+            await stage.permits(2)
 
         assert await stage.ready() == ["a", "b"]
         assert await stage.delays.count() == 0
@@ -198,7 +198,7 @@ def test_messages_keep_all_that_they_were_sent_with() -> None:
     async def test(stage: Stage) -> None:
         await stage.session.publish(full)
         async with stage.moving():
-            await stage.passes(1.5)
+            await stage.permits(1.5)
 
         (confirmed,) = [entry for entry in stage.broker.journal if isinstance(entry, Confirmed)]
         assert confirmed.message == Outgoing(
@@ -214,7 +214,7 @@ def test_many_movers_share_the_work_and_move_each_message_once() -> None:
     async def test(stage: Stage) -> None:
         await stage.put(*jobs)
         async with stage.moving(5):
-            await stage.passes(3)
+            await stage.permits(3)
 
         assert sorted(await stage.ready()) == sorted(jobs)
 
@@ -226,10 +226,10 @@ def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog
         stage.broker.fail_publishes(16, BrokerUnavailable("no broker (test)"))
         await stage.put("a", "b")
         async with stage.moving():
-            await stage.passes(1.1)
+            await stage.permits(1.1)
             assert await stage.ready() == []
             assert await stage.delays.count() == 2
-            await stage.passes(60)
+            await stage.permits(60)
 
         assert sorted(await stage.ready()) == ["a", "b"]
         assert await stage.delays.count() == 0
@@ -250,7 +250,7 @@ def test_what_was_published_is_not_published_again_because_its_neighbour_was_not
         stage.broker.fail_publishes(1, BrokerUnavailable("no broker (test)"))
         stage.clock.advance(2)
         async with stage.moving():
-            await stage.passes(5)
+            await stage.permits(5)
 
         assert await stage.ready() == ["b", "a"]
 
@@ -265,8 +265,8 @@ def test_while_the_state_is_down_the_mover_waits_and_then_goes_on(*, has_effect:
         stage.delays.has_effect = has_effect
         async with stage.moving():
             # Where the messages were taken and the answer was lost, they come back after the lease.
-            await stage.passes(1.5)
-            await stage.passes(60)
+            await stage.permits(1.5)
+            await stage.permits(60)
 
         assert await stage.ready() == ["a", "b"]
         assert await stage.delays.count() == 0
@@ -279,7 +279,7 @@ def test_a_state_that_cannot_be_told_what_was_published_is_told_again() -> None:
         await stage.put("a")
         stage.delays.failing["done"] = 5
         async with stage.moving():
-            await stage.passes(10)
+            await stage.permits(10)
 
         assert await stage.ready() == ["a"]
         assert await stage.delays.count() == 0
@@ -293,10 +293,10 @@ def test_a_message_that_moved_untold_comes_twice_rather_than_never() -> None:
         stage.delays.failing["done"] = 200
         async with stage.moving():
             for _ in range(20):
-                await stage.passes(1)
+                await stage.permits(1)
             stage.delays.failing["done"] = 0
             for _ in range(20):
-                await stage.passes(1)
+                await stage.permits(1)
 
         jobs = await stage.ready()
         assert set(jobs) == {"a"}
@@ -311,10 +311,10 @@ def test_what_has_no_queue_any_more_goes_where_people_find_it() -> None:
         await stage.put("a", "c")
         await stage.put("b", queue="gone")
         async with stage.moving():
-            await stage.passes(2)
+            await stage.permits(2)
 
         assert await stage.ready() == ["a", "c"]
-        async with stage.memory.hold(UNROUTABLE, limit=10) as deliveries:
+        async with stage.memory.peek(UNROUTABLE, limit=10) as deliveries:
             assert [(each.message_id, each.headers["x-taskmq-queue"]) for each in deliveries] == [("b", "gone")]
         assert await stage.delays.count() == 0
 
@@ -329,11 +329,11 @@ def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
         await stage.put("behind", delay=1.001)
         stage.broker.fail_publishes(1, refusal)
         async with stage.moving():
-            await stage.passes(2)
+            await stage.permits(2)
             assert await stage.ready() == ["behind"]
             assert await stage.delays.count() == 1
             for _ in range(20):
-                await stage.passes(1)
+                await stage.permits(1)
 
         assert await stage.ready() == ["behind", "refused"]
 
@@ -345,7 +345,7 @@ def test_a_bug_in_an_adapter_does_not_end_the_mover(caplog: pytest.LogCaptureFix
         await stage.put("a")
         stage.delays.failing["next_due"] = 2
         async with stage.moving():
-            await stage.passes(10)
+            await stage.permits(10)
 
         assert await stage.ready() == ["a"]
 
@@ -357,7 +357,7 @@ def test_a_mover_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.broker.hang_publishes()
-        mover = Mover(stage.session, stage.delays, stage.clock)
+        mover = DelayRelay(stage.session, stage.delays, stage.clock)
         moving = asyncio.create_task(mover.run())
         stage.clock.advance(1)
         while not stage.broker.hanging:
@@ -397,7 +397,7 @@ def test_a_mover_that_dies_at_any_moment_loses_nothing() -> None:
         for moment in range(1, 30):
             await stage.put(*jobs)
             stage.clock.advance(1)
-            mover = Mover(stage.session, stage.delays, stage.clock)
+            mover = DelayRelay(stage.session, stage.delays, stage.clock)
             # What it awaits at this moment has happened, and it will never know.
             await cancelled_at(CancelPoint(wakeups=moment), mover.run(), within=60)
             if await stage.delays.count() == 0:
@@ -405,7 +405,7 @@ def test_a_mover_that_dies_at_any_moment_loses_nothing() -> None:
             stage.clock.advance(60)
 
             async with stage.moving():
-                await stage.passes(2)
+                await stage.permits(2)
 
             moved = await stage.ready()
             assert set(moved) == jobs, moment

@@ -17,8 +17,8 @@ from taskmq.model.outcome import Outcome, Parked, Succeeded
 from taskmq.model.telemetry.events import Event, decode_batch, encode_batch
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.stats import Tally
-from taskmq.worker.services.event_publisher import Announcer, announcing
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.services.event_publisher import EventPublisher, publishing_events
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.worker.staged import FakeDelivery
@@ -240,9 +240,9 @@ class _Radio:
         return [(topic, list(batch.events), batch.dropped) for topic, batch in batches]
 
 
-def staged(radio: _Radio) -> tuple[Announcer, Tally]:
-    tally = Tally()
-    return Announcer(radio, tally, name="w", status=lambda: STATUS, clock=SystemClock()), tally
+def staged(radio: _Radio) -> tuple[EventPublisher, WorkerStats]:
+    stats = WorkerStats()
+    return EventPublisher(radio, stats, name="w", status=lambda: STATUS, clock=SystemClock()), stats
 
 
 def attempt_of(job: str, queue: str = "q") -> Attempt:
@@ -255,27 +255,27 @@ def attempt_of(job: str, queue: str = "q") -> Attempt:
     return Attempt(FakeDelivery(body, queue=queue), decode_envelope(body), function, job)
 
 
-def once(tally: Tally, attempt: Attempt, outcome: Outcome | None = None) -> None:
-    tally.start(attempt, now=1.0)
-    tally.end(attempt, outcome or Succeeded(None), now=2.5)
+def once(stats: WorkerStats, attempt: Attempt, outcome: Outcome | None = None) -> None:
+    stats.start(attempt, now=1.0)
+    stats.end(attempt, outcome or Succeeded(None), now=2.5)
 
 
 def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, tally = staged(radio)
-        once(tally, attempt_of("a"))
-        assert not tally.on_start
+        announcer, stats = staged(radio)
+        once(stats, attempt_of("a"))
+        assert not stats.on_start
 
         announcer.watch(60)
         announcer.watch(0)
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
-            while tally.on_start:
+            while stats.on_start:
                 await asyncio.sleep(0)
 
-        assert (tally.on_start, tally.on_end, tally.on_park) == ([], [], [])
-        once(tally, attempt_of("b"))
+        assert (stats.on_start, stats.on_end, stats.on_park) == ([], [], [])
+        once(stats, attempt_of("b"))
         announcer.close()
         assert [topic for topic, _, _ in radio.take()] == ["worker.beat"]
 
@@ -285,12 +285,12 @@ def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over
 def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, tally = staged(radio)
+        announcer, stats = staged(radio)
         announcer.watch()
-        once(tally, attempt_of("a"))
-        once(tally, attempt_of("b"))
-        once(tally, attempt_of("c", queue="other.p.high"))
-        tally.park(FakeDelivery(b"?", queue="q"), Parked("what is it?"))
+        once(stats, attempt_of("a"))
+        once(stats, attempt_of("b"))
+        once(stats, attempt_of("c", queue="other.p.high"))
+        stats.park(FakeDelivery(b"?", queue="q"), Parked("what is it?"))
         announcer.flush()
 
         batches = radio.take()
@@ -312,9 +312,9 @@ def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
 def test_events_leave_by_themselves_soon() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, tally = staged(radio)
+        announcer, stats = staged(radio)
         announcer.watch()
-        once(tally, attempt_of("a"))
+        once(stats, attempt_of("a"))
         assert not radio.messages
 
         async with asyncio.timeout(PATIENCE):
@@ -328,11 +328,11 @@ def test_events_leave_by_themselves_soon() -> None:
 def test_a_large_batch_is_cut_into_several() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, tally = staged(radio)
+        announcer, stats = staged(radio)
         announcer.watch()
         attempt = attempt_of("a")
         for _ in range(1_200):
-            tally.start(attempt, now=1.0)
+            stats.start(attempt, now=1.0)
         announcer.flush()
 
         assert [len(events) for _, events, _ in radio.take()] == [500, 500, 200]
@@ -344,13 +344,13 @@ def test_a_large_batch_is_cut_into_several() -> None:
 def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_so() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, tally = staged(radio)
+        announcer, stats = staged(radio)
         announcer.watch()
         radio.is_cut = True
-        once(tally, attempt_of("a"))
+        once(stats, attempt_of("a"))
         announcer.flush()
         radio.is_cut = False
-        once(tally, attempt_of("b"))
+        once(stats, attempt_of("b"))
         announcer.close()
 
         assert [(topic, dropped) for topic, _, dropped in radio.take()] == [
@@ -364,12 +364,12 @@ def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_so() -
 def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, tally = staged(radio)
+        announcer, stats = staged(radio)
         announcer.watch()
         attempt = attempt_of("a")
         for _ in range(20_003):
-            tally.start(attempt, now=1.0)
-        tally.end(attempt, Succeeded(None), now=1.0)
+            stats.start(attempt, now=1.0)
+        stats.end(attempt, Succeeded(None), now=1.0)
         announcer.close()
 
         batches = radio.take()
@@ -384,7 +384,10 @@ def test_a_worker_beats_as_long_as_it_is_there() -> None:
         radio = _Radio()
         announcer, _ = staged(radio)
         draining = asyncio.Event()
-        async with asyncio.timeout(PATIENCE), announcing(announcer, "auto", draining=draining, beat_seconds=0.01):
+        async with (
+            asyncio.timeout(PATIENCE),
+            publishing_events(announcer, "auto", draining=draining, beat_seconds=0.01),
+        ):
             while len(radio.messages) < 4:
                 await asyncio.sleep(0.01)
             draining.set()
@@ -403,10 +406,10 @@ def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others
     async def test(app: TaskMQ) -> None:
         broker = as_broadcasting(app.session().broker)
         radio = _Radio()
-        announcer, tally = staged(radio)
+        announcer, stats = staged(radio)
         announcer.watch()
         for number in range(5):
-            tally.start(attempt_of(str(number)), now=1.0)
+            stats.start(attempt_of(str(number)), now=1.0)
         announcer.close()
 
         async with app.events("job.#", buffer=2) as events:
