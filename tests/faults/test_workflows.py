@@ -59,7 +59,7 @@ class Doubled(TaskMQ):
 
 
 if os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"):
-    from taskmq_redis.flows import RedisFlows
+    from taskmq_redis.stores.flows import RedisFlows
 
     class Unguarded(RedisFlows):
         async def start(self, flow_id, node, *, owner, seconds, takes_over):

@@ -42,26 +42,26 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
     passages = Passages()
     enter, leave = WorkflowGuard.acquire, WorkflowGuard.release
 
-    async def watched_enter(gate: WorkflowGuard, attempt: Attempt) -> Permit | Outcome:
+    async def watched_acquire(gate: WorkflowGuard, attempt: Attempt) -> Permit | Outcome:
         try:
             answer = await enter(gate, attempt)
         except StateUnavailable:
-            passages.append(("enter", StateUnavailable))
+            passages.append(("acquire", StateUnavailable))
             raise
-        passages.append(("enter", Dead if isinstance(answer, Dead) else type(answer)))
+        passages.append(("acquire", Dead if isinstance(answer, Dead) else type(answer)))
         return answer
 
-    async def watched_leave(gate: WorkflowGuard, run: object, record: object) -> bool:
+    async def watched_release(gate: WorkflowGuard, run: object, record: object) -> bool:
         try:
             counts = await leave(gate, run, record)  # type: ignore[arg-type]
         except StateUnavailable:
-            passages.append(("leave", StateUnavailable))
+            passages.append(("release", StateUnavailable))
             raise
-        passages.append(("leave", counts))
+        passages.append(("release", counts))
         return counts
 
-    monkeypatch.setattr(WorkflowGuard, "enter", watched_enter)
-    monkeypatch.setattr(WorkflowGuard, "leave", watched_leave)
+    monkeypatch.setattr(WorkflowGuard, "acquire", watched_acquire)
+    monkeypatch.setattr(WorkflowGuard, "release", watched_release)
     return passages
 
 
@@ -168,7 +168,7 @@ def test_a_step_that_ends_while_redis_is_away_is_told_later_and_its_workflow_goe
             give_back = take_away(redis)
             try:
                 mill.open.set()
-                await passages.seen("leave", StateUnavailable)
+                await passages.seen("release", StateUnavailable)
                 assert mill.runs.total() == 1
             finally:
                 give_back()
@@ -190,7 +190,7 @@ def test_a_step_whose_turn_comes_while_redis_is_away_waits(
         give_back = take_away(redis)
         async with working(mill):
             try:
-                await passages.seen("enter", StateUnavailable, times=2)
+                await passages.seen("acquire", StateUnavailable, times=2)
                 assert mill.runs.total() == 0
             finally:
                 give_back()
@@ -214,7 +214,7 @@ def test_a_workflow_goes_on_with_the_replica_after_a_failover(redis: Redis, pass
             await eventually(copied, True, within=PATIENCE)
             redis.kill()
             mill.open.set()
-            await passages.seen("leave", StateUnavailable)
+            await passages.seen("release", StateUnavailable)
             other.command("REPLICAOF", "NO", "ONE")
             await answering(mill)
             assert await flow.aresult(PATIENCE) == {"last": 9}
@@ -242,8 +242,8 @@ def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_and_nobody_waits_fo
             redis.flush()
             mill.open.set()
             # Its end does not count; its message comes again, and nothing knows of it.
-            await passages.seen("leave", False)
-            await passages.seen("enter", Dead)
+            await passages.seen("release", False)
+            await passages.seen("acquire", Dead)
             with pytest.raises(FlowNotFound):
                 await flow.astate()
             with pytest.raises(FlowNotFound):

@@ -45,26 +45,26 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
     passages = Passages()
     enter, leave = IdempotencyGuard.acquire, IdempotencyGuard.release
 
-    async def watched_enter(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
+    async def watched_acquire(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
         try:
             answer = await enter(gate, attempt)
         except StateUnavailable:
-            passages.append(("enter", attempt.job_id, StateUnavailable))
+            passages.append(("acquire", attempt.job_id, StateUnavailable))
             raise
-        passages.append(("enter", attempt.job_id, type(answer)))
+        passages.append(("acquire", attempt.job_id, type(answer)))
         return answer
 
-    async def watched_leave(gate: IdempotencyGuard, claim: Any, outcome: Outcome, record: Any) -> bool:
+    async def watched_release(gate: IdempotencyGuard, claim: Any, outcome: Outcome, record: Any) -> bool:
         try:
             counts = await leave(gate, claim, outcome, record)
         except StateUnavailable:
-            passages.append(("leave", claim.attempt.job_id, StateUnavailable))
+            passages.append(("release", claim.attempt.job_id, StateUnavailable))
             raise
-        passages.append(("leave", claim.attempt.job_id, counts))
+        passages.append(("release", claim.attempt.job_id, counts))
         return counts
 
-    monkeypatch.setattr(IdempotencyGuard, "enter", watched_enter)
-    monkeypatch.setattr(IdempotencyGuard, "leave", watched_leave)
+    monkeypatch.setattr(IdempotencyGuard, "acquire", watched_acquire)
+    monkeypatch.setattr(IdempotencyGuard, "release", watched_release)
     return passages
 
 
@@ -128,7 +128,7 @@ def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: 
             redis.pause()
             try:
                 job = await till.pay.asend("1")
-                await passages.seen("enter", job, StateUnavailable, times=2)
+                await passages.seen("acquire", job, StateUnavailable, times=2)
                 assert len(till.runs) == 1
             finally:
                 redis.resume()
@@ -144,7 +144,7 @@ def test_a_run_over_which_redis_was_killed_is_done_once_it_is_back(redis: Redis,
             await count(till, 1)
             redis.kill()
             till.open.set()
-            await passages.seen("leave", first, StateUnavailable)
+            await passages.seen("release", first, StateUnavailable)
             redis.restart()
             second = await till.pay.asend("1")
             assert await result(first) == await result(second) == f"paid by {first.id}"
@@ -168,7 +168,7 @@ def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Pas
             # The next renewal.
             await eventually(keys, 1, within=PATIENCE)
             second = await till.pay.asend("1")
-            await passages.seen("enter", second, Snoozed, times=3)
+            await passages.seen("acquire", second, Snoozed, times=3)
             till.open.set()
             assert await result(first) == await result(second) == f"paid by {first.id}"
         assert len(till.runs) == 1
@@ -190,7 +190,7 @@ def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result
             second = await other.pay.asend("1")
             await count(other, 1)
             till.open.set()
-            await passages.seen("leave", first, False)
+            await passages.seen("release", first, False)
             assert await first.astate() == JobState.QUEUED
             other.open.set()
             answers = {await result(first), await result(second)}

@@ -71,7 +71,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
         passages.append((attempt.job_id, Snoozed if isinstance(answer, Snoozed) else Permit))
         return answer
 
-    monkeypatch.setattr(LimitsGuard, "enter", watched)
+    monkeypatch.setattr(LimitsGuard, "acquire", watched)
     return passages
 
 

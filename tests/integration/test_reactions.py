@@ -26,7 +26,7 @@ pytestmark = pytest.mark.rabbitmq
 APP = """\
 import os
 from taskmq import TaskMQ
-from taskmq.reaction import FileArrived, Happening, JobEnded, MessageArrived, all_of, any_of, file, message
+from taskmq.reactions import FileArrived, Happening, JobEnded, MessageArrived, all_of, any_of, file, message
 from taskmq.schedule import every
 
 app = TaskMQ(name="shop")

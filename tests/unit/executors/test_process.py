@@ -27,7 +27,7 @@ import asyncio, ctypes, os, signal, subprocess, sys, time
 from datetime import datetime
 from pathlib import Path
 from taskmq import Context, Reject, TaskMQ
-from taskmq.context import current_context
+from taskmq.run.context import current_context
 
 app = TaskMQ("memory://in-the-code")
 

@@ -50,7 +50,7 @@ class Flaky(OwnLeases):
         self.is_down = False
         self.loses = 0
 
-    async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
         self._check()
         answer = await super().acquire(key, owner=owner, seconds=seconds, note=note)
         if self.loses:
@@ -327,7 +327,7 @@ def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
     @app.task
     async def slow(context: Context) -> None:
         async with context.lock("account:7") as lock:
-            held = await leases().look("lock:account:7")
+            held = await leases().find("lock:account:7")
             assert held is not None
             assert held.owner == f"job {context.job_id}"
             seen.append(("async", lock.token))
@@ -383,7 +383,7 @@ def test_waiting_for_a_lock_looks_less_and_less_often(run: Run) -> None:
         looks = 0
 
         class Counting(OwnLeases):
-            async def take(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+            async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
                 nonlocal looks
                 looks += 1
                 return Lease(owner="other", token=1, left=3600)

@@ -151,7 +151,7 @@ def test_a_generator_cannot_be_a_task(function: Callable[[], Any]) -> None:
 def test_a_task_cannot_be_made_of_a_task(app: TaskMQ) -> None:
     defined = app.task(add)
 
-    with pytest.raises(InvalidOption, match=r"test_tasks\.add: it is a task already"):
+    with pytest.raises(InvalidOption, match=r"test_task\.add: it is a task already"):
         app.task(defined)
 
 
@@ -355,7 +355,7 @@ def test_send_many_takes_calls_lazily_and_what_was_taken_before_a_bad_one_is_sen
 def test_one_job_id_is_not_for_many_calls(app: TaskMQ) -> None:
     chosen = app.task(add).options(job_id="7")
 
-    with pytest.raises(InvalidOption, match=r"test_tasks\.add: job_id is for one call, not for many"):
+    with pytest.raises(InvalidOption, match=r"test_task\.add: job_id is for one call, not for many"):
         chosen.send_many([(1,)])
 
 

@@ -31,7 +31,7 @@ class StagedLimits:
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
     ) -> LimitEntry:
         return await self._meet(
-            "enter",
+            "acquire",
             lambda: self._inner.acquire(job_id, demands, hold=hold, seconds=seconds, patience=patience),
         )
 
@@ -39,7 +39,7 @@ class StagedLimits:
         return await self._meet("renew", lambda: self._inner.renew(holds, seconds=seconds))
 
     async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
-        await self._meet("leave", lambda: self._inner.release(hold, keys, held=held))
+        await self._meet("release", lambda: self._inner.release(hold, keys, held=held))
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         await self._meet("withdraw", lambda: self._inner.withdraw(job_id, keys))

@@ -22,7 +22,7 @@ def python(code: str, *arguments: str) -> str:
 LOOK = """
     import sys
     from pathlib import Path
-    from taskmq_local.owners import is_alive
+    from taskmq_local.database.owners import is_alive
     print(is_alive(Path(sys.argv[1]), sys.argv[2]))
 """
 
@@ -45,7 +45,7 @@ def test_an_owner_of_a_dead_process_is_dead_though_its_file_is_there(tmp_path: P
         """
         import os, sys
         from pathlib import Path
-        from taskmq_local.owners import Owner
+        from taskmq_local.database.owners import Owner
         print(Owner(Path(sys.argv[1])).name, flush=True)
         os._exit(0)
         """,
@@ -61,7 +61,7 @@ def test_a_forked_child_neither_is_the_owner_nor_keeps_it_alive(tmp_path: Path) 
         """
         import os, sys, time
         from pathlib import Path
-        from taskmq_local.owners import Owner, is_alive
+        from taskmq_local.database.owners import Owner, is_alive
         root = Path(sys.argv[1])
         owner = Owner(root)
         parent = os.getpid()

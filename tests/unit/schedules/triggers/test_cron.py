@@ -248,7 +248,7 @@ def test_an_app_imports_what_its_schedules_need(schedule: str, imported: list[st
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match=r"^module 'taskmq\.schedule' has no attribute 'nothing'$"):
+    with pytest.raises(AttributeError, match=r"^module 'taskmq\.schedules\.triggers' has no attribute 'nothing'$"):
         _ = triggers.nothing
 
 

@@ -63,7 +63,7 @@ def _play(*doors: Door, test: Callable[[StagedApp], object] | None = None, task:
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Guards(doors))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards(doors))
             _define(app)
             await app.put(
                 b'{"task":"%s","id":"job-1","key":"%s","args":[]}' % (task.encode(), key.encode()), task=task
@@ -171,7 +171,7 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Guards([door]))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards([door]))
             _define(app)
             await app.cancel_job("job-1", reason="not wanted", remember="1h")
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
@@ -213,7 +213,7 @@ def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> No
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.gates_for", lambda *_, **__: Guards([door]))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards([door]))
             _define(app)
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
             async with working(app):
@@ -228,7 +228,7 @@ def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
     first = Door("first", leave_failures=1)
 
     class Broken(Door):
-        async def enter(self, attempt: Attempt) -> Permit | Outcome:
+        async def acquire(self, attempt: Attempt) -> Permit | Outcome:
             raise ZeroDivisionError
 
     async def main() -> None:

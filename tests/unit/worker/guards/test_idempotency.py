@@ -322,7 +322,7 @@ async def _entered(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome
 
 
 def _is_pass(answer: Permit | Outcome) -> bool:
-    return hasattr(answer, "leave")
+    return hasattr(answer, "release")
 
 
 def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once() -> None:

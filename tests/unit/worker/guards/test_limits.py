@@ -114,7 +114,7 @@ def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing() -> Non
         await app.put(b'{"task":"gated","id":"job-1","args":[1,2,3]}', task="gated")
         async with working(app):
             assert app.story() == ["stored dead", "confirmed work.dlq", "acked work"]
-            assert limits_of(app).names.count("enter") == 0
+            assert limits_of(app).names.count("acquire") == 0
 
     play(test, concurrency=Concurrency(1, key="label"))
 
@@ -154,7 +154,7 @@ def test_a_job_whose_time_has_not_come_takes_no_start() -> None:
         eta = app.fake_clock.now_ms() + 5000
         await app.put(b'{"task":"gated","id":"a","args":["a"],"eta":%d}' % eta, task="gated", job_id="a")
         async with working(app):
-            assert limits_of(app).names.count("enter") == 0
+            assert limits_of(app).names.count("acquire") == 0
             await pass_time(app, 5.1)
             assert gate.started == ["a"]
 
@@ -185,7 +185,7 @@ def test_jobs_run_without_a_limit_that_says_so_while_the_state_does_not_answer(
         await send(app, "a", "b", "c")
         async with working(app, concurrency=1):
             assert gate.started == ["a", "b", "c"]
-            assert limits_of(app).names == ["enter"]
+            assert limits_of(app).names == ["acquire"]
 
     play(test, rate_limit=RateLimit("1/m", on_failure="open"), result=False)
     assert "task gated runs without its limits" in caplog.text
@@ -211,7 +211,7 @@ def test_a_place_that_cannot_be_given_back_is_given_back_later() -> None:
             await settle_loop()
             assert app.story() == ["stored succeeded", "acked work"]
             await asyncio.sleep(5)
-            assert limits_of(app).names == ["enter", "leave", "leave"]
+            assert limits_of(app).names == ["acquire", "release", "release"]
             assert (await look(app, "places:gated")).held == 0
 
     play(test, concurrency=1)

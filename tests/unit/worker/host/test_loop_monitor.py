@@ -123,7 +123,7 @@ def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.L
 def test_a_call_that_does_not_return_is_seen_while_it_goes_on() -> None:
     program = textwrap.dedent("""
         import asyncio, ctypes, logging
-        from taskmq.worker.watch import LoopWatch
+        from taskmq.worker.host.loop_monitor import LoopMonitor
 
         def stuck_in_c():
             # For some ticks of the watch, which then knows the thread.
@@ -131,7 +131,7 @@ def test_a_call_that_does_not_return_is_seen_while_it_goes_on() -> None:
             ctypes.PyDLL(None).usleep(1_000_000)
 
         async def main():
-            async with LoopWatch(patience=0.2, running=list, stuck_after=0.3).watching():
+            async with LoopMonitor(patience=0.2, running=list, stuck_after=0.3).watching():
                 await asyncio.to_thread(stuck_in_c)
                 await asyncio.sleep(0.5)
 

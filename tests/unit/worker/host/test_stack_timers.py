@@ -16,7 +16,7 @@ def run(program: str) -> "subprocess.CompletedProcess[str]":
 def test_each_thread_writes_its_own_stack_when_nobody_puts_it_off() -> None:
     done = run("""
         import ctypes, threading
-        from taskmq.worker.stack_timers import StackTimers
+        from taskmq.worker.host.stack_timers import StackTimers
 
         def waits(): threading.Event().wait()
         def in_main():
@@ -40,7 +40,7 @@ def test_each_thread_writes_its_own_stack_when_nobody_puts_it_off() -> None:
 def test_a_call_that_computes_writes_its_stack_by_its_own_processor_time() -> None:
     done = run("""
         import threading
-        from taskmq.worker.stack_timers import StackTimers
+        from taskmq.worker.host.stack_timers import StackTimers
 
         def waits(): threading.Event().wait()
         def computes(): sum(range(60_000_000))
@@ -61,7 +61,7 @@ def test_nobody_writes_what_is_put_off_in_time() -> None:
     # By processor time, which does not pass while the machine has none for this program.
     done = run("""
         import time
-        from taskmq.worker.stack_timers import StackTimers
+        from taskmq.worker.host.stack_timers import StackTimers
 
         timers = StackTimers()
         for _ in range(10):
@@ -78,7 +78,7 @@ def test_a_thread_has_its_timers_for_as_long_as_it_lives_and_nobody_has_any_afte
     done = run("""
         import threading
         from pathlib import Path
-        from taskmq.worker.stack_timers import StackTimers
+        from taskmq.worker.host.stack_timers import StackTimers
 
         def timers_of_the_kernel(): return Path("/proc/self/timers").read_text().count("ClockID: ")
 
@@ -105,7 +105,7 @@ def test_stacks_of_threads_that_run_do_not_end_the_process() -> None:
     done = run("""
         import sys, tempfile, threading, time
         from pathlib import Path
-        from taskmq.worker.stack_timers import StackTimers
+        from taskmq.worker.host.stack_timers import StackTimers
 
         def deep(n): return deep(n - 1) if n else (lambda: n)()
         def busy():
@@ -127,7 +127,7 @@ def test_without_a_standard_error_there_are_none() -> None:
     done = run("""
         import sys
         sys.stderr = None
-        from taskmq.worker.stack_timers import StackTimers
+        from taskmq.worker.host.stack_timers import StackTimers
 
         timers = StackTimers()
         assert not timers.is_able

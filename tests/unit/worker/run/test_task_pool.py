@@ -356,7 +356,7 @@ def test_tools_that_need_the_current_task_work_in_every_piece() -> None:
 
 def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(yard: Yard) -> None:
-        monkeypatch.setattr(module, "TURN", 0.0)
+        monkeypatch.setattr(module, "LOOP_BUDGET", 0.0)
         turns = 0
 
         async def count() -> None:
