@@ -36,12 +36,14 @@ class ServerClock:
 
     Args:
         clock: the host's; what counts where the state has no clock, or has not answered yet.
-        keeper: the state's server.
+        timekeeper: the state's server.
     """
 
-    def __init__(self, clock: Clock, records: Timekeeper | None, *, passed: Callable[[], float] = passed_ms) -> None:
+    def __init__(
+        self, clock: Clock, timekeeper: Timekeeper | None, *, passed: Callable[[], float] = passed_ms
+    ) -> None:
         self._clock = clock
-        self._records = records
+        self._timekeeper = timekeeper
         self._passed = passed
         self._base: float | None = None
         self._measured = 0.0
@@ -56,13 +58,16 @@ class ServerClock:
             return self._clock.now_ms()
         return int(self._base + self._passed() - self._measured)
 
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
     async def measure(self) -> None:
         """Look at the server's clock. Where it does not answer, what is known goes on."""
-        if self._records is None:
+        if self._timekeeper is None:
             return
         asked = self._passed()
         try:
-            told = await self._records.server_now_ms()
+            told = await self._timekeeper.server_now_ms()
         except StateUnavailable:
             return
         answered = self._passed()
@@ -76,7 +81,7 @@ class ServerClock:
             _log.warning("the clock of this host is off by %d ms; schedules go by the state's", -self.offset)
 
     async def sleep_until(self, instant_ms: int) -> None:
-        if self._records is None:
+        if self._timekeeper is None:
             await self._clock.sleep_until(instant_ms)
             return
         # In slices, because the reference may have moved.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import (
     BrokerUnavailable,
     PublishUnknown,
@@ -16,7 +17,7 @@ from taskmq.errors import (
     Unroutable,
 )
 from taskmq.jobs.delayed import to_waiting
-from taskmq.model.clock import Clock, SystemClock
+from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue
 
 __all__ = ["Session"]

@@ -22,8 +22,9 @@ from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import DelayStore, State
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.clock import Clock, SystemClock
+from taskmq.model.clock import Clock
 from taskmq.model.units import Duration, Size, parse_duration, parse_size
 
 __all__ = ["Sessions"]

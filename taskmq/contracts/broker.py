@@ -25,7 +25,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from taskmq.model.clock import Clock, SystemClock
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue
 
 __all__ = [

@@ -8,6 +8,7 @@ error.
 import contextlib
 import ctypes
 import importlib
+import logging
 import os
 import pickle
 import signal
@@ -23,7 +24,6 @@ import msgspec
 
 from taskmq.errors import ResultTooLarge, TaskMQError, UnknownTask
 from taskmq.executors.child_journal import ChildJournalWriter
-from taskmq.executors.child_logs import log_to_stderr
 from taskmq.executors.frames import (
     ExecutorReady,
     PipeReader,
@@ -41,8 +41,9 @@ from taskmq.middleware.chain import attached
 from taskmq.model.envelope import Envelope
 from taskmq.model.resources import Grant
 from taskmq.run.context import Context, current_context
+from taskmq.run.log_fields import install_job_fields
 
-__all__ = ["main"]
+__all__ = ["ConsoleFormatter", "log_to_stderr", "main"]
 
 _PR_SET_PDEATHSIG: Final = 1
 _NOTHING: Final = contextlib.nullcontext()
@@ -257,3 +258,32 @@ def _die_first() -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]))
+
+
+_FORMAT: Final = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
+
+
+def log_to_stderr(level: int) -> None:
+    """Send what is logged to standard error, unless the application has set up its logging itself.
+
+    In either case every record says which job it belongs to, see `taskmq.run.log_fields`.
+    """
+    install_job_fields()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(ConsoleFormatter())
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class ConsoleFormatter(logging.Formatter):
+    """One line a record; what a task logs ends with whose it is, unless the line names the job already."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
+        line = super().formatMessage(record)
+        fields = record.__dict__
+        job_id = fields.get("job_id")
+        if not job_id or str(job_id) in line:
+            return line
+        return f"{line} [{fields['task']} job={job_id} attempt={fields['attempt']} queue={fields['queue']}]"

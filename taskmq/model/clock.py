@@ -1,31 +1,21 @@
-"""Time as a value that is passed in, so that tests can hold it still."""
+"""Time as a value that is passed in, so that tests can hold it still. Pure: the system's clock is in the contracts."""
 
-import asyncio
-import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock"]
 
 
 class Clock(Protocol):
-    """Wall-clock time, and sleeping by it."""
+    """Wall-clock time, time that only grows, and sleeping until an instant."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC."""
+        """Milliseconds since the epoch, UTC. Jumps when the machine's clock is set."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start that never go backwards: for durations, deadlines and pauses."""
         ...
 
     async def sleep_until(self, instant_ms: int) -> None:
         """Return once `now_ms() >= instant_ms`; at once when that is already so."""
         ...
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    async def sleep_until(self, instant_ms: int) -> None:
-        # In slices, so that a jump of the wall clock is noticed within a minute.
-        while (left := instant_ms - self.now_ms()) > 0:
-            await asyncio.sleep(min(left / 1000, 60))

@@ -6,7 +6,7 @@ as the load wants, and stops them in order.
     Supervisor    signals, how many seats there are (`Autoscale` decides), whose process is replaced (`Limits`)
     Seat          one place: starts another process, later and later, when its own has ended before its time;
                   replaces one in order: the new one consumes before the old one drains
-    ChildProcess  one process from outside: what it says on its status pipe (`taskmq.worker.child_report`)
+    ChildProcess  one process from outside: what it says on its status pipe (`taskmq.worker.child_protocol`)
     Overview      all of them together: status, metrics, load; what has ended is still counted (`Totals`)
     Health        what others may ask over HTTP; `Systemd` hears the same
 """

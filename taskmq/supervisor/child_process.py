@@ -14,8 +14,7 @@ import msgspec
 
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.worker.child_report import ChildReady, ChildReport, read_line
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildReady, ChildReport, ChildSpec, read_line
 
 __all__ = ["ChildProcess"]
 

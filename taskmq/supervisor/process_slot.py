@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.exit_reason import ExitReason
-from taskmq.worker.child_spec import EXIT_DISMISSED, EXIT_USAGE
+from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE
 
 __all__ = ["READY_TIMEOUT", "ProcessSlot"]
 

@@ -23,8 +23,7 @@ from taskmq.supervisor.health import Health, serving
 from taskmq.supervisor.process_slot import ProcessSlot
 from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.systemd import Systemd
-from taskmq.worker.child_report import ChildReady
-from taskmq.worker.child_spec import EXIT_USAGE, ChildSpec
+from taskmq.worker.child_protocol import EXIT_USAGE, ChildReady, ChildSpec
 
 __all__ = ["Supervisor"]
 

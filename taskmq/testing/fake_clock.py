@@ -43,6 +43,9 @@ class FakeClock:
         with self._lock:
             return self._now
 
+    def monotonic(self) -> float:
+        return self.now_ms() / 1000
+
     async def sleep_until(self, instant_ms: int) -> None:
         loop = asyncio.get_running_loop()
         with self._lock:

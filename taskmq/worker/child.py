@@ -2,7 +2,7 @@
 
 Its order is the first line of its standard input: URLs have passwords, and everybody can read command lines. It
 drains when its standard input ends, which is when the supervisor is gone. Says on the status pipe, in lines of
-JSON, that it is ready, and then how it does (`taskmq.worker.child_report`).
+JSON, that it is ready, and then how it does (`taskmq.worker.child_protocol`).
 """
 
 import asyncio
@@ -20,9 +20,9 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.errors import AppNotFound, TaskMQError
-from taskmq.executors.child_logs import log_to_stderr
+from taskmq.executors.child import log_to_stderr
 from taskmq.load_app import load_app
-from taskmq.worker.child_spec import EXIT_DISMISSED, EXIT_USAGE, ChildSpec
+from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE, ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.reporter import Reporter
 from taskmq.worker.worker import Worker

@@ -9,7 +9,7 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.model.telemetry.metrics import Count
-from taskmq.worker.child_report import ChildReady, ChildReport, write_line
+from taskmq.worker.child_protocol import ChildReady, ChildReport, write_line
 from taskmq.worker.worker import Worker
 
 __all__ = ["PERIOD", "Reporter"]

@@ -20,7 +20,7 @@ from taskmq.run.execution import Executor
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.build import build_guards
-from taskmq.worker.host.loop_monitor import LoopMonitor
+from taskmq.worker.host.event_loop import LoopMonitor
 from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
 from taskmq.worker.intake.dispatcher import Dispatcher
 from taskmq.worker.intake.prefetch_tuner import tuning_prefetch

@@ -17,7 +17,7 @@ from taskmq import TaskMQ
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, dead_letter_queue
 from taskmq.supervisor.config import SupervisorConfig
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
 

@@ -12,8 +12,7 @@ import msgspec
 
 from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_report import ChildReady
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.kit import Project, until
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from taskmq.errors import TaskFailed
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildSpec
 from taskmq.worker.config import WorkerConfig
 from tests.e2e.kit import Project, is_alive, until
 

@@ -13,7 +13,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.beat import Beat
 from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
-from taskmq.model.clock import SystemClock
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import WorkQueue
 from taskmq.run.context import SCHEDULED_FOR

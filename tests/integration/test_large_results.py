@@ -12,7 +12,8 @@ from taskmq import InvalidSetting, StateUnavailable, TaskMQ
 from taskmq.client.plugins import open_blobs
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores import BlobStore
-from taskmq.model.clock import Clock, SystemClock
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.model.clock import Clock
 from taskmq.testing import FakeClock
 from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig

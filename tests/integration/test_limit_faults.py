@@ -17,7 +17,7 @@ from taskmq.testing.runner import eventually
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.guards.limits import LimitsGuard
-from taskmq.worker.host.process_identity import process_identity
+from taskmq.worker.host.process_facts import process_identity
 from tests.integration.redis_case import answers
 from tests.servers import Redis
 from tests.unit.app_kit import new_url
@@ -269,7 +269,7 @@ def test_runs_take_their_places_again_where_redis_has_lost_them(
 
 
 def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, passages: Passages) -> None:
-    program = "from taskmq.worker.host.process_identity import process_identity; print(process_identity())"
+    program = "from taskmq.worker.host.process_facts import process_identity; print(process_identity())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() != process_identity()
 

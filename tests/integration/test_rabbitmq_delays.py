@@ -10,7 +10,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Outgoing
-from taskmq.model.clock import SystemClock
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.envelope import JSON, Envelope, encode_envelope
 from taskmq.testing.broker_suite import message
 from taskmq.testing.runner import case

@@ -11,9 +11,9 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Outgoing
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.contracts.topology_plan import Role
 from taskmq.errors import PublishRejected
-from taskmq.model.clock import SystemClock
 from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from taskmq_rabbitmq.admin.diagnosis import Finding

@@ -6,8 +6,7 @@ from typing import Final
 
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.topology import is_shard
-from taskmq_local.database.shard_owners import has_turn
-from taskmq_local.database.tables import find_queue
+from taskmq_local.database.tables import find_queue, has_turn
 
 __all__ = ["delete_queue", "purge_some", "queue_stats", "register_consumer", "register_owner"]
 

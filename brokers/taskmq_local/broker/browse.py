@@ -9,7 +9,7 @@ from taskmq_local.broker.delivery import LocalDelivery
 from taskmq_local.broker.lease import LeaseDeliveries, LeasedRow
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
-from taskmq_local.database.shard_owners import leave
+from taskmq_local.database.tables import leave
 from taskmq_local.database.work import DatabaseFailure, Durability
 
 __all__ = ["LocalBrowser"]

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from taskmq.contracts.broker import Delivery, Subscription
-from taskmq_local.broker.deliver import deliver_all
-from taskmq_local.broker.delivery import LocalDelivery
+from taskmq_local.broker.delivery import LocalDelivery, deliver_all
 from taskmq_local.broker.lease import LeaseDeliveries
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
-from taskmq_local.database.shard_owners import leave
+from taskmq_local.database.tables import leave
 from taskmq_local.database.work import Durability
 
 __all__ = ["Line", "LocalConsumer"]

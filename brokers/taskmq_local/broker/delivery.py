@@ -1,14 +1,16 @@
 """A message of `local://` in somebody's hands."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 import msgspec
 
+from taskmq.contracts.broker import Delivery
 from taskmq_local.broker.lease import LeasedRow
 from taskmq_local.broker.ledger import HoldsDeliveries
 
-__all__ = ["LocalDelivery"]
+__all__ = ["LocalDelivery", "deliver_all"]
 
 _decode_headers = msgspec.json.Decoder(dict[str, str | int]).decode
 _NO_HEADERS: Mapping[str, object] = {}
@@ -66,3 +68,14 @@ class LocalDelivery:
         settler, self._settler = self._settler, None
         if settler is not None:
             settler.requeue(self._row[0])
+
+
+def deliver_all(deliveries: Iterable[Delivery], deliver: Callable[[Delivery], None]) -> None:
+    """Call `deliver` for each, in order; an error of one goes to the loop's exception handler."""
+    for delivery in deliveries:
+        try:
+            deliver(delivery)
+        except Exception as error:  # noqa: BLE001 - one call that fails must not strand the deliveries after it
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"deliver failed for {delivery!r}", "exception": error}
+            )

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.model.topology import is_shard
-from taskmq_local.database.shard_owners import has_turn, release
-from taskmq_local.database.tables import as_ranges, find_queue, give_back
+from taskmq_local.database.tables import as_ranges, find_queue, give_back, has_turn, release
 from taskmq_local.database.wakeup import Kind
 from taskmq_local.database.work import Durability
 

@@ -6,19 +6,22 @@ from pathlib import Path
 
 from taskmq.model.topology import UNROUTABLE
 from taskmq_local.database.owners import is_alive, remove_owner
-from taskmq_local.database.shard_owners import drop_turns
 from taskmq_local.rules.capacity import Capacity
 
 __all__ = [
     "as_ranges",
     "capacity_of",
     "create_queues",
+    "drop_turns",
     "find_queue",
     "give_back",
     "give_back_all",
+    "has_turn",
+    "leave",
     "next_due",
     "promote",
     "reap",
+    "release",
     "take_ids",
 ]
 
@@ -139,3 +142,29 @@ def next_due(connection: sqlite3.Connection) -> int | None:
     """When the first delayed message is due."""
     due: int | None = connection.execute("SELECT min(due) FROM delayed").fetchone()[0]
     return due
+
+
+def has_turn(connection: sqlite3.Connection, queue: int, owner: str, taker: int) -> bool:
+    """Whether the owner's taker may take from the shard; takes the turn when nobody has it."""
+    row = connection.execute("SELECT owner, taker FROM turns WHERE queue = ?", (queue,)).fetchone()
+    if row is None:
+        connection.execute("INSERT INTO turns (queue, owner, taker) VALUES (?, ?, ?)", (queue, owner, taker))
+        return True
+    return bool(row == (owner, taker))
+
+
+def leave(connection: sqlite3.Connection, owner: str, taker: int) -> None:
+    """Give up the taker's turns, as soon as nothing of the shard is in hand."""
+    connection.execute("UPDATE turns SET is_leaving = 1 WHERE owner = ? AND taker = ?", (owner, taker))
+    release(connection)
+
+
+def release(connection: sqlite3.Connection) -> bool:
+    """End the turns of those who have left; whether there were any."""
+    sql = "DELETE FROM turns WHERE is_leaving AND NOT EXISTS (SELECT 1 FROM leases WHERE leases.queue = turns.queue)"
+    return connection.execute(sql).rowcount > 0
+
+
+def drop_turns(connection: sqlite3.Connection, owner: str) -> None:
+    """End all turns of a dead owner."""
+    connection.execute("DELETE FROM turns WHERE owner = ?", (owner,))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import QueueMissing
-from taskmq_local.broker.deliver import deliver_all
+from taskmq_local.broker.delivery import deliver_all
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.hub import Hub, HubMessage
 

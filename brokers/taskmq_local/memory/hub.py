@@ -21,11 +21,11 @@ from taskmq.errors import QueueMissing, Unroutable
 from taskmq.model.topology import UNROUTABLE, is_shard
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.claims import ClaimShelf
-from taskmq_local.memory.delay_shelf import DelayShelf
+from taskmq_local.memory.delays import DelayShelf
 from taskmq_local.memory.flows import FlowShelf
 from taskmq_local.memory.leases import LeaseShelf
 from taskmq_local.memory.limits import LimitShelf
-from taskmq_local.memory.note_shelves import CheckpointShelf, ProgressShelf
+from taskmq_local.memory.notes import CheckpointShelf, ProgressShelf
 from taskmq_local.memory.revocations import RevocationShelf
 from taskmq_local.memory.schedules import ScheduleShelf
 from taskmq_local.memory.shelves import ResultShelf, StartShelf

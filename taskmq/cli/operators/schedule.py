@@ -10,8 +10,8 @@ from cyclopts import App, Parameter
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.clock import SystemClock
 from taskmq.schedules.triggers import Cron, DstFold, DstGap, Limited, Trigger, cron, instants_after, jitter_of
 
 if TYPE_CHECKING:

@@ -77,6 +77,6 @@ def describe(status: WorkerStatus) -> Mapping[str, Any]:
 
 
 def _now_ms() -> int:
-    from taskmq.model.clock import SystemClock
+    from taskmq.contracts.system_clock import SystemClock
 
     return SystemClock().now_ms()

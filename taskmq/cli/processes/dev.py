@@ -12,7 +12,7 @@ from taskmq.cli.processes.worker import banner, watched
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildSpec
 from taskmq.worker.config import WorkerConfig
 
 __all__ = ["dev"]

@@ -15,8 +15,7 @@ from taskmq.model.units import parse_duration, parse_processes, parse_size
 from taskmq.supervisor.config import SupervisorConfig, parse_address
 from taskmq.supervisor.recycle_limits import RecycleLimits
 from taskmq.supervisor.supervisor import Supervisor
-from taskmq.worker.child_report import ChildReady
-from taskmq.worker.child_spec import ChildSpec
+from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
 from taskmq.worker.host.event_loop import loop_factory
 

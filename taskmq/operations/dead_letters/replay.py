@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from taskmq.contracts.broker import Broker, Delivery, HeaderValue, Outgoing
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import (
     EncodeError,
     InvalidOption,
@@ -18,7 +19,7 @@ from taskmq.errors import (
     TooLarge,
     Unroutable,
 )
-from taskmq.model.clock import Clock, SystemClock
+from taskmq.model.clock import Clock
 from taskmq.model.envelope import amend
 from taskmq.model.topology import check_queue_name, class_queue, logical_queue
 from taskmq.operations.dead_letters.letter import REPLAYED, DeadLetter

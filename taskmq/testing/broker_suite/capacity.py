@@ -1,8 +1,8 @@
 """Queues with a limit: full is refused, never dropped, and it ends."""
 
 from taskmq.contracts.broker import Broker
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import PublishRejected
-from taskmq.model.clock import SystemClock
 from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case, eventually

@@ -1,7 +1,7 @@
 """Delays: held at the broker, never early, in the order of their instants."""
 
 from taskmq.contracts.broker import Broker
-from taskmq.model.clock import SystemClock
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message
 from taskmq.testing.runner import case
 

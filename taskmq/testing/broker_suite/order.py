@@ -1,7 +1,7 @@
 """Shards of ordered queues: one consumer at a time, and no message out of order when the next one takes over."""
 
 from taskmq.contracts.broker import Broker
-from taskmq.model.clock import SystemClock
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.topology import is_shard
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
 from taskmq.testing.runner import case, eventually

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from taskmq.client.large_values import LargeClaims, LargeValues
 from taskmq.contracts.stores import Claimed, ClaimStore, Done, Granted, Held
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import ResultDamaged, ResultExpired
-from taskmq.model.clock import SystemClock
 from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
 

@@ -34,7 +34,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Snoozed
 from taskmq.worker.attempt import Attempt, Permit
-from taskmq.worker.host.process_identity import is_gone, process_identity
+from taskmq.worker.host.process_facts import is_gone, process_identity
 
 __all__ = ["PATIENCE", "LimitsGuard", "has_limits"]
 

@@ -1,9 +1,189 @@
-"""Which event loop worker processes and their supervisor run on."""
+"""Seeing that the event loop stands: how late it is, and what holds it up.
+
+While a task keeps the loop from turning, nothing is received, sent or settled here. The broker bears that for nearly
+two heartbeats. So it is said early, with the stack of what holds it up, while it goes on:
+
+    the loop stands      a thread beside it, which looks a few times a second, logs the loop's stack and the runs
+    the GIL is held      no Python code runs at all. Of a call into C that computes timers of the kernel tell while it
+                         goes on (`StackTimers`); of one that waits they tell late, because that is not quite safe.
+                         The thread is among the first to run once the call returns, and logs all stacks then; the
+                         caller has not got far
+    the process stood    (SIGSTOP, a suspended machine) is told from the former afterwards by nobody
+
+The first warning comes after `patience` seconds, the next ones at twice the time each; one line says when it is over,
+and how long it took. All of it costs a timer of the loop and a wake-up of a thread four times a second, and nothing
+per message.
+"""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Final
 
-__all__ = ["loop_factory"]
+from taskmq.worker.host.stack_timers import StackTimers
+from taskmq.worker.host.stacks import stacks_of_threads
+
+__all__ = ["LoopMonitor", "loop_factory"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_TICKS: Final = 4
+_LONGEST_TICK: Final = 0.25
+_SHOWN: Final = 10
+_REMEMBERED: Final = 10.0
+_LAST_WORDS: Final = 1.0
+# Characters.
+_STACKS: Final = 20_000
+
+
+class LoopMonitor:
+    """Watches the loop that `watching` is entered on.
+
+    Args:
+        patience: seconds that the loop may stand before it is said; 0 watches nothing.
+        running: names what runs; called from another thread.
+        stuck_after: seconds without any Python code after which all threads write their stacks to standard error; a
+            thread that computes meanwhile does so after `patience`. None: never. It takes a signal of the process,
+            which should be this worker's own.
+    """
+
+    def __init__(
+        self, *, patience: float, running: Callable[[], Sequence[str]], stuck_after: float | None = None
+    ) -> None:
+        self._patience = patience
+        self._running = running
+        self._stuck_after = stuck_after
+        self._tick = min(patience / _TICKS, _LONGEST_TICK)
+        self._due = 0.0
+        self._lag = 0.0
+        self._lagged = 0.0
+        self._over = threading.Event()
+
+    @property
+    def lag(self) -> float:
+        """Seconds by which the loop was late, at most, in the last ten of them, or is now."""
+        late = time.monotonic() - self._due if self._due else 0.0
+        return max(self._lag, late) if late > self._tick else self._lag
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncGenerator[None]:
+        """Watch the running loop until the end of the block."""
+        if not self._patience:
+            yield
+            return
+        ticking = asyncio.create_task(self._turn(), name="taskmq loop watch")
+        thread = threading.Thread(target=self._look, args=(threading.get_ident(),), name="taskmq-watch", daemon=True)
+        self._due = time.monotonic()
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join(_LAST_WORDS)
+            ticking.cancel()
+            await asyncio.wait((ticking,))
+            self._due = 0.0
+
+    async def _turn(self) -> None:
+        while True:
+            self._due = time.monotonic() + self._tick
+            await asyncio.sleep(self._tick)
+            now = time.monotonic()
+            late = max(now - self._due, 0.0)
+            if late >= self._lag or now - self._lagged > _REMEMBERED:
+                self._lag, self._lagged = late, now
+
+    # In the thread ------------------------------------------------------------------------------------------
+
+    def _look(self, ident: int) -> None:
+        timers = StackTimers() if self._stuck_after is not None else None
+        try:
+            self._look_again_and_again(ident, timers)
+        finally:
+            if timers is not None:
+                timers.stop()
+
+    def _look_again_and_again(self, ident: int, timers: StackTimers | None) -> None:
+        spell: _Spell | None = None
+        looked = time.monotonic()
+        while not self._over.wait(self._tick):
+            now, last = time.monotonic(), looked
+            looked = now
+            due = self._due
+            if now - last > self._tick + self._patience:
+                self._complain_of_silence(now - last - self._tick)
+                spell = None
+                # What follows is judged by what the loop does now that it can.
+                self._due = max(due, now)
+            elif now - due > self._patience:
+                spell = spell or _Spell(due, self._patience)
+                if spell.is_worth_words(now):
+                    self._complain(now - due, ident)
+            elif spell is not None:
+                _say_over(spell, due - self._tick)
+                spell = None
+            if timers is not None and self._stuck_after is not None:
+                timers.put_off(self._stuck_after, computing=self._patience + self._tick)
+        if spell is not None:
+            _say_over(spell, time.monotonic())
+
+    def _complain(self, seconds: float, ident: int) -> None:
+        # The interpreter's own way to see what another thread does.
+        frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        stack = "".join(traceback.format_stack(frame)) if frame is not None else "(its thread has ended)"
+        _log.warning(
+            "the event loop has stood for %.1f s: what holds it up belongs into a thread or a process; nothing is "
+            "received or settled meanwhile; running: %s\n%s",
+            seconds,
+            self._names(),
+            stack,
+        )
+
+    def _complain_of_silence(self, seconds: float) -> None:
+        _log.warning(
+            "no Python code of this process could run for %.1f s: a call into C held the GIL, or the process was "
+            "stopped; running: %s; its threads are now at\n%s",
+            seconds,
+            self._names(),
+            stacks_of_threads(limit=_STACKS),
+        )
+
+    def _names(self) -> str:
+        names: Sequence[str] = ()
+        # The loop may change what is listed here.
+        with contextlib.suppress(RuntimeError):
+            names = self._running()
+        shown = ", ".join(names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return f"{shown}{more}" or "nothing"
+
+
+def _say_over(spell: "_Spell", now: float) -> None:
+    _log.warning("the event loop turns again; it stood for %.1f s", now - spell.since)
+
+
+class _Spell:
+    """One time that the loop stands.
+
+    Attributes:
+        since: when it was to turn.
+    """
+
+    def __init__(self, since: float, patience: float) -> None:
+        self.since = since
+        self._next = patience
+
+    def is_worth_words(self, now: float) -> bool:
+        """Whether to speak up, for the first time or once more."""
+        if now - self.since < self._next:
+            return False
+        self._next = 2 * (now - self.since)
+        return True
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -13,9 +13,9 @@ from taskmq import TaskMQ
 from taskmq.beat import Beat
 from taskmq.beat.folders import Folder, scan
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending
-from taskmq.model.clock import SystemClock
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.reactions import (
     Cause,

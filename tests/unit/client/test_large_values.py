@@ -20,7 +20,7 @@ from taskmq import (
 )
 from taskmq.client.large_values import LargeResults, LargeValues
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.model.clock import SystemClock
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite.records import dead, succeeded
 from taskmq.worker import Worker, WorkerConfig

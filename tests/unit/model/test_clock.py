@@ -8,8 +8,9 @@ from typing import Any, TypeVarTuple
 
 import pytest
 
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption
-from taskmq.model.clock import Clock, SystemClock
+from taskmq.model.clock import Clock
 from taskmq.testing import FakeClock
 
 _Ts = TypeVarTuple("_Ts")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from taskmq import JobFields, install_job_fields
-from taskmq.executors.child_logs import ConsoleFormatter
+from taskmq.executors.child import ConsoleFormatter
 from taskmq.model.envelope import Envelope
 from taskmq.run.context import Context, current_context
 

@@ -28,6 +28,9 @@ class _LoopClock:
     def now_ms(self) -> int:
         return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
 
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
     async def sleep_until(self, instant_ms: int) -> None:
         while (left := instant_ms - self.now_ms()) > 0:
             await asyncio.sleep(left / 1000)

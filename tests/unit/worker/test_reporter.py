@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from taskmq import TaskMQ
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.child_report import ChildReady, ChildReport, read_line
+from taskmq.worker.child_protocol import ChildReady, ChildReport, read_line
 from taskmq.worker.reporter import Reporter
 from tests.unit.app_kit import new_url
 

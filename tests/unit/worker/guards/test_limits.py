@@ -13,7 +13,7 @@ import pytest
 from taskmq import Concurrency, Context, InvalidOption, RateLimit, UnsupportedFeature
 from taskmq.contracts.stores import LimitUsage, PlaceDemand
 from taskmq.worker import Worker, WorkerConfig
-from taskmq.worker.host.process_identity import is_gone, process_identity
+from taskmq.worker.host.process_facts import is_gone, process_identity
 from tests.unit.worker.gate import Gate, play, send, working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
 from tests.unit.worker.staged_limits import StagedLimits
@@ -285,7 +285,7 @@ def test_a_worker_that_stops_gives_its_places_back() -> None:
 
 def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
     child = subprocess.run(
-        [sys.executable, "-c", "from taskmq.worker.host.process_identity import *; print(process_identity())"],
+        [sys.executable, "-c", "from taskmq.worker.host.process_facts import *; print(process_identity())"],
         capture_output=True,
         text=True,
         check=True,
@@ -310,7 +310,7 @@ def test_a_process_knows_who_is_gone() -> None:
         [
             sys.executable,
             "-c",
-            "from taskmq.worker.host.process_identity import *; print(process_identity()); input()",
+            "from taskmq.worker.host.process_facts import *; print(process_identity()); input()",
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

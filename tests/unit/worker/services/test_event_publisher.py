@@ -8,9 +8,9 @@ import pytest
 
 from taskmq import Context, EventStream, JobEvent, Reject, RetryPolicy, Snooze, TaskMQ, WorkerEvent
 from taskmq.contracts.broker import BrokerOptions, Listening
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import UnsupportedFeature
 from taskmq.events.stream import as_broadcasting
-from taskmq.model.clock import SystemClock
 from taskmq.model.commands import Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import Outcome, Parked, Succeeded

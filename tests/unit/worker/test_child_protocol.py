@@ -3,7 +3,7 @@
 import pytest
 
 from taskmq.model.telemetry.metrics import Count
-from taskmq.worker.child_report import ChildReady, ChildReport, read_line, write_line
+from taskmq.worker.child_protocol import ChildReady, ChildReport, read_line, write_line
 from tests.unit.supervisor.test_recycle_limits import _status
 
 

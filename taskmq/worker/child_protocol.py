@@ -4,12 +4,16 @@
 yet is not followed by another: the pipe never fills up, and the worker never waits for it.
 """
 
+import logging
+from typing import Final
+
 import msgspec
 
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.worker.config import WorkerConfig
 
-__all__ = ["ChildReady", "ChildReport", "read_line", "write_line"]
+__all__ = ["EXIT_DISMISSED", "EXIT_USAGE", "ChildReady", "ChildReport", "ChildSpec", "read_line", "write_line"]
 
 
 class ChildReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
@@ -53,3 +57,24 @@ def read_line(line: bytes) -> ChildReady | ChildReport | None:
         return _decoder.decode(line)
     except msgspec.MsgspecError:
         return None
+
+
+EXIT_USAGE: Final = 2
+# Far from what tasks end a process with.
+EXIT_DISMISSED: Final = 213
+"""A command over the broker has drained this process: it is not to be replaced."""
+
+
+class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor wants.
+
+    Attributes:
+        looks: whether this child asks the broker how many messages wait; one of them is enough.
+    """
+
+    target: str
+    config: WorkerConfig
+    url: str | None = None
+    state: str | None = None
+    log_level: int = logging.INFO
+    looks: bool = False

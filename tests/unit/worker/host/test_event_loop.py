@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from taskmq.worker.host.loop_monitor import LoopMonitor
+from taskmq.worker.host.event_loop import LoopMonitor
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -123,7 +123,7 @@ def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.L
 def test_a_call_that_does_not_return_is_seen_while_it_goes_on() -> None:
     program = textwrap.dedent("""
         import asyncio, ctypes, logging
-        from taskmq.worker.host.loop_monitor import LoopMonitor
+        from taskmq.worker.host.event_loop import LoopMonitor
 
         def stuck_in_c():
             # For some ticks of the watch, which then knows the thread.

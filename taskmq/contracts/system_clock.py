@@ -1,0 +1,23 @@
+"""The clock of a running program."""
+
+import asyncio
+import time
+
+__all__ = ["SystemClock"]
+
+
+class SystemClock:
+    """A `taskmq.model.clock.Clock`: the machine's own.
+
+    `monotonic` is `time.monotonic` itself, so that a caller which keeps the bound method pays for no frame of ours.
+    """
+
+    monotonic = staticmethod(time.monotonic)
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    async def sleep_until(self, instant_ms: int) -> None:
+        # In slices, so that a jump of the wall clock is noticed within a minute.
+        while (left := instant_ms - self.now_ms()) > 0:
+            await asyncio.sleep(min(left / 1000, 60))

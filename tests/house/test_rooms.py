@@ -1,0 +1,60 @@
+"""How large a module and a package may be, and what they may be called."""
+
+from collections import Counter
+
+import pytest
+
+from tests.house.tree import ROOT, modules
+
+_LONGEST_MODULE = 600
+_LOOSE_MODULES = 10
+_MODULES_IN_A_PACKAGE = 14
+_SHORTEST_MODULE = 40
+
+# Short, and right where they are: each is an entrance or one noun that others import on its own.
+_SHORT: dict[str, str] = {}
+_NO_GERUND = {"ring", "string"}
+
+
+def test_a_module_stays_below_the_hard_limit() -> None:
+    too_long = {module.where: module.lines for module in modules() if module.lines > _LONGEST_MODULE}
+
+    assert too_long == {}
+
+
+def test_a_short_module_has_a_reason_to_stand_alone() -> None:
+    short = {
+        module.where
+        for module in modules()
+        if module.lines < _SHORTEST_MODULE and not module.is_package and not module.is_suite
+    }
+
+    assert short == set(_SHORT)
+
+
+def test_few_modules_stand_loose_in_the_core() -> None:
+    loose = [module.name for module in modules() if module.path.parent == ROOT / "taskmq"]
+
+    assert len([name for name in loose if name not in {"taskmq", "taskmq.__main__"}]) <= _LOOSE_MODULES
+
+
+def test_a_package_holds_few_modules() -> None:
+    sizes = Counter(module.package for module in modules() if not module.is_package)
+
+    assert {package: size for package, size in sizes.items() if size > _MODULES_IN_A_PACKAGE} == {}
+
+
+def test_a_module_is_named_by_a_noun() -> None:
+    gerunds = {
+        module.where
+        for module in modules()
+        for word in module.path.stem.split("_")
+        if word.endswith("ing") and word not in _NO_GERUND
+    }
+
+    assert gerunds == set()
+
+
+@pytest.mark.parametrize("folder", ["brokers", "contrib"])
+def test_a_source_folder_is_no_package(folder: str) -> None:
+    assert not (ROOT / folder / "__init__.py").exists()

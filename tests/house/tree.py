@@ -1,0 +1,98 @@
+"""The source tree as the rules of the house see it: modules, their packages, and who imports whom."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("taskmq", "brokers", "contrib")
+# Suites that are shipped: they are tests of adapters, not parts of a running program.
+SUITES = ("taskmq.testing.broker_suite", "taskmq.testing.state_suite")
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """One source file, `name` as it is imported."""
+
+    path: Path
+    name: str
+    is_package: bool
+    source: str
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
+    @property
+    def lines(self) -> int:
+        return len(self.source.splitlines())
+
+    @property
+    def is_suite(self) -> bool:
+        return self.name.startswith(SUITES)
+
+    @property
+    def where(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+
+@functools.cache
+def modules() -> tuple[Module, ...]:
+    """Every module of taskmq and of its adapters, in the order of their paths."""
+    return tuple(_read(path) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def _read(path: Path) -> Module:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] in {"brokers", "contrib"}:
+        parts = parts[1:]
+    is_package = parts[-1] == "__init__"
+    source = path.read_text()
+    return Module(path, ".".join(parts[:-1] if is_package else parts), is_package, source, ast.parse(source))
+
+
+@functools.cache
+def _by_name() -> dict[str, Module]:
+    return {module.name: module for module in modules()}
+
+
+@functools.cache
+def imports() -> dict[str, frozenset[str]]:
+    """For each module that is no package, those it imports anywhere: inside functions and for types, too.
+
+    A name that a package re-exports counts as the module which defines it.
+    """
+    return {
+        module.name: frozenset(_imported(module)) - {module.name} for module in modules() if not module.is_package
+    }
+
+
+def _imported(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names if alias.name in _by_name())
+            case ast.ImportFrom(module=str(source), names=names):
+                yield from (found for alias in names if (found := _home(source, alias.name)) is not None)
+            case _:
+                pass
+
+
+def _home(source: str, name: str) -> str | None:
+    if f"{source}.{name}" in _by_name():
+        return f"{source}.{name}"
+    module = _by_name().get(source)
+    if module is None or not module.is_package:
+        return module.name if module is not None else None
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
+            return _home(node.module, name)
+    return module.name
+
+
+def classes(module: Module) -> Iterator[ast.ClassDef]:
+    """All classes of a module, nested ones included."""
+    yield from (node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef))
