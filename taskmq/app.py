@@ -397,7 +397,7 @@ class TaskMQ(Producer):
         """The same app with connections of its own, and other tasks where these are given; it registers nothing."""
         twin = copy.copy(self)
         twin._sessions = {}  # noqa: SLF001 - one of us
-        twin._tasks = dict(self.tasks if tasks is None else tasks)  # noqa: SLF001
+        twin._tasks = dict(self.tasks if tasks is None else tasks)  # noqa: SLF001 - a twin of itself
         return twin
 
     # Waiting in the state: what operators and job handles call ----------------------------------------

@@ -20,8 +20,8 @@ heartbeats is a loss (`SilenceDetector`). Nothing is carried over from one to th
 - What the broker refuses costs the publisher's channel: the guilty message ends with its error (`refused`), all
   others go out again.
 - Announcements have a channel of their own on the publishing connection, without confirms, and are dropped where the
-  publisher would wait (`BroadcastPublisher`). A listener has an exclusive queue, on the consuming connection, and makes
-  another one when that is lost (`RabbitMQListener`).
+  publisher would wait (`BroadcastPublisher`). A listener has an exclusive queue, on the consuming connection, and
+  makes another one when that is lost (`RabbitMQListener`).
 - A `Watchdog` per consumer object compares every 30 s what is consumed with what the broker says, replaces dead
   consumers, and renews those that have been idle for some minutes.
 

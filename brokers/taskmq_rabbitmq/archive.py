@@ -45,7 +45,7 @@ def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: 
 
 
 async def read_archive(
-    connection: Connection, *, offset: int, limit: int, tag: str, tally: DeliveryCounts
+    connection: Connection, *, offset: int, limit: int, tag: str, counts: DeliveryCounts
 ) -> list[tuple[int, Delivery]]:
     """See `taskmq.broker.Archiving`."""
     found: list[tuple[int, Delivery]] = []
@@ -60,7 +60,7 @@ async def read_archive(
         arrived.set()
 
     channel = await connection.channel()
-    feed = Feed(channel, ARCHIVE, tag=tag, deliver=take, tally=tally, loop=asyncio.get_running_loop())
+    feed = Feed(channel, ARCHIVE, tag=tag, deliver=take, counts=counts, loop=asyncio.get_running_loop())
     try:
         async with asyncio.timeout(_PATIENCE):
             await feed.start(min(limit, _MOST), {OFFSET: offset})

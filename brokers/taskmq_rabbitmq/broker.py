@@ -50,7 +50,7 @@ class RabbitMQBroker:
         self._watch_seconds = watch_seconds
         self._endpoint = endpoint
         self._options = options
-        self._tally = DeliveryCounts()
+        self._counts = DeliveryCounts()
         self._numbers = itertools.count(1)
         self._consumers: list[RabbitMQConsumer] = []
         self._listeners: list[RabbitMQListener] = []
@@ -80,7 +80,7 @@ class RabbitMQBroker:
     @property
     def stale_settles(self) -> int:
         """How many deliveries were settled after their channel had ended."""
-        return self._tally.stale_settles
+        return self._counts.stale_settles
 
     async def connect(self, *, timeout: float) -> None:
         await self._open().sending.opened(timeout)
@@ -111,7 +111,7 @@ class RabbitMQBroker:
     async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
         """See `taskmq.broker.Archiving`."""
         tag = consumer_tag(ARCHIVE, next(self._numbers))
-        return await read_archive(self._open().receiving, offset=offset, limit=limit, tag=tag, tally=self._tally)
+        return await read_archive(self._open().receiving, offset=offset, limit=limit, tag=tag, counts=self._counts)
 
     async def consume(
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
@@ -122,7 +122,7 @@ class RabbitMQBroker:
             deliver,
             connection=parts.receiving,
             declarations=parts.declarations,
-            tally=self._tally,
+            counts=self._counts,
             numbers=self._numbers,
             watch_seconds=self._watch_seconds,
             timeout_of_nodes=self._endpoint.consumer_timeout,
@@ -160,11 +160,11 @@ class RabbitMQBroker:
 
     def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         tag = consumer_tag(queue, next(self._numbers))
-        return peek(self._open().receiving, queue, limit=limit, tag=tag, tally=self._tally, endings=self._endings)
+        return peek(self._open().receiving, queue, limit=limit, tag=tag, counts=self._counts, endings=self._endings)
 
     def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         tag = consumer_tag(queue, next(self._numbers))
-        return browse(self._open().receiving, queue, tag=tag, tally=self._tally, endings=self._endings)
+        return browse(self._open().receiving, queue, tag=tag, counts=self._counts, endings=self._endings)
 
     async def purge(self, queue: str) -> int:
         async def empty(channel: OpenChannel) -> int:

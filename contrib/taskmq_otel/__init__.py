@@ -21,6 +21,6 @@ instrumentation (opentelemetry-instrumentation-logging): the span is current whi
 Without an SDK the API does nothing, and all of this costs a few microseconds.
 """
 
-from taskmq_otel.tracing import Relation, Tracing
+from taskmq_otel.tracer import Relation, Tracing
 
 __all__ = ["Relation", "Tracing"]

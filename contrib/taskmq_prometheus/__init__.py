@@ -15,6 +15,6 @@ in its last second is not counted.
 """
 
 from taskmq_prometheus.exporter import WorkerCollector, open_exporter
-from taskmq_prometheus.sending import SendMetrics
+from taskmq_prometheus.send_metrics import SendMetrics
 
 __all__ = ["SendMetrics", "WorkerCollector", "open_exporter"]

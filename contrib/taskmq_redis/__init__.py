@@ -26,9 +26,9 @@ A key's name is also the channel on which its change is told: a result that was 
 than all others.
 
 **Connections.** A state object has one connection for commands and, once somebody waits or listens, one for the
-channels (`PubSub`). Commands are gathered on the event loop while a batch is under way and sent together (`Pipeline`), so
-thousands of calls share a few round trips, and cancelling a call never tears a reply apart. On a Redis Cluster there
-is one more connection per node that was referred to (`Server`).
+channels (`PubSub`). Commands are gathered on the event loop while a batch is under way and sent together
+(`Pipeline`), so thousands of calls share a few round trips, and cancelling a call never tears a reply apart. On a
+Redis Cluster there is one more connection per node that was referred to (`Server`).
 
 **Scripts.** Every change is one Lua script, so it happens whole or not at all, by the server's clock. They are called
 by their hash; a server that has restarted or was flushed is sent the source again.

@@ -22,8 +22,15 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope, new_job_id
 from taskmq.model.states import JobState
-from taskmq.workflow.calls import NodeCall, decode_call, decode_head, encode_call, encode_head, insert_values
-from taskmq.workflow.failures import encode_failure
+from taskmq.workflow.calls import (
+    NodeCall,
+    decode_call,
+    decode_head,
+    encode_call,
+    encode_failure,
+    encode_head,
+    insert_values,
+)
 from taskmq.workflow.graph import Graph
 from taskmq.workflow.handle import end_id
 from taskmq.workflow.values import encode_tree, load_trees

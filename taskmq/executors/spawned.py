@@ -213,12 +213,12 @@ class _Protocol(asyncio.SubprocessProtocol):
         # A cast, because uvloop's transport is one without being registered as one.
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - the signature is asyncio's
         self._said.extend(self._assembly.add(data))
         if self._said:
             self._wake()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - the signature is asyncio's
         self._end()
 
     def process_exited(self) -> None:

@@ -1,4 +1,4 @@
-"""Time as a value that is passed in, so that tests can hold it still. Pure: the system's clock is in the contracts."""
+"""Time as a value that is passed in, so that tests can hold it still."""
 
 from typing import Protocol
 

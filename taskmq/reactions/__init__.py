@@ -5,16 +5,17 @@
     event       it has happened: what the task is given
     pending     what has come so far of one expression, and what follows from it
 
-`conditions`, `events`, `pending` and `arrivals` decide and are pure. `registry` is `app.reactions`; `deliver` turns an
-event into a job:
+`conditions`, `events`, `pending` and `arrivals` decide and are pure. `registry` is `app.reactions`; `deliver` turns
+an event into a job:
 
     a worker, as a job ends --+
     a beat: files, messages --+--> Desk -- one condition is enough ---------> the job, published
-                                                    +-- several, time or debounce --> Standing, in the state --> a beat
+                                                    +-- several, time or debounce --> Standing, in the state --> a
+                                                    beat
 
-The process that sees an event keeps hold of its cause (the delivery of the job or message, the claim of the file) until
-`deliver` has returned, so each event is delivered at least once. The job's id is derived from the event, so workers run
-one of several deliveries.
+The process that sees an event keeps hold of its cause (the delivery of the job or message, the claim of the file)
+until `deliver` has returned, so each event is delivered at least once. The job's id is derived from the event, so
+workers run one of several deliveries.
 
 The names below load on first use: an app without reactions pays for none of them.
 """

@@ -5,6 +5,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from taskmq.contracts.stores import ErrorRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import MSGPACK, NO_KWARGS
 
@@ -14,8 +15,10 @@ __all__ = [
     "NodeCall",
     "Source",
     "decode_call",
+    "decode_failure",
     "decode_head",
     "encode_call",
+    "encode_failure",
     "encode_head",
     "insert_values",
     "join_values",
@@ -154,3 +157,21 @@ def _unpack(data: bytes, kind: type[T], content_type: str) -> T:
     if content_type == MSGPACK:
         return msgspec.msgpack.decode(data, type=kind)
     return msgspec.json.decode(data, type=kind)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(ErrorRecord)
+
+
+def encode_failure(error: ErrorRecord) -> bytes:
+    return _encode(error)
+
+
+def decode_failure(data: bytes) -> ErrorRecord | None:
+    """The error; None where there is none, as of a map whose calls have failed."""
+    if not data:
+        return None
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError:
+        return None

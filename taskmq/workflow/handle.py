@@ -11,9 +11,8 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.calls import FlowHead, Source, decode_head
+from taskmq.workflow.calls import FlowHead, Source, decode_failure, decode_head
 from taskmq.workflow.dag import Dag, GraphNode
-from taskmq.workflow.failures import decode_failure
 from taskmq.workflow.graph import Graph, Shape, compile_workflow
 from taskmq.workflow.parts import Chain, Group, OpenStep, Step, Workflow
 from taskmq.workflow.values import decode_tree, load_trees

@@ -22,27 +22,27 @@ class ParentCounts(msgspec.Struct, frozen=True):
     other: int = 0
 
 
-def decide(rule: Rule, tally: ParentCounts, *, is_complete: bool) -> NodeState:
+def decide(rule: Rule, parents: ParentCounts, *, is_complete: bool) -> NodeState:
     """The state of a node that waits: `READY`, `WAITING` on, or how it ends without having started.
 
     Args:
         is_complete: all before it have ended.
     """
-    if rule == "any" and tally.succeeded:
+    if rule == "any" and parents.succeeded:
         return NodeState.READY
     if not is_complete:
         return NodeState.WAITING
     match rule:
         case "all":
-            meets = not tally.failed and not tally.other
+            meets = not parents.failed and not parents.other
         case "any":
             meets = False
         case "none_failed":
-            meets = not tally.failed
+            meets = not parents.failed
         case "always":
             meets = True
         case _:
             assert_never(rule)
     if meets:
         return NodeState.READY
-    return NodeState.UPSTREAM_FAILED if tally.failed else NodeState.SKIPPED
+    return NodeState.UPSTREAM_FAILED if parents.failed else NodeState.SKIPPED

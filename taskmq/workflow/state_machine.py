@@ -132,7 +132,7 @@ class FlowStateView(Protocol):
         """Whether all before the node have arrived; of a map that was expanded, all its children."""
         ...
 
-    def tally(self, entry: NodeView) -> ParentCounts:
+    def parents(self, entry: NodeView) -> ParentCounts:
         """How those that have arrived have ended."""
         ...
 
@@ -251,13 +251,13 @@ def _evaluate(view: FlowStateView, entry: NodeView, *, is_hit: bool = True) -> N
     is_complete = view.is_complete(entry)
     if entry.total is not None:
         if is_complete and entry.state is NodeState.READY:
-            tally = view.tally(entry)
-            is_good = tally.succeeded == entry.total
+            parents = view.parents(entry)
+            is_good = parents.succeeded == entry.total
             end_node(view, entry, NodeState.SUCCEEDED if is_good else NodeState.FAILED)
         return
     if entry.state is not NodeState.WAITING or (not is_complete and not (is_hit and entry.rule == "any")):
         return
-    match decide(entry.rule, view.tally(entry), is_complete=is_complete):
+    match decide(entry.rule, view.parents(entry), is_complete=is_complete):
         case NodeState.READY if entry.kind == "join":
             end_node(view, entry, NodeState.SUCCEEDED)
         case NodeState.READY:

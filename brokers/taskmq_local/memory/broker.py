@@ -62,7 +62,7 @@ class MemoryBroker:
         self._declared.update(found)
         self._hub.declare(found)
 
-    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:  # noqa: ARG002
+    def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:  # noqa: ARG002 - the contract has it
         future = asyncio.get_running_loop().create_future()
         try:
             self._publish(message)
@@ -76,7 +76,7 @@ class MemoryBroker:
         self,
         messages: Sequence[Outgoing],
         *,
-        timeout: float,  # noqa: ARG002
+        timeout: float,  # noqa: ARG002 - the contract has it
     ) -> asyncio.Future[list[Exception | None]]:
         """See `taskmq.broker.PublishingMany`."""
         outcomes: list[Exception | None] = []

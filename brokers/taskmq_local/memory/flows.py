@@ -163,7 +163,7 @@ class MemoryFlowState:
     def is_complete(self, entry: NodeView) -> bool:
         return not self._nodes[entry.key].missing
 
-    def tally(self, entry: NodeView) -> ParentCounts:
+    def parents(self, entry: NodeView) -> ParentCounts:
         node = self._nodes[entry.key]
         return ParentCounts(len(node.succeeded), len(node.failed), len(node.other))
 

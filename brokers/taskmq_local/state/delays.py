@@ -10,7 +10,7 @@ from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.model.clock import Clock
 from taskmq_local.database.state_database import StateDatabase, unavailable
 from taskmq_local.database.work import Durability
-from taskmq_local.state.waiting_batch import WaitingBatch, decode_message, encode_message, insert_messages
+from taskmq_local.state.delay_batch import WaitingBatch, decode_message, encode_message, insert_messages
 
 __all__ = ["LocalDelays"]
 

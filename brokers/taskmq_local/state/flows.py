@@ -148,7 +148,7 @@ class _FlowStateView:
         missing = "SELECT 1 FROM flow_edges WHERE flow = ? AND after = ? AND arrived = 0 LIMIT 1"
         return not self._rows(missing, self._flow, entry.key)
 
-    def tally(self, entry: NodeView) -> ParentCounts:
+    def parents(self, entry: NodeView) -> ParentCounts:
         parent = "" if entry.total is None else entry.key
         counts: dict[str, int] = dict(self._rows(_COUNTS, self._flow, entry.key, parent))
         succeeded = sum(counts.get(state, 0) for state in _GOOD)

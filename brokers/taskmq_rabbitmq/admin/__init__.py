@@ -1,1 +1,1 @@
-"""What operators ask of RabbitMQ: the doctor, policies, definitions, and the comparison of what is wanted with what exists."""
+"""What operators ask of RabbitMQ: the doctor, policies, definitions, and what is missing at the broker."""

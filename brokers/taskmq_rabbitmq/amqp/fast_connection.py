@@ -53,10 +53,10 @@ __all__ = [
     "AmqpChannel",
     "AmqpConnection",
     "Incoming",
-    "LetterheadKey",
     "OnConfirm",
     "OnDelivery",
     "Properties",
+    "TemplateKey",
     "headers_of",
 ]
 

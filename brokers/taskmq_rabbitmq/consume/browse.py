@@ -42,21 +42,21 @@ async def peek(
     *,
     limit: int,
     tag: str,
-    tally: DeliveryCounts,
+    counts: DeliveryCounts,
     endings: set[asyncio.Task[None]],
 ) -> AsyncGenerator[list[Delivery]]:
     """See `Broker.hold`; `look` for the arguments."""
-    async with browse(connection, queue, tag=tag, tally=tally, endings=endings) as front:
+    async with browse(connection, queue, tag=tag, counts=counts, endings=endings) as front:
         yield await front.take(limit)
 
 
 @asynccontextmanager
 async def browse(
-    connection: Connection, queue: str, *, tag: str, tally: DeliveryCounts, endings: set[asyncio.Task[None]]
+    connection: Connection, queue: str, *, tag: str, counts: DeliveryCounts, endings: set[asyncio.Task[None]]
 ) -> "AsyncGenerator[RabbitMQBrowser]":
     """See `Broker.look`; what gives the messages back is in `endings` meanwhile, and outlives a cancelled caller."""
     channel = await connection.channel()
-    front = RabbitMQBrowser(connection, channel, queue, tag=tag, tally=tally)
+    front = RabbitMQBrowser(connection, channel, queue, tag=tag, counts=counts)
     try:
         yield front
     finally:
@@ -70,13 +70,13 @@ class RabbitMQBrowser:
     """A `taskmq.broker.Browser`."""
 
     def __init__(
-        self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: DeliveryCounts
+        self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, counts: DeliveryCounts
     ) -> None:
         self._connection = connection
         self._channel = channel
         self._queue = queue
         self._tag = tag
-        self._tally = tally
+        self._counts = counts
         self._pieces: list[_Piece] = []
         self._begun = 0
         self._settled_before = 0
@@ -149,7 +149,7 @@ class RabbitMQBrowser:
         self._settled_before = self._settled()
         self._begun += 1
         tag = f"{self._tag}.{self._begun}"
-        piece = _Piece(self._connection, self._channel, self._queue, tag=tag, tally=self._tally)
+        piece = _Piece(self._connection, self._channel, self._queue, tag=tag, counts=self._counts)
         self._pieces.append(piece)
         return piece
 
@@ -164,10 +164,10 @@ class _Piece(Feed):
     __slots__ = ("_arrived", "_connection", "_first", "_fresh", "_last", "_settled_tags", "ends_in_line")
 
     def __init__(
-        self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, tally: DeliveryCounts
+        self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, counts: DeliveryCounts
     ) -> None:
         loop = asyncio.get_running_loop()
-        super().__init__(channel, queue, tag=tag, deliver=self._arrive, tally=tally, loop=loop)
+        super().__init__(channel, queue, tag=tag, deliver=self._arrive, counts=counts, loop=loop)
         self.ends_in_line = False
         self._connection = connection
         self._arrived = asyncio.Event()

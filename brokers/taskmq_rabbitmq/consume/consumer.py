@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 class RabbitMQConsumer:
     """A `taskmq.broker.Consumer`."""
 
-    def __init__(self, subscriptions: Sequence[QueueConsumer], tally: DeliveryCounts) -> None:
+    def __init__(self, subscriptions: Sequence[QueueConsumer], counts: DeliveryCounts) -> None:
         self._subscriptions = subscriptions
-        self._tally = tally
+        self._counts = counts
         self._watchdog: Watchdog | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -34,7 +34,7 @@ class RabbitMQConsumer:
         *,
         connection: Connection,
         declarations: Declarations,
-        tally: DeliveryCounts,
+        counts: DeliveryCounts,
         numbers: Iterator[int],
         watch_seconds: float = WATCH_SECONDS,
         timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
@@ -54,14 +54,14 @@ class RabbitMQConsumer:
                     deliver,
                     connection=connection,
                     declarations=declarations,
-                    tally=tally,
+                    counts=counts,
                     numbers=numbers,
                     loop=loop,
                     timeout_of_nodes=timeout_of_nodes,
                 )
                 for subscription in subscriptions
             ],
-            tally,
+            counts,
         )
         try:
             # One after the other, so that when one fails nothing else is under way.
@@ -71,7 +71,7 @@ class RabbitMQConsumer:
             await consumer.stop()
             raise
         consumer._watchdog = Watchdog(
-            consumer._subscriptions, connection=connection, tally=tally, interval=watch_seconds
+            consumer._subscriptions, connection=connection, counts=counts, interval=watch_seconds
         )
         if (
             said := timeouts.warning(subscriptions, connection.server_version, of_nodes=timeout_of_nodes)
@@ -104,12 +104,12 @@ class RabbitMQConsumer:
     @property
     def stale_settles(self) -> int:
         """How many deliveries of this broker object were settled after their channel had ended."""
-        return self._tally.stale_settles
+        return self._counts.stale_settles
 
     @property
     def replacements(self) -> int:
         """How many consumers of this broker object were found dead and replaced."""
-        return self._tally.replacements
+        return self._counts.replacements
 
     async def stop(self) -> None:
         if self._stopping is None:

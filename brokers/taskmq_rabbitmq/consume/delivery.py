@@ -51,6 +51,7 @@ class Feed:
     """
 
     __slots__ = (
+        "_counts",
         "_deliver",
         "_enough",
         "_is_consumer",
@@ -59,7 +60,6 @@ class Feed:
         "_loop",
         "_raw",
         "_tag",
-        "_tally",
         "_turned_off",
         "_withdrawn",
         "channel",
@@ -75,7 +75,7 @@ class Feed:
         *,
         tag: str,
         deliver: "Callable[[RabbitMQDelivery], None]",
-        tally: DeliveryCounts,
+        counts: DeliveryCounts,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.channel = channel
@@ -85,7 +85,7 @@ class Feed:
         self._tag = tag
         self._raw = channel.raw
         self._deliver = deliver
-        self._tally = tally
+        self._counts = counts
         self._loop = loop
         self._is_consumer = False
         self._enough = 0
@@ -169,7 +169,7 @@ class Feed:
             self.channel.close()
             await asyncio.wait({self.channel.ended}, timeout=timeout)
 
-    def receive(self, tag: int, redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
+    def receive(self, tag: int, redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001 - a positional callback of pika
         """Hand one delivery over."""
         self.received = tag
         if self._turned_off:
@@ -197,7 +197,7 @@ class Feed:
             if self._turned_off and not self.unsettled:
                 self._all_settled()
         else:
-            self._tally.stale_settles += 1
+            self._counts.stale_settles += 1
 
     def requeue(self, tag: int) -> None:
         """Give a delivery back."""
@@ -207,7 +207,7 @@ class Feed:
             if self._turned_off and not self.unsettled:
                 self._all_settled()
         else:
-            self._tally.stale_settles += 1
+            self._counts.stale_settles += 1
 
     def _all_settled(self) -> None:
         self._give_back_late()

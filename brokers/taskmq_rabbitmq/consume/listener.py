@@ -167,7 +167,7 @@ class RabbitMQListener:
             )
         )
 
-    def _hear(self, _tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
+    def _hear(self, _tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001 - a positional callback of pika
         if not self._is_stopped:
             self._receive(properties.routing_key or "", body)
 

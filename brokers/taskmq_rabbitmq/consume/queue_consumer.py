@@ -53,7 +53,7 @@ class QueueConsumer:
         *,
         connection: Connection,
         declarations: Declarations,
-        tally: DeliveryCounts,
+        counts: DeliveryCounts,
         numbers: Iterator[int],
         loop: asyncio.AbstractEventLoop,
         timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
@@ -64,7 +64,7 @@ class QueueConsumer:
         self._deliver = deliver
         self._connection = connection
         self._declarations = declarations
-        self._tally = tally
+        self._counts = counts
         self._numbers = numbers
         self._loop = loop
         self._feed: Feed | None = None
@@ -258,7 +258,7 @@ class QueueConsumer:
             self.queue,
             tag=consumer_tag(self.queue, next(self._numbers)),
             deliver=self._deliver,
-            tally=self._tally,
+            counts=self._counts,
             loop=self._loop,
         )
         lost: asyncio.Future[str] = self._loop.create_future()

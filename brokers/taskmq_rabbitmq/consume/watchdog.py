@@ -109,12 +109,12 @@ class Watchdog:
     """Looks at the queues of one consumer object until it is stopped."""
 
     def __init__(
-        self, consumers: Sequence[QueueConsumer], *, connection: Connection, tally: DeliveryCounts, interval: float
+        self, consumers: Sequence[QueueConsumer], *, connection: Connection, counts: DeliveryCounts, interval: float
     ) -> None:
         self._watched = [(consumer, Suspicion(has_turns=is_shard(consumer.queue))) for consumer in consumers]
         self._feeds: dict[QueueConsumer, Feed] = {}
         self._connection = connection
-        self._tally = tally
+        self._counts = counts
         self._interval = interval
         self._task = asyncio.create_task(self._watch(), name="taskmq consumer watchdog")
 
@@ -151,7 +151,7 @@ class Watchdog:
         if consumer.feed is not feed:
             return
         if advice.step == "replace":
-            self._tally.replacements += 1
+            self._counts.replacements += 1
             consumer.replace(f"the consumer seems to be lost: {advice.why}")
         elif advice.step == "renew" and not feed.unsettled:
             await self._renew(consumer)

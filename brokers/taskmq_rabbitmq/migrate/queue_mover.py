@@ -179,7 +179,7 @@ class _Outbox:
         self.changed.clear()
         return True
 
-    def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001
+    def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001 - a positional callback of pika
         answered = {number for number in self.unanswered if number <= tag} if is_multiple else {tag}
         self.unanswered -= answered
         if is_nack:
@@ -265,7 +265,7 @@ class _Transfer:
         if self.outbox.rejected:
             raise PublishRejected(f"queue {self._target!r} refused a message of {self._source!r}, which stays there")
 
-    def _receive(self, tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001
+    def _receive(self, tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001 - a positional callback of pika
         if self._failure is not None:
             return
         self.outbox.changed.set()

@@ -39,7 +39,7 @@ async def send_elsewhere(connection: Connection, pending: Pending, *, clock: Clo
         nonlocal is_returned
         is_returned = True
 
-    def on_confirm(_tag: int, _is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001
+    def on_confirm(_tag: int, _is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001 - a positional callback of pika
         if not answer.done():
             answer.set_result(not is_nack and not is_returned)
 

@@ -364,19 +364,19 @@ class Publisher:
 
     def _attribute_refusal(self, unconfirmed: list[Pending], code: int, text: str) -> bool:
         """End the message over which the broker closed the channel, if there is no hope; whether that was done."""
-        guilty = find_refused(unconfirmed, text)
-        if guilty is None:
+        refused = find_refused(unconfirmed, text)
+        if refused is None:
             for pending in unconfirmed:
                 pending.suspect = True
             return False
-        guilty.refusals += 1
-        error = error_for(guilty, code, text)
+        refused.refusals += 1
+        error = error_for(refused, code, text)
         if error is None:
             # Something that was known to be there is gone; it is declared again.
             self._declarations.forget()
             return False
-        if not guilty.over:
-            self._end(guilty, error)
+        if not refused.over:
+            self._end(refused, error)
         if isinstance(error, AccessDenied) and (exchange := refused_exchange(text)) is not None:
             self._denied[exchange] = (self._loop.time() + _DENIED_SECONDS, str(error))
         return True
@@ -390,7 +390,7 @@ class Publisher:
 
     # What the broker says -----------------------------------------------------------------------------------------
 
-    def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001
+    def _on_confirm(self, tag: int, is_multiple: bool, is_nack: bool) -> None:  # noqa: FBT001 - a positional callback of pika
         first = tag
         if is_multiple:
             first, self._oldest_tag = self._oldest_tag, tag + 1

@@ -27,19 +27,19 @@ def find_refused(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
     return None
 
 
-def error_for(guilty: Pending, code: int, text: str) -> SendError | None:
+def error_for(refused: Pending, code: int, text: str) -> SendError | None:
     """How the future of the refused message ends; None where it is worth another try."""
     if (exceeded := exceeded_size(text)) is not None:
-        return TooLarge(*exceeded, f"the message of job {guilty.message.job_id}")
+        return TooLarge(*exceeded, f"the message of job {refused.message.job_id}")
     if code == ACCESS_REFUSED:
         error: SendError = whose_fault(text)
-    elif guilty.refusals >= _CHANCES:
+    elif refused.refusals >= _CHANCES:
         error = PublishRejected(
-            f"nothing was sent: the broker closed the channel {guilty.refusals} times over it: {code} {text}"
+            f"nothing was sent: the broker closed the channel {refused.refusals} times over it: {code} {text}"
         )
     else:
         return None
-    return maybe_sent(str(error)) if guilty.uncertain else error
+    return maybe_sent(str(error)) if refused.uncertain else error
 
 
 def maybe_sent(why: str) -> PublishUnknown:

@@ -29,7 +29,7 @@ _SIZES: Final = {"second": 59, "minute": 59, "hour": 23, "day of the month": 31,
 _WITHOUT_SECONDS: Final = tuple(_SIZES)[1:]
 _HOUR: Final = -4
 _DAY: Final = -3
-_LONG_AGO: Final = datetime(2000, 1, 1)  # noqa: DTZ001
+_LONG_AGO: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - wall-clock time
 _EVERY_WEEKDAY: Final = 0b1111111
 
 _Expanded = Sequence[int | str]

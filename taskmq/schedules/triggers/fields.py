@@ -54,9 +54,9 @@ class Fields:
             hour, minute = wall.hour, wall.minute
             if self.hours >> hour & 1:
                 if self.minutes >> minute & 1 and (later := self.seconds >> wall.second):
-                    return datetime(year, month, day, hour, minute, wall.second + _lowest(later))  # noqa: DTZ001
+                    return datetime(year, month, day, hour, minute, wall.second + _lowest(later))  # noqa: DTZ001 - wall-clock time
                 if later := self.minutes >> minute + 1:
-                    return datetime(  # noqa: DTZ001
+                    return datetime(  # noqa: DTZ001 - wall-clock time
                         year, month, day, hour, minute + 1 + _lowest(later), _lowest(self.seconds)
                     )
             if later := self.hours >> hour + 1:
@@ -88,7 +88,7 @@ class Fields:
         return chosen & (1 << count + 1) - 2
 
     def _first_within(self, year: int, month: int, day: int, hour: int) -> datetime:
-        return datetime(year, month, day, hour, _lowest(self.minutes), _lowest(self.seconds))  # noqa: DTZ001
+        return datetime(year, month, day, hour, _lowest(self.minutes), _lowest(self.seconds))  # noqa: DTZ001 - wall-clock time
 
     def _nth_of(self, first: int, count: int) -> int:
         days = 0

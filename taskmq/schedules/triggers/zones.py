@@ -10,7 +10,7 @@ from taskmq.schedules.triggers.trigger import DstFold, DstGap
 
 __all__ = ["find_zone", "first_instant_of", "instant_in_words", "instant_of", "next_instant", "wall_clock"]
 
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - wall-clock time
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -30,7 +30,7 @@ class ReactionGuard:
     def __init__(self, app: TaskMQ, awaited: set[str]) -> None:
         self._app = app
         self._awaited = awaited
-        self._desk = ReactionDelivery(app)
+        self._delivery = ReactionDelivery(app)
 
     def concerns(self, attempt: Attempt) -> bool:
         """Jobs that something waits for."""
@@ -51,7 +51,7 @@ class ReactionGuard:
         for reaction, number, condition in self._app.reactions.of_job(attempt.task.name):
             if record.state in condition.states:
                 noted = RecordedEvent(f"{attempt.job_id} {ended.state}", ended)
-                await self._desk.deliver(reaction, number, noted, cause=cause)
+                await self._delivery.deliver(reaction, number, noted, cause=cause)
 
 
 class _ReactionPermit:

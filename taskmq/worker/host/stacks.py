@@ -61,7 +61,7 @@ def _awaited(coroutine: object) -> Iterator[FrameType]:
 
 
 def _driven(frame: object) -> object:
-    """The coroutine that a generator carries on by hand, as `taskmq.worker.run.task_pool` does; None where it does not."""
+    """The coroutine that a generator runs by hand, as `task_pool` does; None where it runs none."""
     if not isinstance(frame, FrameType) or not frame.f_code.co_flags & CO_GENERATOR:
         return None
     values: list[object] = list(frame.f_locals.values())

@@ -122,14 +122,14 @@ class Dispatcher:
             passed=self._passed,
         )
         self._recorder = JournalService(app)
-        self._processor = Processor(app, executors, config, desk=self._recorder)
+        self._processor = Processor(app, executors, config, journal_writer=self._recorder)
         self._settler = Settler(app, worker=worker, result_limit=config.result_limit)
         self._at_once = FastPath(
             app,
             stats,
             keeps_results=self._settler.keeps_results,
             cancelled=cancelled,
-            desk=self._recorder,
+            journal_writer=self._recorder,
             long_way=self,
             threads=self._threads,
         )

@@ -1,5 +1,6 @@
 """Runs that take longer than the broker lets a worker keep a delivery.
 
-Shortly before the broker's consumer timeout the guard publishes a standby message that stands in for the delivery, and
-acknowledges the delivery. A lease tells who runs the job; if the worker dies, the standby message starts it again.
+Shortly before the broker's consumer timeout the guard publishes a standby message that stands in for the delivery,
+and acknowledges the delivery. A lease tells who runs the job; if the worker dies, the standby message starts it
+again.
 """

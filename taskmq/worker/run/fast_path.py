@@ -127,7 +127,7 @@ class FastPath:
         *,
         keeps_results: bool,
         cancelled: Callable[[str], str | None] | None,
-        desk: JournalWriter,
+        journal_writer: JournalWriter,
         long_way: LongWay,
         threads: ThreadRuns | None = None,
     ) -> None:
@@ -137,7 +137,7 @@ class FastPath:
         self._stats = stats
         self._keeps_results = keeps_results
         self._cancelled = cancelled
-        self._desk = desk
+        self._journal_writer = journal_writer
         self._long_way = long_way
         self._threads = threads
         self._plain: dict[tuple[str, str], _Plain | None] = {}
@@ -184,7 +184,7 @@ class FastPath:
             queue=plain.queue,
             redelivered=False,
             _deadline=None if plain.timeout is None else started / 1000 + plain.timeout,
-            _writer=self._desk,
+            _writer=self._journal_writer,
             started=started,
         )
         if plain.with_context is not None:

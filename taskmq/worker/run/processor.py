@@ -48,7 +48,7 @@ class Processor:
         executors: Mapping[ExecutorKind, Executor],
         config: WorkerConfig,
         *,
-        desk: JournalWriter = DETACHED,
+        journal_writer: JournalWriter = DETACHED,
     ) -> None:
         self._tasks = app.tasks
         self._clock = app.clock
@@ -57,7 +57,7 @@ class Processor:
             kind: execute_chain(app.middleware, executor.run) for kind, executor in executors.items()
         }
         self._coroutines = CoroutineExecutor()
-        self._desk = desk
+        self._journal_writer = journal_writer
         self.is_interrupting = False
 
     def read(self, delivery: Delivery) -> Attempt | Parked:
@@ -142,7 +142,7 @@ class Processor:
             queue=logical_queue(attempt.delivery.queue),
             redelivered=attempt.delivery.redelivered,
             _deadline=None if plan.timeout is None else started / 1000 + plan.timeout,
-            _writer=self._desk,
+            _writer=self._journal_writer,
             started=started,
             _grant=grant,
             fence=attempt.fence,

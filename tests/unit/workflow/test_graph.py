@@ -14,12 +14,12 @@ from taskmq.workflow.calls import (
     NodeCall,
     Source,
     decode_call,
+    decode_failure,
     decode_head,
     encode_call,
     insert_values,
     join_values,
 )
-from taskmq.workflow.failures import decode_failure
 from taskmq.workflow.graph import Graph, compile_workflow
 from taskmq.workflow.parts import Chain, Each, OpenStep, StepCall
 from tests.unit.app_kit import new_url

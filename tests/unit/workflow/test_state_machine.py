@@ -56,13 +56,13 @@ _kinds = st.sampled_from([NodeState.SUCCEEDED, NodeState.FAILED, NodeState.UPSTR
 def test_a_rule_says_when_a_node_starts_and_when_it_never_will(rule: Rule, before: list[NodeState]) -> None:
     good = before.count(NodeState.SUCCEEDED)
     bad = before.count(NodeState.FAILED) + before.count(NodeState.UPSTREAM_FAILED)
-    tally = ParentCounts(good, bad, len(before) - good - bad)
+    parents = ParentCounts(good, bad, len(before) - good - bad)
 
-    found = decide(rule, tally, is_complete=True)
+    found = decide(rule, parents, is_complete=True)
 
     starts = {"all": good == len(before), "any": good > 0, "none_failed": not bad, "always": True}[rule]
     assert found is (NodeState.READY if starts else NodeState.UPSTREAM_FAILED if bad else NodeState.SKIPPED)
-    early = decide(rule, tally, is_complete=False)
+    early = decide(rule, parents, is_complete=False)
     assert early is (NodeState.READY if rule == "any" and good else NodeState.WAITING)
 
 

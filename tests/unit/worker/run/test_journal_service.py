@@ -82,7 +82,7 @@ def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> 
 
     async def main() -> None:
         recorder = JournalService(app)
-        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), desk=recorder)
+        processor = Processor(app, {"async": CoroutineExecutor()}, WorkerConfig(), journal_writer=recorder)
         attempt = processor.read(FakeDelivery(b'{"task":"t"}'))
         assert isinstance(attempt, Attempt)
         await processor.run(attempt)
