@@ -34,7 +34,7 @@ from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.task import AsyncTask, SyncTask, Task, TaskDecorator, define
 
 if TYPE_CHECKING:
-    from taskmq.client.workflow_publisher import FlowDesk
+    from taskmq.client.workflow_publisher import WorkflowService
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
     from taskmq.workflow.handle import Flow
@@ -290,13 +290,14 @@ class TaskMQ(Producer):
         """A handle for a workflow that was sent before; its values are plain data."""
         from taskmq.workflow.handle import Flow
 
-        return Flow(flow_id, backend=self.flow_desk())
+        return Flow(flow_id, backend=self.workflows)
 
-    def flow_desk(self) -> "FlowDesk":
+    @property
+    def workflows(self) -> "WorkflowService":
         """What workflows and their handles call."""
-        from taskmq.client.workflow_publisher import FlowDesk
+        from taskmq.client.workflow_publisher import WorkflowService
 
-        return FlowDesk(self)
+        return WorkflowService(self)
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
         return self._register(define(function, options))

@@ -22,6 +22,7 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope, new_job_id
 from taskmq.model.states import JobState
+from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.calls import (
     NodeCall,
     decode_call,
@@ -31,15 +32,16 @@ from taskmq.workflow.calls import (
     encode_head,
     insert_values,
 )
-from taskmq.workflow.graph import Graph
-from taskmq.workflow.handle import end_id
+from taskmq.workflow.graph import Graph, compile_workflow
+from taskmq.workflow.handle import Flow, check_flow_id, end_id
+from taskmq.workflow.parts import Workflow
 from taskmq.workflow.values import encode_tree, load_trees
 
 __all__ = [
     "FlowApp",
-    "FlowDesk",
     "FlowPublisher",
     "FlowSender",
+    "WorkflowService",
     "cancel_flow",
     "flow_store",
     "job_id_of",
@@ -132,23 +134,24 @@ async def cancel_flow(app: FlowSender, flow_id: str, *, reason: str, say: Callab
     return True
 
 
-class FlowDesk:
-    """What workflows and their handles ask of an app."""
+class WorkflowService:
+    """Sends workflows, goes on with them and cancels them: `app.workflows`."""
 
     def __init__(self, app: FlowApp) -> None:
         self._app = app
-
-    @property
-    def content_type(self) -> str:
-        return self._app.content_type
 
     def flow_store(self) -> FlowStore:
         """Where workflows are kept, as the running loop's session sees it."""
         return flow_store(self._app.session())
 
-    async def start_flow(self, graph: Graph, *, flow_id: str | None, keep: float) -> str:
-        """Send a workflow, or go on with one that is there; its id."""
-        return await start_flow(self._app, graph, flow_id=flow_id, keep=keep)
+    async def send(self, workflow: Workflow[Any], *, flow_id: str | None, keep: Duration) -> Flow[Any]:
+        """Send a workflow, or go on with the one that has this id; see `Workflow.send`."""
+        seconds = parse_duration(keep, what="keep").total_seconds()
+        graph = compile_workflow(workflow, self._app.content_type)
+        if flow_id is not None:
+            check_flow_id(flow_id)
+        sent = await start_flow(self._app, graph, flow_id=flow_id, keep=seconds)
+        return Flow(sent, backend=self, shape=graph.shape, names=graph.names)
 
     async def go_on_with_flow(self, flow_id: str) -> None:
         """Publish what is ready in a workflow."""

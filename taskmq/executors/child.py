@@ -45,6 +45,7 @@ from taskmq.run.log_fields import install_job_fields
 
 __all__ = ["ConsoleFormatter", "log_to_stderr", "main"]
 
+_FORMAT: Final = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
 _PR_SET_PDEATHSIG: Final = 1
 _NOTHING: Final = contextlib.nullcontext()
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -256,13 +257,6 @@ def _die_first() -> None:
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
-
-
-_FORMAT: Final = "%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s"
-
-
 def log_to_stderr(level: int) -> None:
     """Send what is logged to standard error, unless the application has set up its logging itself.
 
@@ -287,3 +281,7 @@ class ConsoleFormatter(logging.Formatter):
         if not job_id or str(job_id) in line:
             return line
         return f"{line} [{fields['task']} job={job_id} attempt={fields['attempt']} queue={fields['queue']}]"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,38 +1,20 @@
 """Graphs: steps that wait for any others, each by a rule of its own."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow
+from taskmq.workflow.handle import GraphNode
+from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, StepTask, Workflow
 
-__all__ = ["Dag", "DagEntry", "GraphNode", "dag"]
+__all__ = ["Dag", "DagEntry", "dag"]
 
-R_co = TypeVar("R_co", covariant=True)
 A = TypeVar("A")
 
 _RULES = ("all", "any", "none_failed", "always")
-
-
-class GraphNode(Generic[R_co]):
-    """A place in a graph; its value is found under it when the flow has ended.
-
-    Attributes:
-        name: unique in its graph.
-    """
-
-    __slots__ = ("graph", "name", "number")
-
-    def __init__(self, graph: "Dag", name: str, number: int) -> None:
-        self.graph: Dag = graph
-        self.name: str = name
-        self.number: int = number
-
-    def __repr__(self) -> str:
-        return f"<Node {self.name}>"
 
 
 class DagEntry(msgspec.Struct, frozen=True):
@@ -57,6 +39,9 @@ class Dag(Workflow[dict[str, Any]]):
 
     def __init__(self) -> None:
         self.entries: list[DagEntry] = []
+
+    def first_task(self) -> StepTask | None:
+        return next((task for entry in self.entries if (task := entry.part.first_task()) is not None), None)
 
     def add(
         self,

@@ -9,23 +9,14 @@ from msgspec.structs import replace
 
 from taskmq.contracts.stores.flows import FlowNode, Rule
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.model.codec import ReturnType, encode_value
+from taskmq.model.codec import encode_value
 from taskmq.options.task_options import plan_call
 from taskmq.workflow.calls import FlowHead, Input, NodeCall, Source, encode_call
 from taskmq.workflow.dag import Dag
 from taskmq.workflow.parts import Chain, Each, Group, OpenStep, Part, Step, StepCall
+from taskmq.workflow.values import ListOf, Shape
 
-__all__ = ["Graph", "ListOf", "Shape", "compile_workflow"]
-
-
-class ListOf(msgspec.Struct, frozen=True):
-    """A list whose items are all of one type."""
-
-    each: ReturnType
-
-
-Shape = ReturnType | ListOf | tuple["Shape", ...] | dict[str, "Shape"]
-"""What a value is: of a type, a list of one, a list with one of each, or several by name."""
+__all__ = ["Graph", "compile_workflow"]
 
 
 class Graph(msgspec.Struct):

@@ -12,12 +12,9 @@ from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.calls import FlowHead, Source, decode_failure, decode_head
-from taskmq.workflow.dag import Dag, GraphNode
-from taskmq.workflow.graph import Graph, Shape, compile_workflow
-from taskmq.workflow.parts import Chain, Group, OpenStep, Step, Workflow
-from taskmq.workflow.values import decode_tree, load_trees
+from taskmq.workflow.values import Shape, decode_tree, load_trees
 
-__all__ = ["Flow", "FlowBackend", "FlowState", "StepOutcome", "asend_flow", "check_flow_id", "end_id", "send_flow"]
+__all__ = ["Flow", "FlowBackend", "FlowState", "GraphNode", "StepOutcome", "check_flow_id", "end_id"]
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -31,14 +28,14 @@ _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 
 
 class FlowBackend(Protocol):
-    """What a handle needs from its app."""
+    """What a workflow and its handle ask of the app: `taskmq.client.workflow_publisher.WorkflowService`.
 
-    @property
-    def content_type(self) -> str: ...
+    A Protocol because workflows are values below the client, which publishes them.
+    """
 
     def flow_store(self) -> FlowStore: ...
 
-    async def start_flow(self, graph: Graph, *, flow_id: str | None, keep: float) -> str: ...
+    async def send(self, workflow: Any, *, flow_id: str | None, keep: Duration) -> "Flow[Any]": ...
 
     async def go_on_with_flow(self, flow_id: str) -> None: ...
 
@@ -47,12 +44,6 @@ class FlowBackend(Protocol):
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
 
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
-
-
-class _Desked(Protocol):
-    """What a step's app is known as here."""
-
-    def flow_desk(self) -> FlowBackend: ...
 
 
 class FlowState(msgspec.Struct, frozen=True):
@@ -85,6 +76,24 @@ class StepOutcome(msgspec.Struct, frozen=True):
     state: NodeState
     value: Any = None
     error: ErrorRecord | None = None
+
+
+class GraphNode(Generic[R_co]):
+    """A place in a graph; its value is found under it when the flow has ended.
+
+    Attributes:
+        name: unique in its graph.
+    """
+
+    __slots__ = ("graph", "name", "number")
+
+    def __init__(self, graph: object, name: str, number: int) -> None:
+        self.graph: object = graph
+        self.name: str = name
+        self.number: int = number
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name}>"
 
 
 class Flow(Generic[R_co]):
@@ -319,23 +328,6 @@ class Flow(Generic[R_co]):
         return outcomes
 
 
-def send_flow(workflow: Workflow[Any], *, flow_id: str | None, keep: Duration) -> Flow[Any]:
-    """See `Workflow.send`."""
-    backend = _backend_of(workflow)
-    return backend.run_sync(asend_flow(workflow, flow_id=flow_id, keep=keep), instead="asend")
-
-
-async def asend_flow(workflow: Workflow[Any], *, flow_id: str | None, keep: Duration) -> Flow[Any]:
-    """See `Workflow.asend`."""
-    backend = _backend_of(workflow)
-    seconds = parse_duration(keep, what="keep").total_seconds()
-    graph = compile_workflow(workflow, backend.content_type)
-    if flow_id is not None:
-        check_flow_id(flow_id)
-    sent = await backend.start_flow(graph, flow_id=flow_id, keep=seconds)
-    return Flow(sent, backend=backend, shape=graph.shape, names=graph.names)
-
-
 def end_id(flow_id: str, run: int) -> str:
     """Under which the end of a flow stands among the results."""
     return f"{flow_id}.end~{run}"
@@ -350,20 +342,6 @@ def check_flow_id(flow_id: str) -> str:
     if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
         raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")
     return flow_id
-
-
-def _backend_of(part: object) -> FlowBackend:
-    match part:
-        case Step() | OpenStep():
-            return cast("_Desked", part.call.task.sender).flow_desk()
-        case Chain():
-            return _backend_of(part.links[0])
-        case Group() if part.members:
-            return _backend_of(part.members[0])
-        case Dag() if part.entries:
-            return _backend_of(part.entries[0].part)
-        case _:
-            raise InvalidOption("a workflow without a step cannot be sent: it belongs to no app")
 
 
 def _is_shown(key: str, head: FlowHead) -> bool:

@@ -1,7 +1,8 @@
 """Workflows as they are written down: calls, one after the other, beside each other. Values; nothing is sent here."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -11,9 +12,7 @@ from taskmq.model.codec import ReturnType, Signature
 from taskmq.model.units import Duration
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
-
-if TYPE_CHECKING:
-    from taskmq.workflow.handle import Flow
+from taskmq.workflow.handle import Flow, FlowBackend
 
 __all__ = [
     "Chain",
@@ -65,6 +64,13 @@ class StepTask(Protocol):
     def sender(self) -> object: ...
 
 
+class _HasWorkflows(Protocol):
+    """What a step's app is known as here."""
+
+    @property
+    def workflows(self) -> FlowBackend: ...
+
+
 class _Planned(Protocol):
     @property
     def call_plan(self) -> CallPlan: ...
@@ -89,12 +95,12 @@ class StepCall(msgspec.Struct, frozen=True):
         return replace(self, options=cast("StepOptions", {**self.options, **options}))
 
 
-class Workflow(Generic[R_co]):
+class Workflow(ABC, Generic[R_co]):
     """Something that can be sent, and comes to a value."""
 
     __slots__ = ()
 
-    def send(self, *, flow_id: str | None = None, keep: Duration = "7d") -> "Flow[R_co]":
+    def send(self, *, flow_id: str | None = None, keep: Duration = "7d") -> Flow[R_co]:
         """Send it; returns when the flow is in the state and the broker has confirmed what can start.
 
         Sent again with the same id after an error it goes on where it stopped; a flow that is under way is left as
@@ -110,15 +116,23 @@ class Workflow(Generic[R_co]):
             StateUnavailable: the state could not be reached; the flow may be there or not.
             UnsupportedFeature: the app has no state.
         """
-        from taskmq.workflow.handle import send_flow
+        backend = self._backend()
+        return backend.run_sync(backend.send(self, flow_id=flow_id, keep=keep), instead="asend")
 
-        return cast("Flow[R_co]", send_flow(self, flow_id=flow_id, keep=keep))
-
-    async def asend(self, *, flow_id: str | None = None, keep: Duration = "7d") -> "Flow[R_co]":
+    async def asend(self, *, flow_id: str | None = None, keep: Duration = "7d") -> Flow[R_co]:
         """`send` for coroutines."""
-        from taskmq.workflow.handle import asend_flow
+        return await self._backend().send(self, flow_id=flow_id, keep=keep)
 
-        return cast("Flow[R_co]", await asend_flow(self, flow_id=flow_id, keep=keep))
+    @abstractmethod
+    def first_task(self) -> "StepTask | None":
+        """The task of its first step, whose app sends the whole; None where it has no step."""
+        ...
+
+    def _backend(self) -> FlowBackend:
+        task = self.first_task()
+        if task is None:
+            raise InvalidOption("a workflow without a step cannot be sent: it belongs to no app")
+        return cast("_HasWorkflows", task.sender).workflows
 
     def then(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
         """This one first, then `following`, which is given this one's value where it is no `si(...)`."""
@@ -136,6 +150,9 @@ class Step(Workflow[R_co]):
 
     def __init__(self, call: StepCall) -> None:
         self.call: StepCall = call
+
+    def first_task(self) -> StepTask:
+        return self.call.task
 
     def options(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
         """The same step with other options."""
@@ -163,6 +180,9 @@ class OpenStep(Generic[A_contra, R_co]):
 
     def __init__(self, call: StepCall) -> None:
         self.call: StepCall = call
+
+    def first_task(self) -> StepTask:
+        return self.call.task
 
     def options(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
         """The same step with other options."""
@@ -212,6 +232,9 @@ class Chain(Workflow[R_co]):
             raise InvalidOption("a chain of nothing")
         self.links: tuple[Part, ...] = links
 
+    def first_task(self) -> StepTask | None:
+        return self.links[0].first_task()
+
 
 class Group(Workflow[list[A]]):
     """Beside each other; the value is the list of theirs, in the order of writing."""
@@ -220,6 +243,9 @@ class Group(Workflow[list[A]]):
 
     def __init__(self, members: tuple["Part", ...]) -> None:
         self.members: tuple[Part, ...] = members
+
+    def first_task(self) -> StepTask | None:
+        return self.members[0].first_task() if self.members else None
 
 
 Part = Workflow[Any] | OpenStep[Any, Any]

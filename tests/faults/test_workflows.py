@@ -26,8 +26,8 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
-from taskmq.workflow.dag import Dag, GraphNode
-from taskmq.workflow.handle import end_id
+from taskmq.workflow.dag import Dag
+from taskmq.workflow.handle import GraphNode, end_id
 from taskmq.workflow.parts import Workflow, group
 from tests.e2e.kit import LoneWorker, Project
 
@@ -205,9 +205,9 @@ async def _campaign(
         took = time.monotonic() - began
         await killing
         for flow in flows:
-            found = await app.flow_desk().flow_store().states(flow.id)
+            found = await app.workflows.flow_store().states(flow.id)
             assert found == plan.states[flow.id], _differences(found, plan.states[flow.id])
-            ended = Counter(await app.flow_desk().flow_store().ended(flow.id, place=0, limit=1_000_000))
+            ended = Counter(await app.workflows.flow_store().ended(flow.id, place=0, limit=1_000_000))
             assert ended == dict.fromkeys(found, 1)
             # The one who ends the last step tells it before it settles; and again, if it was killed in between.
             assert await app.wait_for_result(end_id(flow.id, 0), 60) is not None
@@ -217,7 +217,7 @@ async def _campaign(
 
 async def _finished(app: TaskMQ, flow_id: str) -> None:
     while True:
-        record = await app.flow_desk().flow_store().look(flow_id)
+        record = await app.workflows.flow_store().look(flow_id)
         assert record is not None
         if not record.unfinished:
             return
