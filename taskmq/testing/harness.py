@@ -22,7 +22,7 @@ from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, arguments_of
-from taskmq.testing.test_run import VirtualRun, virtual_run
+from taskmq.testing.virtual_run import VirtualRun, virtual_run
 
 __all__ = ["FailedJob", "Harness"]
 

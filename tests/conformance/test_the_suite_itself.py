@@ -138,7 +138,7 @@ class _GoesOnAfterACancelledConsume(FlakyBroker):
 
 
 class _ShowsTheLastFirst(FlakyBroker):
-    def hold(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
+    def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         return self._reversed(queue, limit)
 
     @asynccontextmanager
@@ -148,7 +148,7 @@ class _ShowsTheLastFirst(FlakyBroker):
 
 
 class _LooksAtTheFrontAgain(FlakyBroker):
-    def look(self, queue: str) -> AbstractAsyncContextManager[Browser]:
+    def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._restarting(queue)
 
     @asynccontextmanager

@@ -55,7 +55,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/supervisor/process_slot.py",
     "taskmq/supervisor/supervisor.py",
     "taskmq/testing/runner.py",
-    "taskmq/testing/test_run.py",
+    "taskmq/testing/virtual_run.py",
     "taskmq/worker/child.py",
     "taskmq/worker/guards/idempotency.py",
     "taskmq/worker/guards/limits.py",

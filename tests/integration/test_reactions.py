@@ -26,7 +26,7 @@ pytestmark = pytest.mark.rabbitmq
 APP = """\
 import os
 from taskmq import TaskMQ
-from taskmq.reactions import FileArrived, Happening, JobEnded, MessageArrived, all_of, any_of, file, message
+from taskmq.reactions import FileArrived, ReactionEvent, JobEnded, MessageArrived, all_of, any_of, file, message
 from taskmq.schedule import every
 
 app = TaskMQ(name="shop")
@@ -58,14 +58,14 @@ async def order(came: MessageArrived) -> None:
 
 @app.on(all_of(file("both/*", stable="100ms"), message("go", exchange="signals")))
 @app.task(name="both")
-async def both(happened: list[Happening]) -> None:
-    ran("both", *[type(each).__name__ for each in happened])
+async def both(events: list[ReactionEvent]) -> None:
+    ran("both", *[type(each).__name__ for each in events])
 
 
 @app.on(any_of(message("tick.*"), message("tock.*")), debounce="2s")
 @app.task(name="quiet")
-async def quiet(happened: list[Happening]) -> None:
-    ran("quiet", *[each.routing_key for each in happened])
+async def quiet(events: list[ReactionEvent]) -> None:
+    ran("quiet", *[each.routing_key for each in events])
 """
 
 
