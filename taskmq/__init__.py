@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
+    from taskmq.client.delayed import WaitingJob
+    from taskmq.client.progress import JobProgress
     from taskmq.errors import (
         AccessDenied,
         AppNotFound,
@@ -54,10 +56,7 @@ if TYPE_CHECKING:
     )
     from taskmq.events.stream import EventStream
     from taskmq.injection.plan import Depends
-    from taskmq.jobs.as_completed import AsCompleted
-    from taskmq.jobs.delayed import WaitingJob
-    from taskmq.jobs.handle import Job, JobOutcome
-    from taskmq.jobs.progress import JobProgress
+    from taskmq.jobs.handle import AsCompleted, Job, JobOutcome, as_completed
     from taskmq.middleware.chain import Middleware, Proceed, Sending
     from taskmq.model.retry import RetryPolicy
     from taskmq.model.states import JobState
@@ -138,6 +137,7 @@ __all__ = [
     "WorkQueue",
     "WorkerEvent",
     "Workflow",
+    "as_completed",
     "chain",
     "chord",
     "dag",
@@ -147,7 +147,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsCompleted": "jobs.as_completed",
+    "AsCompleted": "jobs.handle",
     "Concurrency": "options.limits",
     "Context": "run.context",
     "Depends": "injection.plan",
@@ -159,7 +159,7 @@ _HOMES = {
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",
     "JobOutcome": "jobs.handle",
-    "JobProgress": "jobs.progress",
+    "JobProgress": "client.progress",
     "JobState": "model.states",
     "Lock": "run.locks",
     "Middleware": "middleware.chain",
@@ -170,10 +170,11 @@ _HOMES = {
     "StepOutcome": "workflow.handle",
     "Task": "tasks.task",
     "TaskMQ": "app",
-    "WaitingJob": "jobs.delayed",
+    "WaitingJob": "client.delayed",
     "WorkQueue": "model.topology",
     "WorkerEvent": "model.telemetry.events",
     "Workflow": "workflow.parts",
+    "as_completed": "jobs.handle",
     "chain": "workflow.parts",
     "chord": "workflow.parts",
     "dag": "workflow.dag",

@@ -1,40 +1,42 @@
 """`TaskMQ`: the registry of tasks and schedules, and the way from them to a broker and a state.
 
-What it is connected to is in `connections`, what it knows of jobs in `job_desk`, how it sends in `sends`.
+It is put together from a `TaskRegistry`, the `Sessions` with broker and state, a `Producer` that sends, and a
+`JobService` that knows what became of what was sent.
 """
 
 import contextlib
-import copy
 import functools
-import importlib
 import os
 import socket
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, Unpack, cast, overload
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
+from taskmq.client.job_service import JobService
 from taskmq.client.producer import Producer
 from taskmq.client.queues import Queues
+from taskmq.client.services import AppServices
 from taskmq.client.session import Session
-from taskmq.client.settings import Settings
+from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import LeaseStore
-from taskmq.errors import DuplicateTask, InvalidOption, UnsupportedFeature
-from taskmq.injection.resolve import Dependencies
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware
 from taskmq.model.clock import Clock
+from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
-from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
-from taskmq.model.units import Duration, Size, parse_duration
-from taskmq.options.task_options import TaskOptions, TaskPlan
+from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue
+from taskmq.model.units import Duration, Size
+from taskmq.options.task_options import TaskOptions
 from taskmq.run.context import Context
 from taskmq.run.locks import Lock
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import AsyncTask, SyncTask, Task, TaskDecorator, define
 
 if TYPE_CHECKING:
-    from taskmq.client.workflow_publisher import WorkflowService
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
     from taskmq.workflow.handle import Flow
@@ -48,7 +50,7 @@ _CONTENT_TYPES: Final = {"json": JSON, "msgpack": MSGPACK}
 _AnyTask = TypeVar("_AnyTask", bound=Task[..., Any])
 
 
-class TaskMQ(Producer):
+class TaskMQ:
     """An app: tasks, their queues, and where they are sent.
 
     Args:
@@ -95,7 +97,8 @@ class TaskMQ(Producer):
     ) -> None:
         if content_type not in _CONTENT_TYPES:
             raise InvalidOption(f"content_type={content_type!r}: 'json' or 'msgpack'")
-        super().__init__(
+        self.name = name
+        self.sessions = Sessions(
             url=url,
             state=state,
             results_at=results_at,
@@ -105,16 +108,19 @@ class TaskMQ(Producer):
             send_timeout=send_timeout,
             clock=clock,
         )
-        self.name = name
-        self.content_type: str = _CONTENT_TYPES[content_type]
-        self._use_middleware(middleware)
-        self.default_queue: str = check_queue_name(default_queue)
-        self._queues = Queues(queues)
-        self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
-        self.dependencies: Dependencies = Dependencies()
-        self._tasks: dict[str, Task[..., Any]] = {}
-        self.schedules: Schedules = Schedules(self)
-        self._include: list[str | ModuleType] = list(include)
+        described = Queues(queues)
+        self.tasks = TaskRegistry(described, default_queue=default_queue, include=include)
+        self.jobs = JobService(self.sessions, plan_of=self.tasks.plan_of, result_ttl=result_ttl)
+        self.producer = Producer(
+            self.sessions,
+            self.jobs,
+            described,
+            content_type=_CONTENT_TYPES[content_type],
+            middleware=middleware,
+        )
+        self._services = AppServices(self.producer, self.jobs, self.tasks.dependencies)
+        self.tasks.serve(self._services)
+        self.schedules = Schedules(name, self.tasks, self.producer)
 
     # Tasks and schedules -------------------------------------------------------------------------------
 
@@ -139,9 +145,9 @@ class TaskMQ(Producer):
             InvalidOption: an option or the signature is not possible; names the function.
             DuplicateTask: another function has the name.
         """
-        if function is not None:
-            return self._register(define(function, options))
-        return functools.partial(self._define_with, options)
+        if function is None:
+            return functools.partial(self._define_with, options)
+        return self._define_with(options, function)
 
     def every(
         self, period: Duration, *, name: str | None = None, **options: Unpack[EveryOptions]
@@ -240,10 +246,7 @@ class TaskMQ(Producer):
             DuplicateTask: a name is taken.
         """
         for module in modules:
-            loaded = importlib.import_module(module) if isinstance(module, str) else module
-            for value in list(vars(loaded).values()):
-                if isinstance(value, Task) and not value.is_bound:
-                    self._register(cast("Task[..., Any]", value))
+            self.tasks.include(module)
 
     def override(
         self, dependency: Callable[..., Any], replacement: Callable[..., Any]
@@ -253,66 +256,29 @@ class TaskMQ(Producer):
         It is a provider like any other, with dependencies of its own if it wants. Several may be entered at a time;
         the last one counts. Tasks that run in processes of their own do not see it.
         """
-        return self.dependencies.override(dependency, replacement)
-
-    @property
-    def reactions(self) -> "Reactions":
-        """What tasks of this app are called for besides their schedules, by name."""
-        _ = self.tasks
-        return self._reactions_of_code
+        return self.tasks.dependencies.override(dependency, replacement)
 
     @functools.cached_property
-    def _reactions_of_code(self) -> "Reactions":
+    def reactions(self) -> "Reactions":
+        """What tasks of this app are called for besides their schedules, by name."""
         from taskmq.reactions import Reactions
 
-        return Reactions(self)
+        return Reactions(self.name, self.tasks, self.producer)
 
-    @property
-    def tasks(self) -> dict[str, Task[..., Any]]:
-        """All tasks by name, those of included modules among them."""
-        while self._include:
-            # Taken off the list only once it is in: a failed import is tried, and reported, again.
-            self.include(self._include[-1])
-            self._include.pop()
-        return self._tasks
-
-    @property
-    def queues(self) -> list[WorkQueue]:
-        """The queues of all tasks, and all that the app describes."""
-        return [self.queue(name) for name in sorted({task.queue for task in self.tasks.values()} | {*self._queues})]
-
-    def plan_of(self, task: str) -> TaskPlan | None:
-        """The plan of a task of this app, by its name; None where it is not one."""
-        known = self.tasks.get(task)
-        return None if known is None else known.plan
+    def job(self, job_id: str) -> Job[Any]:
+        """A handle for a job that was sent before."""
+        return Job(job_id, task="", jobs=self.jobs, returns=ReturnType(Any))
 
     def flow(self, flow_id: str) -> "Flow[Any]":
         """A handle for a workflow that was sent before; its values are plain data."""
         from taskmq.workflow.handle import Flow
+        from taskmq.workflow.service import WorkflowService
 
-        return Flow(flow_id, backend=self.workflows)
-
-    @property
-    def workflows(self) -> "WorkflowService":
-        """What workflows and their handles call."""
-        from taskmq.client.workflow_publisher import WorkflowService
-
-        return WorkflowService(self)
+        return Flow(flow_id, service=WorkflowService(self._services))
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
-        return self._register(define(function, options))
-
-    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
-        if (known := self._tasks.get(task.name)) is not None:
-            raise DuplicateTask(
-                f"task {task.name!r} is defined twice: by {known.__name__} in {known.__module__} and "
-                f"by {task.__name__} in {task.__module__}; give one of them a name="
-            )
-        if not task.plan.names_queue:
-            task.with_default_queue(self.default_queue)
-        self._queues.check(task)
-        self._tasks[task.name] = task
-        task.bind(self)
+        task = define(function, options)
+        self.tasks.register(task)
         return task
 
     def _add_schedule(self, name: str | None, trigger: Trigger, options: ScheduleOptions, task: _AnyTask) -> _AnyTask:
@@ -332,7 +298,7 @@ class TaskMQ(Producer):
         debounce: Duration = 0,
         takes_list: bool = False,
     ) -> _AnyTask:
-        self._reactions_of_code.define(task, condition, name=name, debounce=debounce, takes_list=takes_list)
+        self.reactions.define(task, condition, name=name, debounce=debounce, takes_list=takes_list)
         return task
 
     def events(self, *topics: str, buffer: int = 10_000) -> "EventStream":
@@ -344,7 +310,7 @@ class TaskMQ(Producer):
         """
         from taskmq.events.stream import EventStream
 
-        return EventStream(lambda: self.session().broker, *topics, buffer=buffer)
+        return EventStream(lambda: self.sessions.current().broker, *topics, buffer=buffer)
 
     def lock(self, name: str, *, timeout: Duration | None = None, lease: Duration = 30.0) -> Lock:
         """A lock over all processes, in tasks and outside: `async with app.lock("name")`, and `with` likewise.
@@ -357,51 +323,44 @@ class TaskMQ(Producer):
             InvalidOption: a value that cannot be.
             UnsupportedFeature: the app has no state.
         """
-        if self.state_url is None:
+        if self.sessions.state_url is None:
             raise UnsupportedFeature(
                 "locks need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
             )
         return Lock(
             name,
-            leases=lambda: _lease_store(self.session()),
-            call=functools.partial(self.run_sync, instead="async with app.lock"),
+            leases=lambda: _lease_store(self.sessions.current()),
+            call=functools.partial(self.sessions.run_sync, instead="async with app.lock"),
             owner=f"{socket.gethostname()}:{os.getpid()}",
             timeout=timeout,
             lease=lease,
         )
 
-    # Tests: what `taskmq.testing.Harness` calls -----------------------------------------------------------
+    # Connections ---------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def rehearsing(self, url: str, *, clock: Clock, middleware: Sequence[Middleware]) -> Generator[None, None, None]:
-        """Use another broker, with its own state, and another clock while this is entered, and then what was before.
+    def close(self) -> None:
+        """Close the connections that `send` without a loop has opened. Using the app again opens new ones."""
+        self.sessions.close()
 
-        Args:
-            middleware: further ones, the innermost.
-        """
-        before, inner = (
-            self.middleware,
-            Settings(url=url, state=url, origin={"url": "rehearsing()", "state": "rehearsing()"}),
-        )
-        self._use_middleware((*before, *middleware))
-        real = self._exchange(inner, clock, {})
-        try:
-            yield
-        finally:
-            try:
-                self.close()
-            finally:
-                self._exchange(*real)
-                self._use_middleware(before)
+    async def aclose(self) -> None:
+        """Close the running loop's connections; what was sent is with the broker before this returns."""
+        await self.sessions.aclose()
 
-    def understudy(self, tasks: Mapping[str, Task[..., Any]] | None = None) -> "TaskMQ":
-        """The same app with connections of its own, and other tasks where these are given; it registers nothing."""
-        twin = copy.copy(self)
-        twin._sessions = {}  # noqa: SLF001 - one of us
-        twin._tasks = dict(self.tasks if tasks is None else tasks)  # noqa: SLF001 - a twin of itself
-        return twin
+    def __enter__(self) -> Self:
+        return self
 
-    # Waiting in the state: what operators and job handles call ----------------------------------------
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def _lease_store(session: Session) -> LeaseStore:

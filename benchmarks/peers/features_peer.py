@@ -127,7 +127,7 @@ class Features(Producer):
         }
 
     async def prepare(self) -> None:
-        await app.session().declare(app.queues)
+        await app.sessions.current().declare(app.tasks.queues)
 
     async def finish(self) -> None:
         await app.aclose()

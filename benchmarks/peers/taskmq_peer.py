@@ -71,7 +71,7 @@ class Taskmq(Producer):
         }
 
     async def prepare(self) -> None:
-        await app.session().declare(app.queues)
+        await app.sessions.current().declare(app.tasks.queues)
 
     async def finish(self) -> None:
         await app.aclose()

@@ -56,7 +56,7 @@ class Beat:
     """
 
     def __init__(self, app: TaskMQ) -> None:
-        if app.state_url is None:
+        if app.sessions.state_url is None:
             raise UnsupportedFeature(
                 "beat needs a state, so that replicas do not emit twice: TaskMQ(..., state='redis://...'), "
                 "$TASKMQ_STATE, or local://PATH on one host"
@@ -80,9 +80,9 @@ class Beat:
 
     async def run(self) -> None:
         """Emit until stopped."""
-        state = self._app.session().state
+        state = self._app.sessions.current().state
         assert state is not None
-        self._clock = ServerClock(self._app.clock, state if isinstance(state, Timekeeper) else None)
+        self._clock = ServerClock(self._app.sessions.clock, state if isinstance(state, Timekeeper) else None)
         self._records = RecordCache(state.schedules, app=self._app.name)
         self._catalogue = ScheduleIndex(self._app, state.schedules)
         looking = asyncio.ensure_future(self._keep_looking())
@@ -141,7 +141,9 @@ class Beat:
     async def _keep_looking(self) -> None:
         """Once a second, and whenever something is said to have changed."""
         while True:
-            await _first_of(self._app.clock.sleep_until(self._app.clock.now_ms() + _LOOK_MS), self._has_changed)
+            await _first_of(
+                self._app.sessions.clock.sleep_until(self._app.sessions.clock.now_ms() + _LOOK_MS), self._has_changed
+            )
             self._has_changed.clear()
             try:
                 await self._look()
@@ -315,7 +317,9 @@ class Beat:
     async def _cancel(self, jobs: Sequence[str]) -> None:
         for job_id in jobs:
             try:
-                await self._app.cancel_job(job_id, reason="a newer occurrence of its schedule is due", remember="1h")
+                await self._app.jobs.cancel_job(
+                    job_id, reason="a newer occurrence of its schedule is due", remember="1h"
+                )
             except (SendError, StateUnavailable) as error:
                 _log.warning("job %s is not cancelled, and runs to its end: %s", job_id, error)
 

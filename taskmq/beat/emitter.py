@@ -44,7 +44,7 @@ class Emitter:
         """
         sendings = [self._sending(emission, now) for emission in emissions]
         try:
-            await self._app.send_many_async(sendings)
+            await self._app.producer.send_many_async(sendings)
         except PartlySent as error:
             failed = {emissions[at]: failure for at, failure in error.failures.items()}
             # Those after the ones that were tried were not sent either.

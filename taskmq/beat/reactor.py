@@ -44,11 +44,11 @@ class Reactor:
         self._store = state.schedules
         self._clock = clock
         self._owner = owner
-        self._delivery = ReactionDelivery(app)
+        self._delivery = ReactionDelivery(app.name, app.producer)
         self._remembering = [each for each in app.reactions.values() if not each.is_direct]
         self._folders: list[Folder] = []
         self._topics: list[Topic] = []
-        broker = app.session().broker
+        broker = app.sessions.current().broker
         for reaction in app.reactions.values():
             for number, condition in enumerate(reaction.plan.conditions):
                 if isinstance(condition, FileArrives):
@@ -72,7 +72,7 @@ class Reactor:
                             app=app.name,
                             delivery=self._delivery,
                             broker=broker,
-                            clock=app.clock,
+                            clock=app.sessions.clock,
                         )
                     )
 

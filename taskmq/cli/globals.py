@@ -59,7 +59,7 @@ def open_app() -> "TaskMQ":
     options = current_globals()
     target = options.app or _settings_app()
     app = TaskMQ() if target is None else load_app(target)[0]
-    app.configure(url=options.url, state=options.state, name="taskmq cli")
+    app.sessions.configure(url=options.url, state=options.state, name="taskmq cli")
     return app
 
 

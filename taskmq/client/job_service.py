@@ -1,49 +1,49 @@
-"""What an app knows of jobs that were sent: results, progress, those that wait, and how they are cancelled."""
+"""What an app knows of jobs that were sent: results, progress, those that wait, and how they are cancelled.
+
+A job is cancelled wherever it is: waiting in the state, at the broker, in a worker's hands, or running. One that
+waits in the state is taken away there and then. For every other the state remembers the wish, workers hear of it, and
+whoever has the job, or gets it, ends it as cancelled. Nothing is taken out of the broker's queues.
+"""
 
 import secrets
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Final
 
-from taskmq.client.cancel import cancel_job
+from taskmq.client.delayed import WaitingJob, cancel, cancelled_record, due_instant, reschedule, waiting_jobs
+from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sessions import Sessions
+from taskmq.client.unique import release_waiting
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.stores import ResultRecord, ResultStore
-from taskmq.errors import UnsupportedFeature
-from taskmq.jobs.delayed import WaitingJob, due_instant, reschedule, waiting_jobs
-from taskmq.jobs.handle import Job
-from taskmq.jobs.progress import JobProgress, progress_of
-from taskmq.model.codec import ReturnType
+from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
+from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.options.task_options import TaskPlan
 
-if TYPE_CHECKING:
-    from taskmq.jobs.as_completed import AsCompleted
-
 __all__ = ["JobService"]
 
-R = TypeVar("R")
+_REASON_LIMIT: Final = 500
+_ENDED: Final = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
 
 
-class JobService(Sessions, ABC):
-    """A `taskmq.job.JobBackend`.
+class JobService:
+    """`app.jobs`.
+
+    Args:
+        plan_of: the plan of a task of the app, by its name; None where it has none of that name.
 
     Attributes:
-        result_ttl: seconds; of tasks that do not say otherwise.
+        result_ttl: for how many seconds the results are kept of tasks that do not say otherwise.
     """
 
-    result_ttl: float
-
-    @abstractmethod
-    def plan_of(self, task: str) -> TaskPlan | None:
-        """The plan of a task of this app, by its name; None where it is not one."""
-        ...
-
-    def job(self, job_id: str) -> Job[Any]:
-        """A handle for a job that was sent before."""
-        return Job(job_id, task="", backend=self, returns=ReturnType(Any))
+    def __init__(
+        self, sessions: Sessions, *, plan_of: Callable[[str], TaskPlan | None], result_ttl: Duration = "1d"
+    ) -> None:
+        self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
+        self.sessions = sessions
+        self._plan_of = plan_of
 
     def results(self) -> ResultStore:
         """The result store of the running loop's session.
@@ -51,22 +51,12 @@ class JobService(Sessions, ABC):
         Raises:
             UnsupportedFeature: the app has no state.
         """
-        results = self.session().results
+        results = self.sessions.current().results
         if results is None:
             raise UnsupportedFeature(
                 "results need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
             )
         return results
-
-    def as_completed(self, jobs: Iterable[Job[R]], *, timeout: Duration | None = None) -> "AsCompleted[R]":
-        """`async for job, outcome in app.as_finished(jobs)`: each as soon as it has ended; with `for`, too.
-
-        Args:
-            timeout: for all together; `ResultTimeout` when some have not ended by then.
-        """
-        from taskmq.jobs.as_completed import AsCompleted
-
-        return AsCompleted(jobs, timeout=timeout, run_sync=self.run_sync)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """The job's result record once it is there; None after `timeout` seconds."""
@@ -75,7 +65,7 @@ class JobService(Sessions, ABC):
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """The job's result record if it is there; without its value where that is kept elsewhere."""
         self.results()
-        state = self.session().state
+        state = self.sessions.current().state
         return None if state is None else await state.results.get(job_id)
 
     async def has_expired(self, job_id: str) -> bool:
@@ -84,7 +74,7 @@ class JobService(Sessions, ABC):
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
         """What the job's task has told last, if it has told anything."""
-        state = self.session().state
+        state = self.sessions.current().state
         if state is None:
             raise UnsupportedFeature(
                 "progress needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
@@ -104,44 +94,65 @@ class JobService(Sessions, ABC):
             UnsupportedFeature: the app has no state.
         """
         call = self.alist_waiting(limit=limit, task=task, queue=queue)
-        return self.run_sync(call, instead="alist_waiting")
+        return self.sessions.run_sync(call, instead="alist_waiting")
 
     async def alist_waiting(
         self, *, limit: int = 100, task: str | None = None, queue: str | None = None
     ) -> list[WaitingJob]:
         """`list_waiting` for coroutines."""
-        return await waiting_jobs(self._delays(self.session().state), limit=limit, task=task, queue=queue)
+        return await waiting_jobs(self.sessions.delays(), limit=limit, task=task, queue=queue)
 
     async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
-        """Cancel a job wherever it is; see `Job.cancel`."""
-        return await cancel_job(
-            self.session(),
-            job_id,
-            reason=reason,
-            remember=parse_duration(remember, what="remember").total_seconds(),
-            result_ttl=self.result_ttl_of,
-            now=self.clock.now_ms(),
-            keeps_result=self._keeps_result,
-            say=self.say_cancelled,
-        )
+        """Cancel a job wherever it is; False where its result says that it has ended. See `Job.cancel`.
+
+        Args:
+            reason: for those who await its result, and for logs.
+            remember: for how long workers end it when they meet it.
+
+        Raises:
+            InvalidOption: the reason is too long.
+            StateUnavailable: the state could not be reached; the job may be cancelled or not.
+            UnsupportedFeature: the app has no state.
+        """
+        seconds = parse_duration(remember, what="remember").total_seconds()
+        if len(reason) > _REASON_LIMIT:
+            raise InvalidOption(f"reason: at most {_REASON_LIMIT} characters, these are {len(reason)}")
+        state = self.sessions.current().state
+        if state is None:
+            raise UnsupportedFeature(
+                "cancelling needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on "
+                "one host"
+            )
+        if (message := await cancel(state.delays, job_id)) is not None:
+            await release_waiting(state.claims, message)
+            if self._keeps_result(message.task):
+                record = cancelled_record(message, reason=reason, now=self.sessions.clock.now_ms())
+                await state.results.put(record, ttl=self.result_ttl_of(message.task))
+            return True
+        found = await state.results.get(job_id)
+        if found is not None and found.state in _ENDED:
+            return False
+        await state.revocations.revoke(job_id, reason=reason, ttl=seconds)
+        self.say_cancelled(job_id)
+        return True
 
     def result_ttl_of(self, task: str) -> float:
         """Seconds for which the results of a task are kept, by its name."""
-        plan = self.plan_of(task)
+        plan = self._plan_of(task)
         return self.result_ttl if plan is None or plan.result_ttl is None else plan.result_ttl
 
     def _keeps_result(self, task: str) -> bool:
-        plan = self.plan_of(task)
+        plan = self._plan_of(task)
         return plan is None or plan.result is not False
 
     def say_cancelled(self, job_id: str) -> None:
         """Have the workers that listen look at once; the others look by themselves."""
-        broker = self.session().broker
+        broker = self.sessions.current().broker
         if isinstance(broker, Broadcasting):
             command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=job_id)
             broker.announce(command_topic(REVOKE), encode_command(command))
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         """Make a job that waits in the state due at another instant; False where it does not wait."""
-        due = due_instant(delay=delay, eta=eta, now=self.clock.now_ms())
-        return await reschedule(self._delays(self.session().state), job_id, due=due)
+        due = due_instant(delay=delay, eta=eta, now=self.sessions.clock.now_ms())
+        return await reschedule(self.sessions.delays(), job_id, due=due)

@@ -28,31 +28,45 @@ from taskmq.client.bulk import (
 )
 from taskmq.client.job_service import JobService
 from taskmq.client.queues import Queues
+from taskmq.client.sessions import Sessions
 from taskmq.client.unique import send_all, send_unique, unique_stream_async, unique_stream_sync
 from taskmq.contracts.broker import Outgoing
 from taskmq.errors import UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
-from taskmq.model.envelope import encode_envelope
+from taskmq.model.envelope import JSON, encode_envelope
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
 __all__ = ["Producer"]
 
 
-class Producer(JobService):
-    """The sending half of a `taskmq.tasks.sender.Sender`.
+class Producer:
+    """`app.producer`: every send of an app goes through it.
 
     Attributes:
+        content_type: of what is sent.
         middleware: the outermost first.
     """
 
-    middleware: tuple[Middleware, ...]
-    _queues: Queues
-    _open_send: Callable[[Sending], AbstractContextManager[object]]
+    def __init__(
+        self,
+        sessions: Sessions,
+        jobs: JobService,
+        queues: Queues,
+        *,
+        content_type: str = JSON,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        self.sessions = sessions
+        self.content_type: str = content_type
+        self._jobs = jobs
+        self._queues = queues
+        self.use_middleware(middleware)
 
-    def _use_middleware(self, middleware: Sequence[Middleware]) -> None:
-        self.middleware = tuple(middleware)
-        self._open_send = send_chain(self.middleware)
+    def use_middleware(self, middleware: Sequence[Middleware]) -> None:
+        """Use this from now on, the outermost first."""
+        self.middleware: tuple[Middleware, ...] = tuple(middleware)
+        self._open_send: Callable[[Sending], AbstractContextManager[object]] = send_chain(self.middleware)
 
     def queue(self, name: str) -> WorkQueue:
         """The queue of that name, as the app describes it, else with the values of `WorkQueue(name)`.
@@ -64,13 +78,13 @@ class Producer(JobService):
 
     def send_sync(self, sending: Sending) -> None:
         """Send one; see `Call.send`."""
-        self._warn_inside_loop("asend")
+        portal = self.sessions.portal("asend")
         with self._open_send(sending):
             if sending.unique is not None:
-                self._portal().call(functools.partial(self._send_unique, sending, sending.unique))
+                portal.call(functools.partial(self._send_unique, sending, sending.unique))
                 return
             queue, message = self._message(sending)
-            self._portal().call(functools.partial(self._start, queue, message))
+            portal.call(functools.partial(self._start, queue, message))
 
     async def send_async(self, sending: Sending) -> None:
         """Send one; see `Call.asend`."""
@@ -87,7 +101,7 @@ class Producer(JobService):
         return self.send_async(sending)
 
     async def _send_unique(self, sending: Sending, call: UniqueCall) -> None:
-        session = self.session()
+        session = self.sessions.current()
         if session.state is None:
             raise UnsupportedFeature(
                 f"task {sending.envelope.task}: unique needs a state: TaskMQ(..., state='redis://...'), "
@@ -103,17 +117,17 @@ class Producer(JobService):
             session.state.claims,
             patience=session.send_timeout,
             publish=publish,
-            cancel=self._take_away if self.delay == "state" else None,
+            cancel=self._take_away if self.sessions.delay == "state" else None,
         )
 
     async def _take_away(self, job_id: str, reason: str) -> None:
-        await self.cancel_job(job_id, reason=reason, remember="1d")
+        await self._jobs.cancel_job(job_id, reason=reason, remember="1d")
 
     def unique_stream_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
         """`stream_sync` for jobs of which each asks the state first."""
-        self._warn_inside_loop("asend_many")
+        portal = self.sessions.portal("asend_many")
         send = functools.partial(send_all, self.send_async)
-        return unique_stream_sync(sendings, lambda chunk: self._portal().call(functools.partial(send, chunk)))
+        return unique_stream_sync(sendings, lambda chunk: portal.call(functools.partial(send, chunk)))
 
     def unique_stream_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[str, None]:
         """`stream_async` for jobs of which each asks the state first."""
@@ -121,8 +135,7 @@ class Producer(JobService):
 
     def stream_sync(self, sendings: Iterable[Sending], *, linger: float = LINGER) -> Iterator[str]:
         """Send many, and give the id of each once it is confirmed; see `Call.send_stream`."""
-        self._warn_inside_loop("asend_many")
-        portal = self._portal()
+        portal = self.sessions.portal("asend_many")
 
         def run(start: Callable[[], Awaitable[list[Outcomes]]]) -> list[Outcomes]:
             # A stream that was left in the middle may be collected there, where nothing can be waited for.
@@ -148,13 +161,13 @@ class Producer(JobService):
         return Batches(open_send=self._open_send, message_of=self._message, linger=linger)
 
     def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
-        session = self.session()
+        session = self.sessions.current()
         if session.is_declared(queue):
             return session.publish(message)
         return session.declare_and_publish(queue, message)
 
     async def _publish_chunk(self, chunk: Chunk) -> Outcomes:
-        return await self.session().publish_all(*chunk)
+        return await self.sessions.current().publish_all(*chunk)
 
     def _message(self, sending: Sending) -> tuple[WorkQueue, Outgoing]:
         envelope = sending.envelope

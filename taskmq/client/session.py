@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from taskmq.client.delayed import to_waiting
 from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State
@@ -16,7 +17,6 @@ from taskmq.errors import (
     TooLarge,
     Unroutable,
 )
-from taskmq.jobs.delayed import to_waiting
 from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue
 

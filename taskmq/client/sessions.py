@@ -13,8 +13,7 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from taskmq.client.plugins import open_blobs, open_broker, open_state
 from taskmq.client.portal import Portal, current_portal
@@ -113,7 +112,7 @@ class Sessions:
 
     # Sessions ------------------------------------------------------------------------------------------
 
-    def session(self) -> Session:
+    def current(self) -> Session:
         """The session of the running loop, opened on first use.
 
         Raises:
@@ -131,20 +130,13 @@ class Sessions:
             open_broker(self.url, options),
             state,
             send_timeout=self._send_timeout,
-            delays=self._delays(state) if self.delay == "state" else None,
+            delays=_delay_store(state) if self.delay == "state" else None,
             blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
             inline=self._result_inline,
             clock=self.clock,
         )
         self._sessions[id(loop)] = (os.getpid(), loop, session)
         return session
-
-    def _delays(self, state: State | None) -> DelayStore:
-        if state is None:
-            raise UnsupportedFeature(
-                "delay='state' needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH"
-            )
-        return state.delays
 
     def _forget_dead_sessions(self) -> None:
         for key, (pid, loop, session) in list(self._sessions.items()):
@@ -154,6 +146,14 @@ class Sessions:
                 self._sessions.pop(key, None)
             elif loop.is_closed():
                 self._sessions.pop(key, None)
+
+    def delays(self) -> DelayStore:
+        """Where jobs wait for their time in the state, as the running loop's session sees it.
+
+        Raises:
+            UnsupportedFeature: the app has no state.
+        """
+        return _delay_store(self.current().state)
 
     async def aclose(self) -> None:
         """Close the running loop's connections; what was sent is with the broker before this returns."""
@@ -166,23 +166,7 @@ class Sessions:
         if any(pid == os.getpid() for pid, _, _ in list(self._sessions.values())):
             current_portal().call(self.aclose)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _exchange(self, settings: Settings | None, clock: Clock, sessions: _Sessions) -> _Exchanged:
+    def exchange(self, settings: Settings | None, clock: Clock, sessions: _Sessions) -> _Exchanged:
         """Use these from now on; those that were used before."""
         before = (self._settings, self.clock, self._sessions)
         self._settings, self.clock, self._sessions = settings, clock, sessions
@@ -193,14 +177,22 @@ class Sessions:
     def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
         """Run a coroutine of this app from code that has no loop."""
         try:
-            self._warn_inside_loop(instead)
-            portal = self._portal()
+            portal = self.portal(instead)
         except BaseException:
             call.close()
             raise
         return portal.call(lambda: call)
 
-    def _portal(self) -> Portal:
+    def portal(self, instead: str) -> Portal:
+        """The way to the thread that serves callers without a loop.
+
+        Args:
+            instead: the coroutine that those who have a loop should call.
+
+        Raises:
+            UnsupportedFeature: this is that thread.
+        """
+        self._warn_inside_loop(instead)
         portal = current_portal()
         if portal.is_current:
             raise UnsupportedFeature(
@@ -220,8 +212,16 @@ class Sessions:
         warnings.warn(
             f"a blocking call of taskmq inside a running event loop stops that loop while it waits: use `{instead}`",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
+
+
+def _delay_store(state: State | None) -> DelayStore:
+    if state is None:
+        raise UnsupportedFeature(
+            "delay='state' needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH"
+        )
+    return state.delays
 
 
 _to_close: "weakref.WeakSet[Sessions]" = weakref.WeakSet()

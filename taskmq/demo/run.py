@@ -18,7 +18,7 @@ from taskmq.beat.beat import occurrence_job_id
 from taskmq.demo.measure import DemoTotals, FileReport, measure, source_files, totals
 from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
 from taskmq.errors import ResultTimeout, TaskMQError
-from taskmq.jobs.handle import Job
+from taskmq.jobs.handle import Job, as_completed
 from taskmq.schedules.triggers import instants_after
 
 __all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
@@ -91,7 +91,7 @@ def run_demo(folder: Path, *, url: str | None, advance: Advance) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="taskmq-demo-") as scratch:
         state = f"local://{scratch}/state" if url else f"local://{scratch}/queue"
         url = url or state
-        app.configure(url=url, state=state, name="demo")
+        app.sessions.configure(url=url, state=state, name="demo")
         return asyncio.run(_run(files, url, state, advance))
 
 
@@ -143,13 +143,13 @@ async def _gather(jobs: Sequence[Job[FileReport]], advance: Advance) -> list[Fil
 
 async def _attempts(jobs: Sequence[Job[Any]]) -> int:
     """How many jobs needed more than one attempt."""
-    records = await asyncio.gather(*(app.find_result(job.id) for job in jobs))
+    records = await asyncio.gather(*(app.jobs.find_result(job.id) for job in jobs))
     return sum(record is not None and record.attempt > 1 for record in records)
 
 
 async def _ticks() -> list[float]:
     """How late runs in a row of the recurring task are, in seconds: from the first on that there is from now on."""
-    instants = islice(instants_after(app.schedules[tick.name].trigger, app.clock.now_ms()), _INSTANTS)
+    instants = islice(instants_after(app.schedules[tick.name].trigger, app.sessions.clock.now_ms()), _INSTANTS)
     jobs = [occurrence_job_id(app, tick.name, instant) for instant in instants]
     try:
         # Beat may still be starting: what was due before is not caught up with.
@@ -160,7 +160,7 @@ async def _ticks() -> list[float]:
 
 
 async def _first_finished(jobs: Sequence[str]) -> str:
-    finishing = aiter(app.as_completed(map(app.job, jobs), timeout=_PATIENCE))
+    finishing = aiter(as_completed(map(app.job, jobs), timeout=_PATIENCE))
     async with contextlib.aclosing(finishing) as finished:
         job, _ = await anext(finished)
         return job.id

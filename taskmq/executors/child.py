@@ -72,8 +72,8 @@ def main(target: str, control: int) -> None:
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
         app = getattr(app, name)
-    app.configure(url=setup.url, state=setup.state)
-    with app.dependencies.working_without_loop():
+    app.sessions.configure(url=setup.url, state=setup.state)
+    with app.tasks.dependencies.working_without_loop():
         _Child(app, setup, requests, PipeReader(control), answers).serve()
 
 
@@ -164,7 +164,7 @@ class _Child:
         args, kwargs = task.signature.with_context(arguments, context)
         current_context.set(context)
         call = partial(task.call, *args, **kwargs)
-        with _environment(request), attached(self._app.middleware, request.carry):
+        with _environment(request), attached(self._app.producer.middleware, request.carry):
             if request.soft_timeout is None:
                 return call()
             words = f"task {request.task} ran longer than its soft_timeout of {request.soft_timeout:g} s"

@@ -1,10 +1,13 @@
-"""The handle of one job: where its result is awaited."""
+"""The handle of one job, where its result is awaited; and those of many, in the order in which they end."""
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
+from taskmq.client.job_service import JobService
+from taskmq.client.progress import JobProgress
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import (
     JobCancelled,
@@ -15,33 +18,15 @@ from taskmq.errors import (
     TaskMQError,
     UnsupportedFeature,
 )
-from taskmq.jobs.progress import JobProgress
 from taskmq.model.codec import ReturnType
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["Job", "JobBackend", "JobOutcome"]
+__all__ = ["AsCompleted", "Job", "JobOutcome", "as_completed"]
 
 R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
 T = TypeVar("T")
-
-
-class JobBackend(Protocol):
-    """What a handle needs from its app."""
-
-    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
-
-    async def find_result(self, job_id: str) -> ResultRecord | None: ...
-
-    async def has_expired(self, job_id: str) -> bool: ...
-
-    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool: ...
-
-    async def find_progress(self, job_id: str) -> JobProgress | None: ...
-
-    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool: ...
-
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +75,14 @@ class Job(Generic[R_co]):
         task: its task's name; empty for a handle made from an id alone.
     """
 
-    __slots__ = ("_backend", "_keeps_result", "_returns", "id", "task")
+    __slots__ = ("_jobs", "_keeps_result", "_returns", "id", "task")
 
     def __init__(
-        self, job_id: str, *, task: str, backend: JobBackend, returns: ReturnType, keeps_result: bool = True
+        self, job_id: str, *, task: str, jobs: JobService, returns: ReturnType, keeps_result: bool = True
     ) -> None:
         self.id: str = job_id
         self.task: str = task
-        self._backend = backend
+        self._jobs = jobs
         self._returns = returns
         self._keeps_result = keeps_result
 
@@ -113,7 +98,7 @@ class Job(Generic[R_co]):
             StateUnavailable: the state could not be reached when the wait began.
             UnsupportedFeature: the app has no state, or the task keeps no results.
         """
-        return self._backend.run_sync(self.aresult(timeout), instead="aresult")
+        return self._jobs.sessions.run_sync(self.aresult(timeout), instead="aresult")
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """`result` for coroutines."""
@@ -127,7 +112,7 @@ class Job(Generic[R_co]):
             StateUnavailable: the state could not be reached when the wait began.
             UnsupportedFeature: the app has no state, or the task keeps no results.
         """
-        return self._backend.run_sync(self.aoutcome(timeout), instead="aoutcome")
+        return self._jobs.sessions.run_sync(self.aoutcome(timeout), instead="aoutcome")
 
     async def aoutcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
         """`outcome` for coroutines."""
@@ -141,7 +126,7 @@ class Job(Generic[R_co]):
         if not self._keeps_result:
             raise UnsupportedFeature(f"task {self.task} keeps no results (result=False): nobody can wait for one")
         limit = None if timeout is None else parse_duration(timeout, what="timeout")
-        record = await self._backend.wait_for_result(self.id, None if limit is None else limit.total_seconds())
+        record = await self._jobs.wait_for_result(self.id, None if limit is None else limit.total_seconds())
         if record is None:
             raise ResultTimeout(f"job {self.id} has not ended within {limit or timedelta()}; it goes on")
         return record
@@ -154,13 +139,13 @@ class Job(Generic[R_co]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._backend.run_sync(self.astate(), instead="astate")
+        return self._jobs.sessions.run_sync(self.astate(), instead="astate")
 
     async def astate(self) -> JobState:
         """`state` for coroutines."""
-        if (record := await self._backend.find_result(self.id)) is not None:
+        if (record := await self._jobs.find_result(self.id)) is not None:
             return record.state
-        if await self._backend.has_expired(self.id):
+        if await self._jobs.has_expired(self.id):
             raise ResultExpired(self.id)
         return JobState.QUEUED
 
@@ -174,11 +159,11 @@ class Job(Generic[R_co]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._backend.run_sync(self.aprogress(), instead="aprogress")
+        return self._jobs.sessions.run_sync(self.aprogress(), instead="aprogress")
 
     async def aprogress(self) -> JobProgress | None:
         """`progress` for coroutines."""
-        return await self._backend.find_progress(self.id)
+        return await self._jobs.find_progress(self.id)
 
     def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
         """Cancel the job, wherever it is.
@@ -199,11 +184,11 @@ class Job(Generic[R_co]):
             StateUnavailable: the state could not be reached; the job may be cancelled or not.
             UnsupportedFeature: the app has no state.
         """
-        return self._backend.run_sync(self.acancel(reason, remember=remember), instead="acancel")
+        return self._jobs.sessions.run_sync(self.acancel(reason, remember=remember), instead="acancel")
 
     async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
         """`cancel` for coroutines."""
-        return await self._backend.cancel_job(self.id, reason=reason, remember=remember)
+        return await self._jobs.cancel_job(self.id, reason=reason, remember=remember)
 
     def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
         """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.
@@ -215,11 +200,11 @@ class Job(Generic[R_co]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._backend.run_sync(self.areschedule(delay=delay, eta=eta), instead="areschedule")
+        return self._jobs.sessions.run_sync(self.areschedule(delay=delay, eta=eta), instead="areschedule")
 
     async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
         """`reschedule` for coroutines."""
-        return await self._backend.reschedule_waiting(self.id, delay=delay, eta=eta)
+        return await self._jobs.reschedule_waiting(self.id, delay=delay, eta=eta)
 
     def _outcome_of(self, record: ResultRecord) -> JobOutcome[R_co]:
         return JobOutcome(
@@ -255,6 +240,79 @@ class Job(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Job {self.task} {self.id}>"
+
+
+class AsCompleted(Generic[R]):
+    """See `as_completed`."""
+
+    def __init__(self, jobs: Iterable[Job[R]], *, timeout: Duration | None) -> None:
+        self._jobs = list(jobs)
+        self._limit = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
+
+    async def __aiter__(self) -> AsyncGenerator[tuple[Job[R], JobOutcome[R]], None]:
+        loop = asyncio.get_running_loop()
+        deadline = None if self._limit is None else loop.time() + self._limit
+        ended: asyncio.Queue[tuple[Job[R], asyncio.Task[JobOutcome[R]]]] = asyncio.Queue()
+        waits: set[asyncio.Task[JobOutcome[R]]] = set()
+        try:
+            for job in self._jobs:
+                wait = loop.create_task(job.aoutcome())
+                waits.add(wait)
+                wait.add_done_callback(_telling(ended, job))
+            while waits:
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        job, wait = await ended.get()
+                except TimeoutError:
+                    raise ResultTimeout(
+                        f"{len(waits)} of {len(self._jobs)} jobs have not ended within {self._limit:g} s; they go on"
+                    ) from None
+                waits.discard(wait)
+                yield job, wait.result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            # What they have come to is looked at by nobody.
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def __iter__(self) -> Iterator[tuple[Job[R], JobOutcome[R]]]:
+        if not self._jobs:
+            return
+        sessions = self._jobs[0]._jobs.sessions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        coming = self.__aiter__()
+        try:
+            while (one := sessions.run_sync(_next(coming), instead="async for")) is not None:
+                yield one
+        finally:
+            sessions.run_sync(coming.aclose(), instead="async for")
+
+
+def as_completed(jobs: Iterable[Job[R]], *, timeout: Duration | None = None) -> AsCompleted[R]:
+    """Pairs of a job and its outcome, each as soon as the job has ended; for `async for` and for `for`.
+
+    All are waited for over one connection, without polling. A failed job does not end the iteration: its outcome says
+    so.
+
+    Args:
+        jobs: of one app.
+        timeout: for all together.
+
+    Raises:
+        ResultTimeout: some have not ended in time; they go on.
+        StateUnavailable: the state could not be reached when a wait began.
+        UnsupportedFeature: the app has no state, or a task keeps no results.
+    """
+    return AsCompleted(jobs, timeout=timeout)
+
+
+async def _next(coming: AsyncGenerator[T, None]) -> T | None:
+    return await anext(coming, None)
+
+
+def _telling(
+    ended: "asyncio.Queue[tuple[Job[R], asyncio.Task[JobOutcome[R]]]]", job: Job[R]
+) -> Callable[["asyncio.Task[JobOutcome[R]]"], None]:
+    return lambda wait: ended.put_nowait((job, wait))
 
 
 def _instant(milliseconds: int) -> datetime:

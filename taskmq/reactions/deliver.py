@@ -1,22 +1,21 @@
 """From what has happened to a job, or to a note of it; durable in either case."""
 
 import uuid
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from taskmq.client.session import Session
+from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
-from taskmq.model.clock import Clock
 from taskmq.reactions.events import MessageArrived, ReactionEvent
 from taskmq.reactions.pending import MOST_FIRINGS, RecordedEvent, note
 from taskmq.reactions.pending_store import change_pending, pending_name
 from taskmq.reactions.registry import Reaction
 from taskmq.run.context import current_context
 
-__all__ = ["REACTION_NAME", "Cause", "DeliveryHost", "ReactionDelivery", "Refused", "job_id_of"]
+__all__ = ["REACTION_NAME", "Cause", "ReactionDelivery", "Refused", "job_id_of"]
 
 REACTION_NAME: Final = "taskmq.reactions"
 """Key of an envelope's `meta`: the reaction that has sent it."""
@@ -37,20 +36,6 @@ class Cause(NamedTuple):
     root: str
 
 
-class DeliveryHost(Protocol):
-    """What this needs of its app."""
-
-    name: str
-    clock: Clock
-
-    @property
-    def state_url(self) -> str | None: ...
-
-    def session(self) -> Session: ...
-
-    async def send_async(self, sending: Sending) -> None: ...
-
-
 def job_id_of(app: str, reaction: str, event: str) -> str:
     """The id of the job that follows: the same, whoever has seen what happened, and however often."""
     return str(uuid.uuid5(_NAMESPACE, f"{pending_name(app, reaction)}@{event}"))
@@ -59,8 +44,9 @@ def job_id_of(app: str, reaction: str, event: str) -> str:
 class ReactionDelivery:
     """Of one app."""
 
-    def __init__(self, app: DeliveryHost) -> None:
-        self._app = app
+    def __init__(self, app_name: str, producer: Producer) -> None:
+        self._app_name = app_name
+        self._producer = producer
 
     async def deliver(
         self, reaction: Reaction, number: int, noted: RecordedEvent, *, cause: Cause | None = None
@@ -81,10 +67,10 @@ class ReactionDelivery:
         event = noted.event
         if isinstance(event, MessageArrived) and len(event.body) > _MOST_NOTED:
             raise TooLarge(len(event.body), _MOST_NOTED, f"a message that reaction {reaction.name} has to remember")
-        now = self._app.clock.now_ms()
+        now = self._producer.sessions.clock.now_ms()
         has_room, _ = await change_pending(
             self._store(),
-            pending_name(self._app.name, reaction.name),
+            pending_name(self._app_name, reaction.name),
             lambda pending: note(pending, reaction.plan, number=number, noted=noted, now=now),
         )
         if not has_room:
@@ -101,7 +87,7 @@ class ReactionDelivery:
             SendError: it is not. `TooLarge`: it never will be.
         """
         try:
-            await self._app.send_async(self._sending(reaction, event, events, cause))
+            await self._producer.send_async(self._sending(reaction, event, events, cause))
         except (SendError, StateUnavailable):
             raise
         except Exception as error:
@@ -113,12 +99,12 @@ class ReactionDelivery:
             sending = reaction.task.sending(*reaction.arguments(events))
         finally:
             current_context.reset(token)
-        job_id = job_id_of(self._app.name, reaction.name, event)
+        job_id = job_id_of(self._app_name, reaction.name, event)
         envelope = replace(
             sending.envelope,
             id=job_id,
             # Without a state no worker could tell that it is done.
-            key=sending.envelope.key or (None if self._app.state_url is None else job_id),
+            key=sending.envelope.key or (None if self._producer.sessions.state_url is None else job_id),
             parent=None if cause is None else cause.job_id,
             root=None if cause is None else cause.root,
             meta={**(sending.envelope.meta or {}), REACTION_NAME: reaction.name},
@@ -126,7 +112,7 @@ class ReactionDelivery:
         return Sending(envelope, sending.queue, sending.content_type, dict(sending.headers))
 
     def _store(self) -> ScheduleStore:
-        state = self._app.session().state
+        state = self._producer.sessions.current().state
         if state is None:
             raise StateUnavailable(
                 "reactions that wait for several things need a state: TaskMQ(..., state='redis://...'), "

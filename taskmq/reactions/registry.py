@@ -1,13 +1,13 @@
 """`app.reactions`: which tasks are called when something happens."""
 
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.client.session import Session
+from taskmq.client.producer import Producer
 from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
@@ -25,11 +25,10 @@ from taskmq.reactions.events import FileArrived, JobEnded, MessageArrived, React
 from taskmq.reactions.pending import ReactionPlan
 from taskmq.reactions.pending_store import pending_name, read_pending
 from taskmq.schedules.triggers import for_schedule
+from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
 
-__all__ = ["Reaction", "ReactionHost", "ReactionStatus", "Reactions"]
-
-T = TypeVar("T")
+__all__ = ["Reaction", "ReactionStatus", "Reactions"]
 
 _THEN: Final = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -85,35 +84,29 @@ class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
     last: datetime | None
 
 
-class ReactionHost(Protocol):
-    """What this needs of its app."""
-
-    name: str
-    content_type: str
-
-    @property
-    def tasks(self) -> dict[str, Task[..., Any]]: ...
-
-    def session(self) -> Session: ...
-
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
-
-
 class Reactions(Mapping[str, Reaction]):
     """The reactions that an app's code defines, by name."""
 
-    def __init__(self, host: ReactionHost) -> None:
-        self._host = host
+    def __init__(self, app_name: str, tasks: TaskRegistry, producer: Producer) -> None:
+        self._app_name = app_name
+        self._tasks = tasks
+        self._producer = producer
         self._own: dict[str, Reaction] = {}
 
     def __getitem__(self, name: str) -> Reaction:
-        return self._own[name]
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._own)
+        return iter(self._loaded)
 
     def __len__(self) -> int:
-        return len(self._own)
+        return len(self._loaded)
+
+    @property
+    def _loaded(self) -> dict[str, Reaction]:
+        # So that included modules have defined theirs.
+        len(self._tasks)
+        return self._own
 
     def define(
         self,
@@ -144,7 +137,7 @@ class Reactions(Mapping[str, Reaction]):
         """The reactions that wait for jobs of this task, each with the number of its condition."""
         return [
             (reaction, number, condition)
-            for reaction in self._own.values()
+            for reaction in self._loaded.values()
             for number, condition in enumerate(reaction.plan.conditions)
             if isinstance(condition, JobEnds) and task in condition.tasks
         ]
@@ -156,7 +149,7 @@ class Reactions(Mapping[str, Reaction]):
         Raises:
             InvalidOption: the app does not have one of them.
         """
-        known = self._host.tasks
+        known = self._tasks
         found: set[str] = set()
         for reaction in self._own.values():
             for condition in reaction.plan.conditions:
@@ -177,19 +170,19 @@ class Reactions(Mapping[str, Reaction]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._host.run_sync(self.astatus(name), instead="astatus")
+        return self._producer.sessions.run_sync(self.astatus(name), instead="astatus")
 
     async def astatus(self, name: str) -> ReactionStatus:
         """`status` for coroutines."""
         if name not in self._own:
             raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
-        state = self._host.session().state
+        state = self._producer.sessions.current().state
         if state is None:
             raise UnsupportedFeature(
                 "what has come is kept in the state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or "
                 "local://PATH on one host"
             )
-        (pending,) = await read_pending(state.schedules, [pending_name(self._host.name, name)])
+        (pending,) = await read_pending(state.schedules, [pending_name(self._app_name, name)])
         conditions = self._own[name].plan.conditions
         return ReactionStatus(
             name=name,
@@ -209,7 +202,7 @@ class Reactions(Mapping[str, Reaction]):
         for condition in reaction.plan.conditions:
             sample = _sample(condition)
             try:
-                reaction.task.signature.encode(reaction.arguments([sample]), {}, self._host.content_type)
+                reaction.task.signature.encode(reaction.arguments([sample]), {}, self._producer.content_type)
             except InvalidArguments as error:
                 wanted = f"a list of {type(sample).__name__}" if reaction.takes_list else f"a {type(sample).__name__}"
                 raise InvalidOption(

@@ -2,17 +2,15 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from typing import Any, Final, Unpack
 
 from msgspec.structs import replace
 
-from taskmq.client.session import Session
+from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.middleware.chain import Sending
-from taskmq.model.clock import Clock
 from taskmq.model.envelope import new_job_id
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import check_arguments, read_definition, write_definition
@@ -22,33 +20,15 @@ from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord
 from taskmq.schedules.record_access import change_record, read_record
 from taskmq.schedules.status import Backfill, ScheduleStatus, status_of
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
 
-__all__ = ["ScheduleHost", "Schedules"]
-
-T = TypeVar("T")
+__all__ = ["Schedules"]
 
 _log = logging.getLogger("taskmq.schedules")
 
 _PAGE: Final = 1_000
 _MOST_SHOWN: Final = 10_000
-
-
-class ScheduleHost(Protocol):
-    """What this needs of its app."""
-
-    name: str
-    clock: Clock
-    content_type: str
-
-    @property
-    def tasks(self) -> dict[str, Task[..., Any]]: ...
-
-    def session(self) -> Session: ...
-
-    async def send_async(self, sending: Sending) -> None: ...
-
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
 
 
 class Schedules(Mapping[str, ScheduleEntry]):
@@ -61,8 +41,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
     - `UnsupportedFeature`: the app has no state.
     """
 
-    def __init__(self, host: ScheduleHost) -> None:
-        self._host = host
+    def __init__(self, app_name: str, tasks: TaskRegistry, producer: Producer) -> None:
+        self._app_name = app_name
+        self._tasks = tasks
+        self._producer = producer
         self._static: dict[str, ScheduleEntry] = {}
 
     # What the code defines -----------------------------------------------------------------------------
@@ -79,7 +61,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     @property
     def _own(self) -> dict[str, ScheduleEntry]:
         # So that included modules have defined theirs.
-        _ = self._host.tasks
+        len(self._tasks)
         return self._static
 
     def define(self, entry: ScheduleEntry) -> None:
@@ -90,7 +72,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """
         if entry.name in self._static:
             raise InvalidOption(f"schedule {entry.name!r} is defined twice; give one of them a name=")
-        check_arguments(entry, self._host.content_type)
+        check_arguments(entry, self._producer.content_type)
         self._static[entry.name] = entry
 
     # What is made at run time --------------------------------------------------------------------------
@@ -107,7 +89,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> None:
         """Have every beat emit calls of `task` from now on; within a second, and until it is removed."""
         call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
-        self._host.run_sync(call, instead="aadd")
+        self._producer.sessions.run_sync(call, instead="aadd")
 
     async def aadd(
         self,
@@ -122,7 +104,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """`add` for coroutines."""
         call = (tuple(args), dict(kwargs or {}))
         definition = self._definition(name, task, trigger, call, options)
-        if not await self._store().define(self._host.name, name, before=None, after=definition):
+        if not await self._store().define(self._app_name, name, before=None, after=definition):
             raise InvalidOption(f"schedule {name!r} is there already, and is another one; change or remove it")
 
     def change(
@@ -137,7 +119,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> None:
         """Put another definition in the place of one that was added; what it has missed is not made up for."""
         call = self.achange(name, task, trigger, args=args, kwargs=kwargs, **options)
-        self._host.run_sync(call, instead="achange")
+        self._producer.sessions.run_sync(call, instead="achange")
 
     async def achange(
         self,
@@ -156,7 +138,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     def remove(self, name: str) -> None:
         """Have nobody emit it any more, within a second."""
-        self._host.run_sync(self.aremove(name), instead="aremove")
+        self._producer.sessions.run_sync(self.aremove(name), instead="aremove")
 
     async def aremove(self, name: str) -> None:
         """`remove` for coroutines."""
@@ -170,7 +152,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             before = (await self._definitions()).get(name)
             if before is None:
                 raise self._unknown(name)
-            if await store.define(self._host.name, name, before=before, after=definition):
+            if await store.define(self._app_name, name, before=before, after=definition):
                 return
 
     def _definition(
@@ -187,48 +169,48 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
-        if self._host.tasks.get(task.name) is not task:
+        if self._tasks.get(task.name) is not task:
             raise InvalidOption(f"schedule {name!r}: task {task.name} is none of this app's")
         policy = read_policy(options, schedule=name)
         entry = ScheduleEntry(name, task, for_schedule(trigger, name), *call, policy, is_dynamic=True)
-        check_arguments(entry, self._host.content_type)
+        check_arguments(entry, self._producer.content_type)
         return write_definition(entry)
 
     # Looking -------------------------------------------------------------------------------------------
 
     def all(self) -> dict[str, ScheduleEntry]:
         """All schedules by name, those that were made at run time among them."""
-        return self._host.run_sync(self.aall(), instead="aall")
+        return self._producer.sessions.run_sync(self.aall(), instead="aall")
 
     async def aall(self) -> dict[str, ScheduleEntry]:
         """`all` for coroutines; those whose task this app does not have are left out."""
         found: dict[str, ScheduleEntry] = {}
         for name, kept in (await self._definitions()).items():
             try:
-                found[name] = read_definition(kept, name=name, tasks=self._host.tasks)
+                found[name] = read_definition(kept, name=name, tasks=self._tasks)
             except InvalidOption as error:
                 _log.warning("a schedule of the state is left out: %s", error)
         return {**found, **self._own}
 
     def status(self, name: str) -> ScheduleStatus:
         """What has become of a schedule's occurrences so far."""
-        return self._host.run_sync(self.astatus(name), instead="astatus")
+        return self._producer.sessions.run_sync(self.astatus(name), instead="astatus")
 
     async def astatus(self, name: str) -> ScheduleStatus:
         """`status` for coroutines."""
         entry = await self._find(name)
         record = await read_record(self._store(), self._record(name))
-        return status_of(entry, record, now=self._host.clock.now_ms())
+        return status_of(entry, record, now=self._producer.sessions.clock.now_ms())
 
     # Operating -----------------------------------------------------------------------------------------
 
     def pause(self, name: str, *, note: str = "") -> None:
         """Have nothing emitted until `resume`; it holds when this returns, but for what is on its way already."""
-        self._host.run_sync(self.apause(name, note=note), instead="apause")
+        self._producer.sessions.run_sync(self.apause(name, note=note), instead="apause")
 
     async def apause(self, name: str, *, note: str = "") -> None:
         """`pause` for coroutines."""
-        now = self._host.clock.now_ms()
+        now = self._producer.sessions.clock.now_ms()
 
         def pause(record: ScheduleRecord) -> None:
             if record.paused is None:
@@ -239,11 +221,11 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     def resume(self, name: str) -> None:
         """Go on; what becomes of the occurrences of the pause is the schedule's `on_resume`."""
-        self._host.run_sync(self.aresume(name), instead="aresume")
+        self._producer.sessions.run_sync(self.aresume(name), instead="aresume")
 
     async def aresume(self, name: str) -> None:
         """`resume` for coroutines."""
-        now = self._host.clock.now_ms()
+        now = self._producer.sessions.clock.now_ms()
 
         def resume(record: ScheduleRecord) -> None:
             if record.paused is not None:
@@ -256,17 +238,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
         Its `scheduled_for` is now. It does not count for `overlap`.
         """
-        return self._host.run_sync(self.arun(name), instead="arun")
+        return self._producer.sessions.run_sync(self.arun(name), instead="arun")
 
     async def arun(self, name: str) -> str:
         """`run` for coroutines."""
         entry = await self._find(name)
-        now = self._host.clock.now_ms()
+        now = self._producer.sessions.clock.now_ms()
         job_id = new_job_id(now, secrets.token_bytes(10))
         sending = entry.task.sending(*entry.args, **entry.kwargs)
         meta = {**(sending.envelope.meta or {}), SCHEDULE_NAME: name, SCHEDULED_FOR: str(now)}
         sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
-        await self._host.send_async(sending)
+        await self._producer.send_async(sending)
         await self._change(name, lambda record: record.remember(Emitted(now, now, "run")))
         return job_id
 
@@ -280,12 +262,12 @@ class Schedules(Mapping[str, ScheduleEntry]):
             dry_run: only say which they are.
         """
         call = self.abackfill(name, start, end, dry_run=dry_run)
-        return self._host.run_sync(call, instead="abackfill")
+        return self._producer.sessions.run_sync(call, instead="abackfill")
 
     async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
         """`backfill` for coroutines."""
         entry = await self._find(name)
-        now = self._host.clock.now_ms()
+        now = self._producer.sessions.clock.now_ms()
         first, last = _instant(start, name), _instant(end, name)
         if last > now or first > last:
             raise InvalidOption(f"schedule {name!r}: a backfill is from an instant to a later one, up to now")
@@ -309,7 +291,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         store = self._store()
         await change_record(store, self._record(name), change)
         # After it, so that who looks sees it.
-        await store.tell(self._host.name, [name])
+        await store.tell(self._app_name, [name])
 
     async def _find(self, name: str) -> ScheduleEntry:
         if (own := self._own.get(name)) is not None:
@@ -317,12 +299,12 @@ class Schedules(Mapping[str, ScheduleEntry]):
         kept = (await self._definitions()).get(name)
         if kept is None:
             raise self._unknown(name)
-        return read_definition(kept, name=name, tasks=self._host.tasks)
+        return read_definition(kept, name=name, tasks=self._tasks)
 
     async def _definitions(self) -> dict[str, bytes]:
         store, place = self._store(), 0
         found: dict[str, bytes] = {}
-        while page := await store.changed(self._host.name, place, limit=_PAGE):
+        while page := await store.changed(self._app_name, place, limit=_PAGE):
             found.update((change.name, change.definition) for change in page if change.definition is not None)
             place = page[-1].place
         return found
@@ -331,10 +313,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return InvalidOption(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
 
     def _record(self, name: str) -> str:
-        return record_name(self._host.name, name)
+        return record_name(self._app_name, name)
 
     def _store(self) -> ScheduleStore:
-        state = self._host.session().state
+        state = self._producer.sessions.current().state
         if state is None:
             raise UnsupportedFeature(
                 "schedules need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"

@@ -1,7 +1,6 @@
 """A task: a function that can be called here, or sent to be run by a worker.
 
-A task knows how to make a message of a call; sending it is the business of the `Sender` that it is bound to
-(an app), which it never looks into.
+A task knows how to make a message of a call; sending it is the business of the producer of the app that has taken it.
 """
 
 import inspect
@@ -39,6 +38,7 @@ from typing import (
 
 from msgspec.structs import replace
 
+from taskmq.client.services import AppServices
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.injection.plan import is_dependency, plan_dependencies
 from taskmq.injection.resolve import Dependencies, provided_async, provided_sync
@@ -52,10 +52,10 @@ from taskmq.options.limits import TaskLimit, bind_limits
 from taskmq.options.task_options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.context import Context, current_context
-from taskmq.tasks.sender import Sender
 
 if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step
+    from taskmq.workflow.step_call import StepCall
 
 __all__ = ["AsyncTask", "Call", "SyncTask", "Task", "TaskDecorator", "define", "task"]
 
@@ -100,19 +100,15 @@ class Call(Generic[P, R_co]):
             SendError: one of its kinds, within the app's send timeout; `DuplicateJob` where the job is to be unique.
         """
         sending = self._sending(args, kwargs)
-        self._task.sender.send_sync(sending)
+        self._task.services.producer.send_sync(sending)
         return self._job(sending.envelope.id)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """`send` for coroutines."""
         sending = self._sending(args, kwargs)
         task = self._task
-        sender = task.sender
-        await sender.start_send(sending)
-        keeps_result = task.plan.result is not False
-        return Job(
-            sending.envelope.id, task=task.name, backend=sender, returns=task.returns, keeps_result=keeps_result
-        )
+        await task.services.producer.start_send(sending)
+        return self._job(sending.envelope.id)
 
     def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
         """Send many calls, pipelined; returns when all are confirmed.
@@ -175,17 +171,17 @@ class Call(Generic[P, R_co]):
 
         With all its arguments it can stand at the beginning, too, or be sent on its own.
         """
-        from taskmq.workflow.parts import OpenStep, Step, StepCall
+        from taskmq.workflow.parts import OpenStep, Step
 
-        call = StepCall(self._task, self, args, kwargs, {}, is_fed=True)
+        call = self._step_call(args, kwargs, is_fed=True)
         is_whole = self._task.signature.accepts(len(args), kwargs)
         return Step[Any](call) if is_whole else OpenStep[Any, Any](call)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]":
         """The call as a step of a workflow that has all its arguments: it only waits for what stands before it."""
-        from taskmq.workflow.parts import Step, StepCall
+        from taskmq.workflow.parts import Step
 
-        return Step(StepCall(self._task, self, args, kwargs, {}, is_fed=False))
+        return Step(self._step_call(args, kwargs, is_fed=False))
 
     def map(self: "_TakesOne[A, R]", items: Iterable[A]) -> "Group[R]":
         """A call for each item, beside each other; as a workflow, its value is the list of theirs."""
@@ -193,9 +189,9 @@ class Call(Generic[P, R_co]):
 
     def starmap(self: "Call[..., R]", calls: Iterable[Sequence[Any]]) -> "Group[R]":
         """A call for each sequence of arguments, beside each other."""
-        from taskmq.workflow.parts import Group, Step, StepCall
+        from taskmq.workflow.parts import Group, Step
 
-        return Group(tuple(Step[R](StepCall(self._task, self, tuple(call), {}, {}, is_fed=False)) for call in calls))
+        return Group(tuple(Step[R](self._step_call(tuple(call), {}, is_fed=False)) for call in calls))
 
     def chunks(self: "Call[Concatenate[Any, ...], R]", items: Iterable[Any], size: int) -> "Group[R]":
         """A call for each `size` items, of a task that takes a list of them."""
@@ -203,6 +199,12 @@ class Call(Generic[P, R_co]):
             raise InvalidOption(f"task {self._task.name}: chunks of {size}: at least 1")
         rest = iter(items)
         return self.starmap((piece,) for piece in iter(lambda: list(islice(rest, size)), []))
+
+    def _step_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_fed: bool) -> "StepCall":
+        from taskmq.workflow.step_call import StepCall
+
+        plan = None if self._task is self else self._plan
+        return StepCall(self._task, plan, args, kwargs, {}, is_fed=is_fed)
 
     @property
     def call_plan(self) -> CallPlan:
@@ -243,23 +245,23 @@ class Call(Generic[P, R_co]):
         return call.send(*args, **(kwargs or {}))
 
     def _stream(self, calls: Iterable[Arguments], *, linger: float | None = None) -> Iterator[str]:
-        sendings, sender = self._sendings(calls), self._task.sender
+        sendings, producer = self._sendings(calls), self._task.services.producer
         if self._task.plan.unique is not None:
-            return sender.unique_stream_sync(sendings)
-        return sender.stream_sync(sendings) if linger is None else sender.stream_sync(sendings, linger=linger)
+            return producer.unique_stream_sync(sendings)
+        return producer.stream_sync(sendings) if linger is None else producer.stream_sync(sendings, linger=linger)
 
     def _astream(
         self, calls: Iterable[Arguments] | AsyncIterable[Arguments], *, linger: float | None = None
     ) -> AsyncGenerator[str, None]:
-        sendings, sender = self._any_sendings(calls), self._task.sender
+        sendings, producer = self._any_sendings(calls), self._task.services.producer
         if self._task.plan.unique is not None:
-            return sender.unique_stream_async(sendings)
-        return sender.stream_async(sendings) if linger is None else sender.stream_async(sendings, linger=linger)
+            return producer.unique_stream_async(sendings)
+        return producer.stream_async(sendings) if linger is None else producer.stream_async(sendings, linger=linger)
 
     def _achunks(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[list[str], None]:
         if self._task.plan.unique is not None:
             return _one_by_one(self._astream(calls))
-        return self._task.sender.chunks_async(self._any_sendings(calls))
+        return self._task.services.producer.chunks_async(self._any_sendings(calls))
 
     def _sendings(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
         self._check_many()
@@ -297,8 +299,8 @@ class Call(Generic[P, R_co]):
 
     def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
         plan, task = self._plan, self._task
-        sender = task.sender
-        content_type = sender.content_type
+        producer = task.services.producer
+        content_type = producer.content_type
         raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
@@ -306,7 +308,7 @@ class Call(Generic[P, R_co]):
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
-        now = sender.clock.now_ms()
+        now = producer.sessions.clock.now_ms()
         parent = current_context.get()
         envelope = Envelope(
             v=VERSION,
@@ -331,14 +333,14 @@ class Call(Generic[P, R_co]):
 
     def _jobs_of(self, job_ids: Iterable[str]) -> Iterator[Job[R_co]]:
         task = self._task
-        name, sender, returns, keeps_result = task.name, task.sender, task.returns, task.plan.result is not False
+        name, jobs, returns, keeps_result = task.name, task.services.jobs, task.returns, task.plan.result is not False
         for job_id in job_ids:
-            yield Job(job_id, task=name, backend=sender, returns=returns, keeps_result=keeps_result)
+            yield Job(job_id, task=name, jobs=jobs, returns=returns, keeps_result=keeps_result)
 
     def _job(self, job_id: str) -> Job[R_co]:
         task = self._task
         keeps_result = task.plan.result is not False
-        return Job(job_id, task=task.name, backend=task.sender, returns=task.returns, keeps_result=keeps_result)
+        return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
 
 
 async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list[str], None]:
@@ -382,7 +384,7 @@ class Task(Call[P, R_co]):
             if rule is None
             else ArgumentKey(rule.maker, function, self.signature, owner=plan.name, option="unique")
         )
-        self._sender: Sender | None = None
+        self._services: AppServices | None = None
         self._returns: ReturnType | None = None
         self.__doc__ = function.__doc__
         self.__name__: str = getattr(function, "__name__", plan.name)
@@ -409,23 +411,23 @@ class Task(Call[P, R_co]):
             ) from error
 
     @property
-    def sender(self) -> Sender:
-        """The app that it belongs to.
+    def services(self) -> AppServices:
+        """Those of the app that has taken it.
 
         Raises:
-            InvalidOption: it belongs to none yet.
+            InvalidOption: none has yet.
         """
-        if self._sender is None:
+        if self._services is None:
             raise InvalidOption(f"task {self.name} belongs to no app yet: app.include({self.__module__!r})")
-        return self._sender
+        return self._services
 
     @property
     def is_bound(self) -> bool:
-        return self._sender is not None
+        return self._services is not None
 
-    def bind(self, sender: Sender) -> None:
-        """Make the task one of `sender`'s."""
-        self._sender = sender
+    def bind(self, services: AppServices) -> None:
+        """Make it a task of the app whose services these are."""
+        self._services = services
 
     def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UniqueCall | None:
         """What a call is to be the only one of; None where the task's jobs are not unique.
@@ -478,7 +480,7 @@ class Task(Call[P, R_co]):
         return wrap(self.function, plan, self._dependencies, self.name)
 
     def _dependencies(self) -> Dependencies:
-        return _NO_APP if self._sender is None else self._sender.dependencies
+        return _NO_APP if self._services is None else self._services.dependencies
 
     def _local(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.signature.takes_context:

@@ -5,8 +5,8 @@ validated, retried and dead-lettered by the code that does so in production.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, ExitStack
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -14,8 +14,10 @@ from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
+from taskmq.client.settings import Settings
 from taskmq.contracts.broker import Broker
 from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
+from taskmq.middleware.chain import Middleware
 from taskmq.model.topology import dead_letter_queue
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
@@ -81,9 +83,7 @@ class Harness:
     def __enter__(self) -> Self:
         # A name of its own: nothing is left of the test before.
         middleware = (self._catcher, self._recorder)
-        self._opened.enter_context(
-            self.app.rehearsing(f"memory://{uuid4()}", clock=self.clock, middleware=middleware)
-        )
+        self._opened.enter_context(self._on(f"memory://{uuid4()}", middleware))
         return self
 
     def __exit__(
@@ -95,6 +95,23 @@ class Harness:
                 self._runner.close()
         finally:
             self._opened.close()
+
+    @contextmanager
+    def _on(self, url: str, middleware: Sequence[Middleware]) -> Generator[None, None, None]:
+        """Have the app use another broker, with its own state, the test's clock and further middleware inside."""
+        sessions, producer = self.app.sessions, self.app.producer
+        before = producer.middleware
+        producer.use_middleware((*before, *middleware))
+        origin = {"url": "the test", "state": "the test"}
+        real = sessions.exchange(Settings(url=url, state=url, origin=origin), self.clock, {})
+        try:
+            yield
+        finally:
+            try:
+                sessions.close()
+            finally:
+                sessions.exchange(*real)
+                producer.use_middleware(before)
 
     @property
     def now(self) -> datetime:
@@ -140,7 +157,7 @@ class Harness:
         found = self.sent_to(task)
         if not args and not kwargs:
             return found
-        wanted = arguments_of(self._task(task), args, kwargs, self.app.content_type)
+        wanted = arguments_of(self._task(task), args, kwargs, self.app.producer.content_type)
         return [one for one in found if one.arguments == wanted]
 
     def _task(self, task: Task[..., Any] | str) -> Task[..., Any]:
@@ -248,8 +265,8 @@ class Harness:
     # What failed -----------------------------------------------------------------------------------------
 
     async def _new_failures(self) -> list[FailedJob]:
-        broker = self.app.session().broker
-        queues = dict.fromkeys([*(queue.name for queue in self.app.queues), *(one.queue for one in self.sent)])
+        broker = self.app.sessions.current().broker
+        queues = dict.fromkeys([*(queue.name for queue in self.app.tasks.queues), *(one.queue for one in self.sent)])
         found: list[DeadLetter] = []
         for queue in queues:
             found += await _letters(broker, dead_letter_queue(queue))

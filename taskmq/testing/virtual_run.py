@@ -72,8 +72,8 @@ class VirtualRun:
         """How many jobs wait for their time."""
         stats = await self.rest()
         jobs = sum((each.delayed or 0) + (each.unsettled or 0) for each in stats)
-        if self._app.delay == "state":
-            jobs += len(await self._app.alist_waiting(limit=1))
+        if self._app.sessions.delay == "state":
+            jobs += len(await self._app.jobs.alist_waiting(limit=1))
         return jobs
 
     @property
@@ -100,19 +100,20 @@ async def virtual_run(
     Args:
         activity: a number that changes when something happens that the broker's statistics do not tell.
     """
-    worker_app = app.understudy({name: _in_thread(task) for name, task in app.tasks.items()})
-    names = dict.fromkeys([*(queue.name for queue in app.queues), *queues])
+    worker_app = _apart(app)
+    worker_app.tasks = app.tasks.with_tasks({name: _in_thread(task) for name, task in app.tasks.items()})
+    names = dict.fromkeys([*(queue.name for queue in app.tasks.queues), *queues])
     config = WorkerConfig(queues=tuple(names), events="off", control=False, loop_patience=0, name="test", prefetch=32)
     worker = Worker(worker_app, config)
     jobs = [asyncio.create_task(worker.run())]
-    session = app.session()
+    session = app.sessions.current()
     virtual = VirtualRun(app, session.broker, worker, clock, activity=activity)
     try:
         await _first(worker.is_ready.wait(), jobs)
         if with_beat:
             virtual.beat_clock = FakeClock(clock.now_ms())
-            beat_app = app.understudy()
-            beat_app.clock = virtual.beat_clock
+            beat_app = _apart(app)
+            beat_app.sessions.clock = virtual.beat_clock
             virtual.beat = _Beat(beat_app)
             jobs.append(asyncio.create_task(virtual.beat.run()))
         yield virtual
@@ -123,6 +124,15 @@ async def virtual_run(
         await asyncio.gather(*jobs, return_exceptions=True)
     for job in jobs:
         job.result()
+
+
+def _apart(app: TaskMQ) -> TaskMQ:
+    """The same app with connections of its own, which whoever runs it may close."""
+    twin = copy(app)
+    twin.sessions, twin.jobs, twin.producer = copy(app.sessions), copy(app.jobs), copy(app.producer)
+    twin.sessions.exchange(app.sessions.settings, app.sessions.clock, {})
+    twin.jobs.sessions = twin.producer.sessions = twin.sessions
+    return twin
 
 
 async def _first(ready: Coroutine[Any, Any, object], jobs: list[asyncio.Task[None]]) -> None:

@@ -41,7 +41,7 @@ def main(status: int) -> int:
     log_to_stderr(order.log_level)
     try:
         app, target = _load(order.target)
-        app.configure(
+        app.sessions.configure(
             url=order.url, state=order.state, name=f"worker {order.target} {os.uname().nodename}:{os.getpid()}"
         )
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

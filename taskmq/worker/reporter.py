@@ -80,7 +80,7 @@ class Reporter:
     def _ready(self) -> ChildReady:
         return ChildReady(
             app=self._target,
-            broker=self._app.session().broker.address,
+            broker=self._app.sessions.current().broker.address,
             queues=[queue.name for queue in self._worker.queues],
             tasks=sorted(self._app.tasks),
         )
@@ -114,7 +114,7 @@ class Reporter:
         queues = {name: queue.name for queue in self._worker.queues for name in queue.physical}
         depths: dict[str, int] = {}
         try:
-            for entry in await self._app.session().broker.stats(queues):
+            for entry in await self._app.sessions.current().broker.stats(queues):
                 name = queues[entry.queue]
                 depths[name] = depths.get(name, 0) + entry.ready
         except TaskMQError:

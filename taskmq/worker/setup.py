@@ -26,10 +26,10 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
         InvalidOption: nothing is.
     """
     if config.queues:
-        return [app.queue(name) for name in dict.fromkeys(config.queues)]
-    if not app.queues:
+        return [app.producer.queue(name) for name in dict.fromkeys(config.queues)]
+    if not app.tasks.queues:
         raise InvalidOption("the app has no tasks, so there is no queue to consume: define one, or name queues")
-    return app.queues
+    return app.tasks.queues
 
 
 def check_config(app: TaskMQ, config: WorkerConfig) -> None:
@@ -49,8 +49,8 @@ def check_config(app: TaskMQ, config: WorkerConfig) -> None:
         # The first start is not recorded: of one start nobody knows whether it ever was.
         raise InvalidOption("max_starts: at least 2, or 0 for no limit")
     check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
-    if app.state_url is None:
-        if app.delay == "state":
+    if app.sessions.state_url is None:
+        if app.sessions.delay == "state":
             raise UnsupportedFeature("delay='state' needs a state, and the app has none")
         wanting = sorted(task.name for task in app.tasks.values() if task.plan.result)
         if wanting:
@@ -128,8 +128,8 @@ def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[Execut
         processes = executors["process"] = ProcessExecutor(
             target,
             size=config.process_slots,
-            url=app.url,
-            state=app.state_url,
+            url=app.sessions.url,
+            state=app.sessions.state_url,
             max_tasks=config.max_tasks_per_child,
             max_memory=config.max_memory_per_child,
         )

@@ -75,7 +75,7 @@ class Worker:
             running=self.stats.names,
             stuck_after=_STUCK_SECONDS if has_process else None,
         )
-        self._started_at = app.clock.now_ms()
+        self._started_at = app.sessions.clock.now_ms()
         self._consumer: Consumer | None = None
         self._executors: dict[ExecutorKind, Executor] = {}
         self._dispatcher: Dispatcher | None = None
@@ -186,12 +186,12 @@ class Worker:
                 async with AsyncExitStack() as parts:
                     # What lives as long as the worker consumes.
                     await parts.enter_async_context(self._watch.watching())
-                    await parts.enter_async_context(app.dependencies.working())
+                    await parts.enter_async_context(app.tasks.dependencies.working())
                     await parts.enter_async_context(relaying_delays(app))
                     if self._long_runs is not None:
                         queues = [name for queue in self._queues for name in queue.physical]
                         await parts.enter_async_context(self._long_runs.serving(self._consumer, dispatcher, queues))
-                    await self._show(parts, app.session().broker)
+                    await self._show(parts, app.sessions.current().broker)
                     if self._revocations is not None:
                         await parts.enter_async_context(self._revocations.following())
                     if self._config.prefetch is None:
@@ -211,7 +211,9 @@ class Worker:
         if not isinstance(broker, Broadcasting):
             return
         events = self._config.events
-        announcer = EventPublisher(broker, self.stats, name=self.name, status=self.status, clock=self._app.clock)
+        announcer = EventPublisher(
+            broker, self.stats, name=self.name, status=self.status, clock=self._app.sessions.clock
+        )
         watch = None if events == "off" else announcer.watch
         await parts.enter_async_context(publishing_events(announcer, events, draining=self._is_draining))
         await parts.enter_async_context(
@@ -219,12 +221,14 @@ class Worker:
         )
 
     def _new_dispatcher(self) -> Dispatcher:
-        state = self._app.session().state
+        state = self._app.sessions.current().state
         if state is not None:
             self._long_runs = LongRunGuard(
                 self._app, state.leases, self.stats, worker=self.name, seconds=self._config.lease
             )
-        self._revocations = None if state is None else Cancellations(state.revocations, self._app.clock, self._cancel)
+        self._revocations = (
+            None if state is None else Cancellations(state.revocations, self._app.sessions.clock, self._cancel)
+        )
         return Dispatcher(
             self._app,
             self._queues,
@@ -257,7 +261,7 @@ class Worker:
             await asyncio.wait((starting, stopped))
 
     async def _start(self, dispatcher: Dispatcher) -> Consumer:
-        session = self._app.session()
+        session = self._app.sessions.current()
         prefetch = self._config.effective_prefetch
         subscriptions = [
             # The next of a shard would only wait here, where it cannot be run by anybody else.
@@ -284,7 +288,7 @@ class Worker:
         self.is_ready.set()
         try:
             if self._config.burst:
-                await self._until_idle(self._app.session().broker, dispatcher)
+                await self._until_idle(self._app.sessions.current().broker, dispatcher)
             await self._is_draining.wait()
         except asyncio.CancelledError:
             self.requeue_now()

@@ -6,13 +6,18 @@ from typing import Literal, TypeVar
 import msgspec
 
 from taskmq.contracts.stores import ErrorRecord
+from taskmq.contracts.stores.flows import FlowNode
 from taskmq.errors import MalformedMessage
+from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import MSGPACK, NO_KWARGS
 
 __all__ = [
     "FlowHead",
+    "Graph",
     "Input",
+    "ListOf",
     "NodeCall",
+    "Shape",
     "Source",
     "decode_call",
     "decode_failure",
@@ -90,6 +95,30 @@ class FlowHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     leaves: dict[str, Source] = {}
     names: dict[str, str] = {}
     may_fail: frozenset[str] = frozenset()
+
+
+class ListOf(msgspec.Struct, frozen=True):
+    """A list whose items are all of one type."""
+
+    each: ReturnType
+
+
+Shape = ReturnType | ListOf | tuple["Shape", ...] | dict[str, "Shape"]
+"""What a value is: of a type, a list of one, a list with one of each, or several by name."""
+
+
+class Graph(msgspec.Struct):
+    """A workflow as nodes, each after those that come before it.
+
+    Attributes:
+        shape: of its value.
+        names: where the value of each step of a `dag` is, by its name.
+    """
+
+    head: FlowHead
+    nodes: list[FlowNode]
+    shape: Shape
+    names: dict[str, Source] = msgspec.field(default_factory=dict[str, Source])
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,14 +1,17 @@
 """Graphs: steps that wait for any others, each by a rule of its own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
+from taskmq.workflow.calls import Graph, Source
+from taskmq.workflow.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.handle import GraphNode
-from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, StepTask, Workflow
+from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow
+from taskmq.workflow.step_call import StepTask
 
 __all__ = ["Dag", "DagEntry", "dag"]
 
@@ -42,6 +45,32 @@ class Dag(Workflow[dict[str, Any]]):
 
     def first_task(self) -> StepTask | None:
         return next((task for entry in self.entries if (task := entry.part.first_task()) is not None), None)
+
+    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
+        raise InvalidOption("a dag cannot be a part of another workflow: add the other's steps to it")
+
+    def compile(self, content_type: str) -> Graph:
+        builder = GraphBuilder(content_type)
+        placed: list[Placed] = []
+        used: set[int] = set()
+        may_fail: set[str] = set()
+        for entry in self.entries:
+            first = builder.size
+            before = [placed[number].source for number in entry.after]
+            named = {name: placed[number].source for name, number in entry.into.items()}
+            used.update(entry.after, entry.into.values())
+            if isinstance(entry.part, Step | OpenStep):
+                one = entry.part.place(builder, before, named=named, rule=entry.rule)
+            else:
+                one = entry.part.place(builder, before)
+            placed.append(one)
+            builder.name(one, entry.name)
+            if entry.may_fail:
+                may_fail.update(node.key for node in builder.nodes[first:])
+        by_name = {entry.name: one for entry, one in zip(self.entries, placed, strict=True)}
+        leaves = {entry.name: by_name[entry.name] for number, entry in enumerate(self.entries) if number not in used}
+        sources = {name: one.source for name, one in by_name.items()}
+        return builder.graph_of_leaves(leaves, may_fail=may_fail, names=sources)
 
     def add(
         self,

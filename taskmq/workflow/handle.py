@@ -2,19 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+from collections.abc import AsyncGenerator
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.calls import FlowHead, Source, decode_failure, decode_head
-from taskmq.workflow.values import Shape, decode_tree, load_trees
+from taskmq.workflow.calls import FlowHead, Shape, Source, decode_failure, decode_head
+from taskmq.workflow.publisher import end_id
+from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.values import decode_tree, load_trees
 
-__all__ = ["Flow", "FlowBackend", "FlowState", "GraphNode", "StepOutcome", "check_flow_id", "end_id"]
+__all__ = ["Flow", "FlowState", "GraphNode", "StepOutcome", "check_flow_id"]
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -25,25 +27,6 @@ _MANY: Final = 1000
 # Seconds after which those who wait for an end make sure that there is something to wait for.
 _LOOK_AGAIN: Final = 15.0
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
-
-
-class FlowBackend(Protocol):
-    """What a workflow and its handle ask of the app: `taskmq.client.workflow_publisher.WorkflowService`.
-
-    A Protocol because workflows are values below the client, which publishes them.
-    """
-
-    def flow_store(self) -> FlowStore: ...
-
-    async def send(self, workflow: Any, *, flow_id: str | None, keep: Duration) -> "Flow[Any]": ...
-
-    async def go_on_with_flow(self, flow_id: str) -> None: ...
-
-    async def cancel_flow(self, flow_id: str, *, reason: str) -> bool: ...
-
-    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None: ...
-
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
 
 
 class FlowState(msgspec.Struct, frozen=True):
@@ -103,18 +86,18 @@ class Flow(Generic[R_co]):
         id: its id; the jobs of its steps have ids that begin with it.
     """
 
-    __slots__ = ("_backend", "_names", "_shape", "id")
+    __slots__ = ("_names", "_service", "_shape", "id")
 
     def __init__(
         self,
         flow_id: str,
         *,
-        backend: FlowBackend,
+        service: WorkflowService,
         shape: Shape | None = None,
         names: dict[str, Source] | None = None,
     ) -> None:
         self.id: str = flow_id
-        self._backend = backend
+        self._service = service
         self._shape = shape
         self._names = names or {}
 
@@ -130,7 +113,7 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        return self._backend.run_sync(self.aresult(timeout), instead="aresult")
+        return self._service.sessions.run_sync(self.aresult(timeout), instead="aresult")
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """`result` for coroutines."""
@@ -151,7 +134,7 @@ class Flow(Generic[R_co]):
 
         Raises as `result` does.
         """
-        return self._backend.run_sync(self.aresult_of(node, timeout), instead="aresult_of")
+        return self._service.sessions.run_sync(self.aresult_of(node, timeout), instead="aresult_of")
 
     async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
         """`result_of` for coroutines."""
@@ -169,7 +152,7 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        return self._backend.run_sync(self.astate(), instead="astate")
+        return self._service.sessions.run_sync(self.astate(), instead="astate")
 
     async def astate(self) -> FlowState:
         """`state` for coroutines."""
@@ -222,12 +205,12 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached; it may be cancelled in part: call it again.
         """
-        return self._backend.run_sync(self.acancel(reason), instead="acancel")
+        return self._service.sessions.run_sync(self.acancel(reason), instead="acancel")
 
     async def acancel(self, reason: str = "cancelled by its sender") -> bool:
         """`cancel` for coroutines."""
         record = await self._look()
-        return bool(record.unfinished) and await self._backend.cancel_flow(self.id, reason=reason)
+        return bool(record.unfinished) and await self._service.cancel(self.id, reason=reason)
 
     def redrive(self) -> int:
         """Run again what has not succeeded, and what waits for that; how many steps.
@@ -239,18 +222,18 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             SendError, StateUnavailable: as `send` does.
         """
-        return self._backend.run_sync(self.aredrive(), instead="aredrive")
+        return self._service.sessions.run_sync(self.aredrive(), instead="aredrive")
 
     async def aredrive(self) -> int:
         """`redrive` for coroutines."""
         await self._look()
         driven = await self._store.redrive(self.id)
-        await self._backend.go_on_with_flow(self.id)
+        await self._service.resume(self.id)
         return driven
 
     @property
     def _store(self) -> FlowStore:
-        return self._backend.flow_store()
+        return self._service.flow_store()
 
     async def _look(self) -> FlowRecord:
         record = await self._store.look(self.id)
@@ -280,7 +263,7 @@ class Flow(Generic[R_co]):
         Raises:
             FlowNotFound: the state has lost it, or forgotten it, so no end will come.
         """
-        waits = asyncio.ensure_future(self._backend.wait_for_result(end_id(self.id, run), seconds))
+        waits = asyncio.ensure_future(self._service.wait_for_result(end_id(self.id, run), seconds))
         try:
             while True:
                 await asyncio.wait((waits,), timeout=_LOOK_AGAIN)
@@ -326,11 +309,6 @@ class Flow(Generic[R_co]):
             else:
                 outcomes.append(StepOutcome(name, one.state))
         return outcomes
-
-
-def end_id(flow_id: str, run: int) -> str:
-    """Under which the end of a flow stands among the results."""
-    return f"{flow_id}.end~{run}"
 
 
 def check_flow_id(flow_id: str) -> str:

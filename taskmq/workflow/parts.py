@@ -1,33 +1,19 @@
 """Workflows as they are written down: calls, one after the other, beside each other. Values; nothing is sent here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar, Unpack, cast, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
-import msgspec
-from msgspec.structs import replace
-
+from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.model.codec import ReturnType, Signature
-from taskmq.model.units import Duration
-from taskmq.options.keys import OrderKey
-from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
-from taskmq.workflow.handle import Flow, FlowBackend
+from taskmq.model.units import Duration, parse_duration
+from taskmq.workflow.calls import Graph, Source
+from taskmq.workflow.graph_builder import GraphBuilder, Placed
+from taskmq.workflow.handle import Flow, check_flow_id
+from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.step_call import StepCall, StepOptions, StepTask
 
-__all__ = [
-    "Chain",
-    "Each",
-    "Group",
-    "OpenStep",
-    "Step",
-    "StepCall",
-    "StepOptions",
-    "StepTask",
-    "Workflow",
-    "chain",
-    "chord",
-    "group",
-]
+__all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "chord", "group"]
 
 R_co = TypeVar("R_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
@@ -37,62 +23,6 @@ C = TypeVar("C")
 D = TypeVar("D")
 
 _WIDTH: Final = 10_000
-
-
-class StepOptions(CallOptions, total=False):
-    """What a step's `options(...)` takes: those of a call, which count from when it is its turn.
-
-    Attributes:
-        max_attempts: how often it is tried, over what its task's retry policy says.
-    """
-
-    max_attempts: int
-
-
-class StepTask(Protocol):
-    """What a workflow has to know of a task."""
-
-    name: str
-    plan: TaskPlan
-    signature: Signature
-    order_key: OrderKey | None
-
-    @property
-    def returns(self) -> ReturnType: ...
-
-    @property
-    def sender(self) -> object: ...
-
-
-class _HasWorkflows(Protocol):
-    """What a step's app is known as here."""
-
-    @property
-    def workflows(self) -> FlowBackend: ...
-
-
-class _Planned(Protocol):
-    @property
-    def call_plan(self) -> CallPlan: ...
-
-
-class StepCall(msgspec.Struct, frozen=True):
-    """One call of one task, as it stands in a workflow.
-
-    Attributes:
-        base: has the options that the step's own come over.
-        is_fed: what the steps before it return goes before its arguments.
-    """
-
-    task: StepTask
-    base: _Planned
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    options: StepOptions
-    is_fed: bool
-
-    def with_options(self, options: StepOptions) -> "StepCall":
-        return replace(self, options=cast("StepOptions", {**self.options, **options}))
 
 
 class Workflow(ABC, Generic[R_co]):
@@ -116,23 +46,47 @@ class Workflow(ABC, Generic[R_co]):
             StateUnavailable: the state could not be reached; the flow may be there or not.
             UnsupportedFeature: the app has no state.
         """
-        backend = self._backend()
-        return backend.run_sync(backend.send(self, flow_id=flow_id, keep=keep), instead="asend")
+        service = self._service()
+        return service.sessions.run_sync(self._send(service, flow_id, keep), instead="asend")
 
     async def asend(self, *, flow_id: str | None = None, keep: Duration = "7d") -> Flow[R_co]:
         """`send` for coroutines."""
-        return await self._backend().send(self, flow_id=flow_id, keep=keep)
+        return await self._send(self._service(), flow_id, keep)
 
     @abstractmethod
     def first_task(self) -> "StepTask | None":
         """The task of its first step, whose app sends the whole; None where it has no step."""
         ...
 
-    def _backend(self) -> FlowBackend:
+    @abstractmethod
+    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+        """Add what it consists of to a graph, behind `before`, whose values it is given.
+
+        Raises:
+            InvalidArguments: a call's arguments do not fit, or one lacks what nothing before it gives.
+            InvalidOption: an option is not possible in a workflow.
+            EncodeError: an argument has no form on the wire.
+        """
+        ...
+
+    def compile(self, content_type: str) -> Graph:
+        """All of it as a graph; raises as `place` does."""
+        builder = GraphBuilder(content_type)
+        return builder.graph(self.place(builder, []))
+
+    async def _send(self, service: WorkflowService, flow_id: str | None, keep: Duration) -> Flow[R_co]:
+        seconds = parse_duration(keep, what="keep").total_seconds()
+        graph = self.compile(service.content_type)
+        if flow_id is not None:
+            check_flow_id(flow_id)
+        sent = await service.start(graph, flow_id=flow_id, keep=seconds)
+        return Flow(sent, service=service, shape=graph.shape, names=graph.names)
+
+    def _service(self) -> WorkflowService:
         task = self.first_task()
         if task is None:
             raise InvalidOption("a workflow without a step cannot be sent: it belongs to no app")
-        return cast("_HasWorkflows", task.sender).workflows
+        return WorkflowService(task.services)
 
     def then(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
         """This one first, then `following`, which is given this one's value where it is no `si(...)`."""
@@ -153,6 +107,16 @@ class Step(Workflow[R_co]):
 
     def first_task(self) -> StepTask:
         return self.call.task
+
+    def place(
+        self,
+        builder: GraphBuilder,
+        before: Sequence[Source],
+        *,
+        named: Mapping[str, Source] | None = None,
+        rule: Rule = "all",
+    ) -> Placed:
+        return builder.step(self.call, before, named=named, rule=rule)
 
     def options(self, **options: Unpack[StepOptions]) -> "Step[R_co]":
         """The same step with other options."""
@@ -183,6 +147,16 @@ class OpenStep(Generic[A_contra, R_co]):
 
     def first_task(self) -> StepTask:
         return self.call.task
+
+    def place(
+        self,
+        builder: GraphBuilder,
+        before: Sequence[Source],
+        *,
+        named: Mapping[str, Source] | None = None,
+        rule: Rule = "all",
+    ) -> Placed:
+        return builder.step(self.call, before, named=named, rule=rule)
 
     def options(self, **options: Unpack[StepOptions]) -> "OpenStep[A_contra, R_co]":
         """The same step with other options."""
@@ -221,6 +195,18 @@ class Each(OpenStep[A_contra, R_co]):
         self.max_width: int = max_width
         self.is_spread: bool = is_spread
 
+    def place(
+        self,
+        builder: GraphBuilder,
+        before: Sequence[Source],
+        *,
+        named: Mapping[str, Source] | None = None,  # noqa: ARG002 - `Dag.add` refuses it
+        rule: Rule = "all",
+    ) -> Placed:
+        return builder.each(
+            self.call, before, limit=self.limit, max_width=self.max_width, is_spread=self.is_spread, rule=rule
+        )
+
 
 class Chain(Workflow[R_co]):
     """One after the other; the value is that of the last one."""
@@ -235,6 +221,12 @@ class Chain(Workflow[R_co]):
     def first_task(self) -> StepTask | None:
         return self.links[0].first_task()
 
+    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+        placed = self.links[0].place(builder, before)
+        for link in self.links[1:]:
+            placed = link.place(builder, [placed.source])
+        return placed
+
 
 class Group(Workflow[list[A]]):
     """Beside each other; the value is the list of theirs, in the order of writing."""
@@ -246,6 +238,9 @@ class Group(Workflow[list[A]]):
 
     def first_task(self) -> StepTask | None:
         return self.members[0].first_task() if self.members else None
+
+    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:
+        return builder.join([member.place(builder, before) for member in self.members])
 
 
 Part = Workflow[Any] | OpenStep[Any, Any]

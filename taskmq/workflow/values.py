@@ -3,23 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from taskmq.contracts.stores.flows import FlowStore, NodeState
 from taskmq.model.codec import ReturnType
-from taskmq.workflow.calls import Source, decode_call, join_values
+from taskmq.workflow.calls import ListOf, Shape, Source, decode_call, join_values
 
-__all__ = ["ListOf", "Shape", "Tree", "decode_tree", "encode_tree", "load_trees"]
+__all__ = ["Tree", "decode_tree", "encode_tree", "load_trees"]
 
-
-class ListOf(msgspec.Struct, frozen=True):
-    """A list whose items are all of one type."""
-
-    each: ReturnType
-
-
-Shape = ReturnType | ListOf | tuple["Shape", ...] | dict[str, "Shape"]
-"""What a value is: of a type, a list of one, a list with one of each, or several by name."""
 
 Tree = bytes | None | list["Tree"]
 """An encoded value, none, or a list of such."""

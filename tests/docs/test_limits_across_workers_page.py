@@ -19,7 +19,7 @@ def test_the_examples_are_tasks_with_the_limits_that_the_page_names() -> None:
     exec(compile(code, "limits-across-workers.md", "exec"), names)
     app = names["app"]
     assert isinstance(app, TaskMQ)
-    app.configure(url=f"memory://{uuid.uuid4().hex}")
+    app.sessions.configure(url=f"memory://{uuid.uuid4().hex}")
 
     keys = {
         name: [limit.demand(("ann", "may")[:count], {}).key for limit in app.tasks[f"shop.{name}"].limits]

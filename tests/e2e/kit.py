@@ -280,7 +280,7 @@ class Project:
 
         async def look() -> list[QueueStats]:
             async with self.app:
-                broker = self.app.session().broker
+                broker = self.app.sessions.current().broker
                 await broker.connect(timeout=PATIENCE)
                 return await broker.stats(queues or self.queues)
 

@@ -138,7 +138,7 @@ def test_every_delayed_job_runs_and_none_early_although_its_movers_are_killed(pr
     )
     assert producer.wait(30) == 0
     # What a mover had published and not ended when it was killed comes once more after its lease.
-    until(lambda: not project.app.list_waiting(), "nothing waits", within=LEASE + 10)
+    until(lambda: not project.app.jobs.list_waiting(), "nothing waits", within=LEASE + 10)
     until(lambda: project.waiting() == 0, "the queues are empty", details=lambda: f"{project.stats()}")
     assert [worker.end(signal.SIGTERM) for worker in workers] == [0] * WORKERS
 

@@ -113,7 +113,7 @@ def test_tasks_that_wait_take_no_memory_in_the_worker(project: Project) -> None:
 async def _send_waiting(project: Project) -> None:
     """Tasks that are due in one to two hours."""
     async with project.app:
-        session = project.app.session()
+        session = project.app.sessions.current()
         await session.declare([WorkQueue(DEFAULT_QUEUE)])
         now = time.time_ns() // 1_000_000
         for start in range(0, WAITING, 500):

@@ -75,12 +75,14 @@ class Producer:
         with app:
 
             async def waiting() -> int:
-                broker = app.session().broker
+                broker = app.sessions.current().broker
                 await broker.connect(timeout=10)
                 return sum(entry.ready for entry in await broker.stats([QUEUE]))
 
             until(
-                lambda: (found := app.run_sync(waiting(), instead="")) == count or (at_least and found >= count),
+                lambda: (
+                    (found := app.sessions.run_sync(waiting(), instead="")) == count or (at_least and found >= count)
+                ),
                 f"{count} jobs wait",
             )
 

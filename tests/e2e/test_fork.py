@@ -45,8 +45,8 @@ def test_parent_and_children_go_on_sending_after_a_fork(amqp_url: str) -> None:
         count.send(number)
 
     async def waiting() -> int:
-        return sum(entry.ready for entry in await app.session().broker.stats(["forks"]))
+        return sum(entry.ready for entry in await app.sessions.current().broker.stats(["forks"]))
 
     assert codes == [0, 0]
     with app:
-        until(lambda: app.run_sync(waiting(), instead="") == 16, "all 16 are there")
+        until(lambda: app.sessions.run_sync(waiting(), instead="") == 16, "all 16 are there")

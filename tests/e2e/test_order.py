@@ -111,7 +111,7 @@ def _app(project: Project, kind: str) -> TaskMQ:
 
 
 def _left(project: Project, app: TaskMQ) -> int:
-    shards = project.stats(*app.queue("orders").physical)
+    shards = project.stats(*app.producer.queue("orders").physical)
     return sum(stats.ready + (stats.unsettled or 0) for stats in shards)
 
 

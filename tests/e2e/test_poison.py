@@ -195,7 +195,7 @@ def test_a_job_that_waits_for_a_process_has_not_begun_when_its_worker_ends(proje
 
     async def count(job_id: str) -> int:
         async with project.app as app:
-            state = app.session().state
+            state = app.sessions.current().state
             assert state is not None
             return await state.starts.begin(job_id, ttl=60)
 
@@ -280,7 +280,7 @@ def _expect_outcome(project: Project, *, poisons: int, innocents: int = INNOCENT
 def _letters(project: Project) -> list[Letter]:
     async def look() -> list[Letter]:
         async with project.app:
-            broker = project.app.session().broker
+            broker = project.app.sessions.current().broker
             await broker.connect(timeout=PATIENCE)
             async with broker.peek(dead_letter_queue(DEFAULT_QUEUE), limit=100) as held:
                 return [Letter.read(delivery) for delivery in held]

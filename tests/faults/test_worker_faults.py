@@ -406,6 +406,6 @@ def _children(pid: int) -> list[int]:
 def _letters(project: Project) -> list[DeadLetter]:
     async def look() -> list[DeadLetter]:
         async with project.app as app:
-            return await browse(app.session().broker, DEFAULT_QUEUE, limit=100)
+            return await browse(app.sessions.current().broker, DEFAULT_QUEUE, limit=100)
 
     return asyncio.run(look())

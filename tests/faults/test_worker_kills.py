@@ -88,7 +88,7 @@ def project(tmp_path: Path, amqp_url: str) -> Iterator[Project]:
 
     for task in ("held", "kills_its_process", "kills_its_worker", "innocent"):
         it.app.task(name=f"jobs.{task}", result=False)(takes_name)
-    it.app._tasks.pop("jobs.quick")
+    it.app.tasks._tasks.pop("jobs.quick")
     it.app.task(name="jobs.quick", result=False)(takes_number)
     it.app.task(name="jobs.tasks")(takes_nothing)
     yield it
@@ -261,7 +261,7 @@ def _kept_alive(project: Project, count: int) -> Iterator[list[int]]:
 
 async def _letters(project: Project) -> list[str]:
     found: list[str] = []
-    async with project.app as app, app.session().broker.browse(dead_letter_queue(DEFAULT_QUEUE)) as look:
+    async with project.app as app, app.sessions.current().broker.browse(dead_letter_queue(DEFAULT_QUEUE)) as look:
         while deliveries := await look.take(500):
             found += [json.loads(delivery.body)["args"][0] for delivery in deliveries]
     return found

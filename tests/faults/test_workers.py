@@ -76,7 +76,7 @@ class _Work:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._worker = Worker(self.app, WorkerConfig(concurrency=CONCURRENCY, prefetch=2 * CONCURRENCY))
-        broker = self.app.session().broker
+        broker = self.app.sessions.current().broker
         assert isinstance(broker, RabbitMQBroker)
         self._broker = broker
         running = asyncio.create_task(self._worker.run())

@@ -24,11 +24,13 @@ from pathlib import Path
 import pytest
 
 from taskmq import TaskMQ
+from taskmq.client.producer import Producer
 from taskmq.contracts.stores.flows import FlowNode, NodeState
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
 from taskmq.workflow.dag import Dag
-from taskmq.workflow.handle import GraphNode, end_id
+from taskmq.workflow.handle import GraphNode
 from taskmq.workflow.parts import Workflow, group
+from taskmq.workflow.publisher import end_id, flow_store
 from tests.e2e.kit import LoneWorker, Project
 
 UNGUARDED = bool(os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"))
@@ -51,9 +53,10 @@ _STATES = {"succeed": NodeState.SUCCEEDED, "fail": NodeState.FAILED, "ignore": N
 JOBS = """
 import asyncio, os
 from taskmq import Context, Ignore, TaskMQ
+from taskmq.client.producer import Producer
 
 
-class Doubled(TaskMQ):
+class Doubled(Producer):
     def stream_async(self, sendings, *, linger=0.1):
         return super().stream_async((each for sending in sendings for each in (sending, sending)), linger=linger)
 
@@ -70,7 +73,8 @@ if os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"):
     taskmq_redis.state.RedisFlows = Unguarded
 
 
-app = Doubled(os.environ["JOBS_URL"], state=os.environ["JOBS_STATE"])
+app = TaskMQ(os.environ["JOBS_URL"], state=os.environ["JOBS_STATE"])
+app.producer.__class__ = Doubled
 _ledger = os.open("ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
@@ -106,7 +110,7 @@ def project(tmp_path: Path, amqp_url: str, redis_url: str) -> Iterator[Project]:
     it.close()
 
 
-class _Doubled(TaskMQ):
+class _Doubled(Producer):
     """Sends everything twice, as the workers do."""
 
     def stream_async(self, sendings, *, linger=0.1):  # type: ignore[no-untyped-def]
@@ -153,7 +157,8 @@ class _Plan:
 @pytest.mark.timeout(300 + FLOWS * NODES // 20 + WIDTH // 10 + KILLS * 10)
 def test_every_step_of_doubled_and_killed_workflows_counts_once_and_ends_as_the_model_says(project: Project) -> None:
     chance = random.Random(5)
-    app = _Doubled(project.url, state=project.state, name="test")
+    app = TaskMQ(project.url, state=project.state, name="test")
+    app.producer.__class__ = _Doubled
     plan = _Plan(app, chance)
     workers = [_worker(project, str(number)) for number in range(WORKERS)]
     killed: set[int] = set()
@@ -205,19 +210,19 @@ async def _campaign(
         took = time.monotonic() - began
         await killing
         for flow in flows:
-            found = await app.workflows.flow_store().states(flow.id)
+            found = await flow_store(app.sessions.current()).states(flow.id)
             assert found == plan.states[flow.id], _differences(found, plan.states[flow.id])
-            ended = Counter(await app.workflows.flow_store().ended(flow.id, place=0, limit=1_000_000))
+            ended = Counter(await flow_store(app.sessions.current()).ended(flow.id, place=0, limit=1_000_000))
             assert ended == dict.fromkeys(found, 1)
             # The one who ends the last step tells it before it settles; and again, if it was killed in between.
-            assert await app.wait_for_result(end_id(flow.id, 0), 60) is not None
+            assert await app.jobs.wait_for_result(end_id(flow.id, 0), 60) is not None
         assert await app.flow("wide").aresult("10s") == WIDTH
         return took
 
 
 async def _finished(app: TaskMQ, flow_id: str) -> None:
     while True:
-        record = await app.workflows.flow_store().look(flow_id)
+        record = await flow_store(app.sessions.current()).look(flow_id)
         assert record is not None
         if not record.unfinished:
             return

@@ -127,7 +127,7 @@ def play(url: str, test: Callable[[Mill], Awaitable[None]]) -> None:
 
 
 async def answering(mill: Mill) -> None:
-    state = mill.app.session().state
+    state = mill.app.sessions.current().state
     assert state is not None
     await answers(state)
 

@@ -160,7 +160,7 @@ def test_large_results_go_through_a_bucket(server: S3) -> None:
                 job = await big.asend(100_000)
                 await Worker(app, WorkerConfig(burst=True)).run()
                 assert await job.aresult(PATIENCE) == "ä" * 100_000
-                record = await app.find_result(job.id)
+                record = await app.jobs.find_result(job.id)
                 assert record is not None
                 assert record.blob is not None
 

@@ -138,7 +138,7 @@ async def working(shop: Shop, *, lease: float = LEASE) -> AsyncGenerator[Worker,
 async def back(redis: Redis, shop: Shop) -> None:
     """Start a server again that was killed, and return once it is reached."""
     redis.restart()
-    state = shop.app.session().state
+    state = shop.app.sessions.current().state
     assert state is not None
     await answers(state)
 
@@ -274,7 +274,7 @@ def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, pas
     assert ended.stdout.strip() != process_identity()
 
     async def test(shop: Shop) -> None:
-        state = shop.app.session().state
+        state = shop.app.sessions.current().state
         assert state is not None
         places = PlaceDemand(key="places:pack", places=2)
         for number in range(2):
@@ -295,7 +295,7 @@ def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, pas
 
 def test_places_of_a_worker_that_nobody_sees_come_free_with_their_lease(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
-        state = shop.app.session().state
+        state = shop.app.sessions.current().state
         assert state is not None
         places = PlaceDemand(key="places:pack", places=2)
         for number in range(2):

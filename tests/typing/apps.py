@@ -38,10 +38,10 @@ app = TaskMQ(
     result_ttl=timedelta(days=1),
     delay="state",
 )
-assert_type(app.url, str)
-assert_type(app.state_url, str | None)
+assert_type(app.sessions.url, str)
+assert_type(app.sessions.state_url, str | None)
 _schedules: Mapping[str, ScheduleEntry] = app.schedules
-_tasks: dict[str, Task[..., object]] = app.tasks
+_tasks: Mapping[str, Task[..., object]] = app.tasks
 
 TaskMQ(content_type="yaml")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 TaskMQ(delay="redis")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -53,14 +53,14 @@ with TaskMQ() as entered:
     assert_type(entered, TaskMQ)
 
 
-assert_type(app.list_waiting(task="shop.sell", queue="shop", limit=5), list[WaitingJob])
+assert_type(app.jobs.list_waiting(task="shop.sell", queue="shop", limit=5), list[WaitingJob])
 assert_type(app.job("a").cancel(), bool)
 assert_type(app.job("a").reschedule(delay="5m"), bool)
 app.job("a").reschedule("5m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 async def in_a_loop() -> None:
-    assert_type(await app.alist_waiting(), list[WaitingJob])
+    assert_type(await app.jobs.alist_waiting(), list[WaitingJob])
     assert_type(await app.job("a").acancel(), bool)
     assert_type(await app.job("a").areschedule(eta=datetime(2030, 1, 1, tzinfo=UTC)), bool)
     async with TaskMQ() as entered:

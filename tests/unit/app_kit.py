@@ -1,12 +1,14 @@
 """What the tests of apps and tasks share: apps on `memory://`, and looking at what was sent."""
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
+from taskmq.client.session import Session
+from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import QueueStats
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
@@ -33,7 +35,7 @@ def messages(app: TaskMQ, queue: str = "default") -> list[Message]:
     """What is ready in a physical queue; it stays there."""
 
     async def look() -> list[Message]:
-        async with app, app.session().broker.peek(queue, limit=100_000) as deliveries:
+        async with app, app.sessions.current().broker.peek(queue, limit=100_000) as deliveries:
             return [
                 Message(
                     decode_envelope(each.body, each.content_type),
@@ -60,7 +62,7 @@ def stats(app: TaskMQ, queue: str = "default") -> QueueStats:
 
     async def look() -> QueueStats:
         async with app:
-            (found,) = await app.session().broker.stats([queue])
+            (found,) = await app.sessions.current().broker.stats([queue])
             return found
 
     return asyncio.run(look())
@@ -88,3 +90,18 @@ class Witness(Middleware):
             self.seen.append(None)
         finally:
             self.open -= 1
+
+
+class OneSession(Sessions):
+    """The sessions of an app, which are one: a session of the test's own."""
+
+    def __init__(self, app: TaskMQ, session: Callable[[], Session]) -> None:
+        vars(self).update(vars(app.sessions))
+        self._session = session
+        app.sessions = app.jobs.sessions = app.producer.sessions = self
+
+    def current(self) -> Session:
+        return self._session()
+
+    async def aclose(self) -> None:
+        await self._session().aclose()

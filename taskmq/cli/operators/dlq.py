@@ -278,7 +278,7 @@ def list_archived(
 
     async def run() -> list[dict[str, Any]]:
         async with target:
-            broker = target.session().broker
+            broker = target.sessions.current().broker
             if not isinstance(broker, Archiving):
                 raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters")
             found = await broker.archived(offset=start, limit=limit)
@@ -338,12 +338,12 @@ def _at_broker(
     what: str,
 ) -> _Result:
     target = open_app()
-    choose = filters.choose(target.clock.now_ms())
+    choose = filters.choose(target.sessions.clock.now_ms())
     progress = TerminalProgress(what)
 
     async def run() -> _Result:
         async with target:
-            return await use(target.session().broker, choose, progress)
+            return await use(target.sessions.current().broker, choose, progress)
 
     try:
         return asyncio.run(run())

@@ -65,7 +65,7 @@ async def _examine(app: TaskMQ, watch: float) -> tuple[list[_Finding], int]:
 
 
 def _settings(app: TaskMQ) -> list[_Finding]:
-    origin = app.settings.origin
+    origin = app.sessions.settings.origin
     return [
         _Finding("ok", "settings", f"{key} comes from {source}" if key in ("url", "state") else f"{key}: {source}")
         for key, source in origin.items()
@@ -73,7 +73,7 @@ def _settings(app: TaskMQ) -> list[_Finding]:
 
 
 async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[_Finding]:
-    broker = app.session().broker
+    broker = app.sessions.current().broker
     await broker.connect(timeout=_TIMEOUT)
     yield _Finding("ok", "broker", broker.address)
     if isinstance(broker, Diagnosable):
@@ -87,7 +87,7 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[_Finding]:
                 f"{entry.ready} messages that nobody can run",
                 f"taskmq dlq list {entry.queue}; once its cause is gone, taskmq dlq replay {entry.queue}",
             )
-    for queue in app.queues:
+    for queue in app.tasks.queues:
         stats = {entry.queue: entry for entry in await broker.stats([*queue.physical, dead_letter_queue(queue.name)])}
         letters = stats.pop(dead_letter_queue(queue.name), None)
         if letters and letters.ready:
@@ -105,7 +105,7 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[_Finding]:
 
 
 async def _state(app: TaskMQ) -> AsyncIterator[_Finding]:
-    state = app.session().state
+    state = app.sessions.current().state
     if state is None:
         yield _Finding("warning", "state", "none: no results, no beat", "TaskMQ(..., state=...) or $TASKMQ_STATE")
         return
@@ -119,7 +119,7 @@ async def _state(app: TaskMQ) -> AsyncIterator[_Finding]:
         for level, about, finding, remedy in await state.diagnose():
             yield _Finding(level, about, finding, remedy)
     if isinstance(state, Timekeeper):
-        yield _clock(await state.server_now_ms() - app.clock.now_ms())
+        yield _clock(await state.server_now_ms() - app.sessions.clock.now_ms())
 
 
 def _clock(offset: int) -> _Finding:
@@ -138,7 +138,7 @@ def _clock(offset: int) -> _Finding:
 def _loads(app: TaskMQ) -> dict[WorkQueue, float | None]:
     """How long messages of each queue may stay in a worker's hands; None where a task has no time limit."""
     loads: dict[WorkQueue, float | None] = {}
-    for queue in app.queues:
+    for queue in app.tasks.queues:
         limits = [task.plan.timeout for task in app.tasks.values() if task.queue == queue.name]
         known = [limit for limit in limits if limit is not None]
         loads[queue] = max(known) if known and len(known) == len(limits) else None

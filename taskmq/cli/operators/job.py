@@ -14,7 +14,7 @@ from taskmq.errors import InvalidOption
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
-    from taskmq.jobs.delayed import WaitingJob
+    from taskmq.client.delayed import WaitingJob
 
 __all__ = ["app"]
 
@@ -38,7 +38,7 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
     limit
         How many at most.
     """
-    jobs = _run(lambda target: target.alist_waiting(limit=limit, task=task, queue=queue))
+    jobs = _run(lambda target: target.jobs.alist_waiting(limit=limit, task=task, queue=queue))
     print_rows(_COLUMNS, [_row(job) for job in jobs])
 
 

@@ -29,14 +29,14 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
         Queues, separated by commas.
     """
     target = open_app()
-    names = [target.queue(name.strip()) for name in queues.split(",")] if queues else target.queues
+    names = [target.producer.queue(name.strip()) for name in queues.split(",")] if queues else target.tasks.queues
     if not names:
         raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
 
     async def run() -> list[QueueStats]:
         async with target:
             physical = [name for queue in names for name in (*queue.physical, dead_letter_queue(queue.name))]
-            return await target.session().broker.stats([*physical, PARKING, UNROUTABLE])
+            return await target.sessions.current().broker.stats([*physical, PARKING, UNROUTABLE])
 
     stats = asyncio.run(run())
     print_rows(_COLUMNS, [{column: getattr(entry, column) for column in _COLUMNS} for entry in stats])
@@ -59,8 +59,8 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
 
     async def run() -> int:
         async with target:
-            broker = target.session().broker
-            return sum([await broker.purge(name) for name in target.queue(queue).physical])
+            broker = target.sessions.current().broker
+            return sum([await broker.purge(name) for name in target.producer.queue(queue).physical])
 
     note(f"{asyncio.run(run())} messages deleted")
     return 0

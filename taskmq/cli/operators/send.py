@@ -56,15 +56,15 @@ def send(
         How long --wait waits, such as 30s; then exit code 124.
     """
     app = open_app()
-    if wait and app.state_url is None:
+    if wait and app.sessions.state_url is None:
         # Found out only afterwards, the task would have been sent.
         raise UnsupportedFeature("--wait needs a state: --state redis://... or $TASKMQ_STATE")
     patience = None if timeout is None else parse_duration(timeout, what="timeout")
     known = app.tasks.get(task)
-    work = app.queue(queue or (known.queue if known else app.default_queue))
+    work = app.producer.queue(queue or (known.queue if known else app.tasks.default_queue))
     if order_key is not None:
         check_order_key(order_key)
-    now = app.clock.now_ms()
+    now = app.sessions.clock.now_ms()
     envelope = Envelope(
         v=VERSION,
         id=new_job_id(now, os.urandom(10)),
@@ -89,7 +89,7 @@ def send(
 
     async def run() -> dict[str, Any]:
         async with app:
-            await app.session().publish(message)
+            await app.sessions.current().publish(message)
             record: dict[str, Any] = {"job": envelope.id, "task": task, "queue": message.queue}
             if wait:
                 record["result"] = await app.job(envelope.id).aresult(patience)

@@ -97,7 +97,7 @@ def policies(*, version: str | None = None, max_length: int | None = None, retur
     async def run(topology: Topology, target: TaskMQ) -> list[Instruction]:
         tuning = [
             QueueTuning(queue=queue, longest=_longest(target, queue.name), max_length=max_length, return_delay=delay)
-            for queue in target.queues
+            for queue in target.tasks.queues
         ]
         return await topology.policies(tuning, version=version)
 
@@ -146,9 +146,9 @@ def migrate(
         Do not ask.
     """
     target = open_app()
-    chosen = [each for each in target.queues if each.name == queue]
+    chosen = [each for each in target.tasks.queues if each.name == queue]
     if not chosen:
-        names = ", ".join(repr(each.name) for each in target.queues) or "none"
+        names = ", ".join(repr(each.name) for each in target.tasks.queues) or "none"
         raise InvalidOption(f"the app has no queue {queue!r}; its queues: {names}. Say which app with --app")
     if not confirm(
         f"Make queue {queue!r} anew as the app describes it? Its workers have to be stopped; meanwhile sending to it "
@@ -169,12 +169,12 @@ def _with_topology(run: Callable[[Topology], Coroutine[Any, Any, _T]]) -> _T:
 
 def _with_both(run: Callable[[Topology, TaskMQ], Coroutine[Any, Any, _T]]) -> _T:
     target = open_app()
-    return asyncio.run(_use(target, target.queues, lambda topology: run(topology, target)))
+    return asyncio.run(_use(target, target.tasks.queues, lambda topology: run(topology, target)))
 
 
 async def _use(target: TaskMQ, queues: Iterable[WorkQueue], run: Callable[[Topology], Coroutine[Any, Any, _T]]) -> _T:
     async with target:
-        broker = target.session().broker
+        broker = target.sessions.current().broker
         if not isinstance(broker, Plannable):
             raise UnsupportedFeature(f"{broker.address} keeps no topology on a server: this is for RabbitMQ")
         return await run(broker.topology(queues))

@@ -56,7 +56,7 @@ def ask_workers(command: Command, *, within: str) -> Sequence[CommandAnswer]:
 
     async def run() -> Sequence[CommandAnswer]:
         async with target:
-            return await command_workers(target.session().broker, command, within=seconds)
+            return await command_workers(target.sessions.current().broker, command, within=seconds)
 
     return asyncio.run(run())
 

@@ -31,7 +31,7 @@ def beat(
     options = current_globals()
     start_logging()
     app, _ = load_app(target_of(target))
-    app.configure(url=options.url, state=options.state, name="beat")
+    app.sessions.configure(url=options.url, state=options.state, name="beat")
 
     async def run() -> None:
         service = Beat(app)

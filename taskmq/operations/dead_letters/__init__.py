@@ -6,8 +6,9 @@ broker until the walk ends. Then what was not settled is in its old place. So no
 this process or the broker dies, all that were passed are back in the queue.
 
     async with app:
-        broker = app.session().broker
-        timeouts = Choice(task="shop.*", error="TimeoutError", newer_than=timedelta(hours=1)).at(app.clock.now_ms())
+        broker = app.sessions.current().broker
+        lately = Choice(task="shop.*", error="TimeoutError", newer_than=timedelta(hours=1))
+        timeouts = lately.at(app.sessions.clock.now_ms())
         for found in await group_letters(broker, "images"):
             print(found.count, found.task, found.error_type, found.sample)
         done = await replay(broker, "images", timeout=30, choose=timeouts, plan=Replay(rate=50))

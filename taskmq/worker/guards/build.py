@@ -25,7 +25,7 @@ def build_guards(
         lease: seconds until what a run holds passes on when its worker is gone.
     """
     gates: list[Guard] = []
-    state = app.session().state
+    state = app.sessions.current().state
     if awaited := app.reactions.awaited:
         # The first one, and so the last that is left: what others refuse has not ended.
         gates.append(ReactionGuard(app, awaited))

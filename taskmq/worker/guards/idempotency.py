@@ -67,9 +67,9 @@ class IdempotencyGuard:
     """
 
     def __init__(self, app: TaskMQ, state: State, *, worker: str, lease: float) -> None:
-        self._clock = app.clock
+        self._clock = app.sessions.clock
         # Large values may stand elsewhere.
-        self._claims = app.session().claims or state.claims
+        self._claims = app.sessions.current().claims or state.claims
         self._leases = state.leases
         self._owner = f"{worker} {secrets.token_hex(6)}"
         self._lease = lease

@@ -73,7 +73,7 @@ class LimitsGuard:
 
     def __init__(self, app: TaskMQ, limits: LimitStore, *, concurrency: int, lease: float) -> None:
         self._limits = limits
-        self._clock: Clock = app.clock
+        self._clock: Clock = app.sessions.clock
         self._identity = process_identity()
         self._numbers = itertools.count(1)
         self._waiting = 0

@@ -81,7 +81,7 @@ class OccurrenceGuard:
             await self._store.tell(self._app.name, [place.schedule])
 
     async def _change(self, place: "_OccurrencePermit", change: "_Change") -> bool:
-        now = self._app.clock.now_ms()
+        now = self._app.sessions.clock.now_ms()
         name = record_name(self._app.name, place.schedule)
         return await change_record(self._store, name, lambda record: change(record, place.job_id, now))
 

@@ -30,7 +30,7 @@ class ReactionGuard:
     def __init__(self, app: TaskMQ, awaited: set[str]) -> None:
         self._app = app
         self._awaited = awaited
-        self._delivery = ReactionDelivery(app)
+        self._delivery = ReactionDelivery(app.name, app.producer)
 
     def concerns(self, attempt: Attempt) -> bool:
         """Jobs that something waits for."""

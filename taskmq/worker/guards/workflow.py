@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.client.workflow_publisher import FlowPublisher, flow_store
+from taskmq.client.services import AppServices
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, EndedNode, NodeState
 from taskmq.errors import FlowNotFound, StateUnavailable, TaskMQError, UnsupportedFeature
@@ -33,6 +33,7 @@ from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.workflow.calls import NodeCall, decode_call, decode_failure, encode_failure, insert_values
+from taskmq.workflow.publisher import FlowPublisher, flow_store
 from taskmq.workflow.values import encode_tree, load_trees
 
 __all__ = ["WorkflowGuard", "WorkflowRefusal"]
@@ -58,8 +59,8 @@ class WorkflowGuard:
     """
 
     def __init__(self, app: TaskMQ, *, worker: str, lease: float = _LEASE) -> None:
-        self._app = app
-        self._store = flow_store(app.session())
+        self._services = AppServices(app.producer, app.jobs, app.tasks.dependencies)
+        self._store = flow_store(app.sessions.current())
         # What it has begun and does not hold was not answered, or could not be prepared: that is its to begin again.
         self._owner = f"{worker} {secrets.token_hex(8)}"
         self._lease = lease
@@ -180,7 +181,7 @@ class WorkflowGuard:
     def publisher(self, run: "_NodeRun") -> FlowPublisher:
         content_type = run.attempt.delivery.content_type or JSON
         return FlowPublisher(
-            self._app, run.flow_id, taker=run.key, content_type=content_type, parent=run.attempt.job_id
+            self._services, run.flow_id, taker=run.key, content_type=content_type, parent=run.attempt.job_id
         )
 
 

@@ -115,7 +115,7 @@ class Dispatcher:
             shares=config.queue_shares,
         )
         self._shards = OrderedShards(
-            app.clock,
+            app.sessions.clock,
             unknown_attempts=config.unknown_attempts,
             unknown_delay=config.unknown_delay,
             again=self._again,

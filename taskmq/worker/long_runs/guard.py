@@ -105,10 +105,10 @@ class LongRunGuard:
     """
 
     def __init__(self, app: TaskMQ, leases: LeaseStore, stats: WorkerStats, *, worker: str, seconds: float) -> None:
-        session = app.session()
+        session = app.sessions.current()
         self._broker = session.broker
         self._send_timeout = session.send_timeout
-        self._clock = app.clock
+        self._clock = app.sessions.clock
         self._leases = leases
         self._stats = stats
         self._worker = worker

@@ -62,12 +62,12 @@ class CrashCounter:
             await self._own.aclose()
 
     def _store(self) -> StartStore:
-        session = self._app.session()
+        session = self._app.sessions.current()
         if session.state is not None:
             return session.state.starts
         if self._own is None:
             folder = private_folder(session.broker.address)
-            options = BrokerOptions(name=f"{self._app.name} starts", clock=self._app.clock)
+            options = BrokerOptions(name=f"{self._app.name} starts", clock=self._app.sessions.clock)
             self._own = open_state(f"local://{folder}", options)
         return self._own.starts
 

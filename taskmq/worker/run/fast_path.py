@@ -132,8 +132,8 @@ class FastPath:
         threads: ThreadRuns | None = None,
     ) -> None:
         self._tasks = app.tasks
-        self._now_ms = app.clock.now_ms
-        self._is_bare = is_bare(app.middleware)
+        self._now_ms = app.sessions.clock.now_ms
+        self._is_bare = is_bare(app.producer.middleware)
         self._stats = stats
         self._keeps_results = keeps_results
         self._cancelled = cancelled

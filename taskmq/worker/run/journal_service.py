@@ -79,7 +79,7 @@ class JournalService:
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
         # Asked for in any thread: the session is only looked for on the loop.
-        if self._app.state_url is None:
+        if self._app.sessions.state_url is None:
             raise _no_state("locks")
         return Lock(
             name,
@@ -108,7 +108,7 @@ class JournalService:
 
         A dead one may be replayed, and then goes on from there.
         """
-        run, state = journal.run, self._app.session().state
+        run, state = journal.run, self._app.sessions.current().state
         if run is None or state is None or not isinstance(outcome, Succeeded | Cancelled):
             return
         try:
@@ -161,9 +161,9 @@ class JournalService:
             total=journal.total,
             note=journal.note,
             started=journal.started,
-            updated=self._app.clock.now_ms(),
+            updated=self._app.sessions.clock.now_ms(),
         )
-        await state.progress.report(record, ttl=self._app.result_ttl)
+        await state.progress.report(record, ttl=self._app.jobs.result_ttl)
         if journal.details is not None:
             await self.save(journal, HEARTBEAT, journal.details)
         self._is_answering = True
@@ -191,7 +191,7 @@ class JournalService:
             task.exception()
 
     def _state(self, what: str = "progress, steps and checkpoints") -> State:
-        state = self._app.session().state
+        state = self._app.sessions.current().state
         if state is None:
             raise _no_state(what)
         return state

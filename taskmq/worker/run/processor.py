@@ -51,10 +51,10 @@ class Processor:
         journal_writer: JournalWriter = DETACHED,
     ) -> None:
         self._tasks = app.tasks
-        self._clock = app.clock
+        self._clock = app.sessions.clock
         self._config = config
         self._chains: dict[ExecutorKind, Proceed] = {
-            kind: execute_chain(app.middleware, executor.run) for kind, executor in executors.items()
+            kind: execute_chain(app.producer.middleware, executor.run) for kind, executor in executors.items()
         }
         self._coroutines = CoroutineExecutor()
         self._journal_writer = journal_writer

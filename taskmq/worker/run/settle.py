@@ -81,11 +81,11 @@ class Settler:
 
     def __init__(self, app: TaskMQ, *, worker: str, result_limit: int = WorkerConfig().result_limit) -> None:
         self._app = app
-        self._clock = app.clock
+        self._clock = app.sessions.clock
         self._worker = worker
         self._result_limit = result_limit
         self._is_stopping = asyncio.Event()
-        session = app.session()
+        session = app.sessions.current()
         self._session = session
         self._results: ResultStore | None = session.results
 
@@ -284,7 +284,7 @@ class Settler:
         queue: str | None = None,
     ) -> Outgoing:
         delivery = original.delivery
-        level = self._app.queue(logical_queue(delivery.queue)).native_priority(original.envelope.priority)
+        level = self._app.producer.queue(logical_queue(delivery.queue)).native_priority(original.envelope.priority)
         eta = None if delay is None else min(self._clock.now_ms() + delay, LAST_INSTANT)
         body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
         return Outgoing(
@@ -343,7 +343,7 @@ class Settler:
         pause = _PAUSE
         while True:
             try:
-                await self._results.put(record, ttl=attempt.task.plan.result_ttl or self._app.result_ttl)
+                await self._results.put(record, ttl=attempt.task.plan.result_ttl or self._app.jobs.result_ttl)
             except StateUnavailable as error:
                 _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
                 if not await self._pause(pause):
@@ -358,7 +358,9 @@ class Settler:
         for attempt in range(1, _PUBLISH_TRIES + 1):
             try:
                 # Publish before ack: a crash here repeats the attempt, the other order would lose it.
-                await self._session.declare_and_publish(self._app.queue(logical_queue(delivery.queue)), message)
+                await self._session.declare_and_publish(
+                    self._app.producer.queue(logical_queue(delivery.queue)), message
+                )
             except SendError as error:
                 _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
                 if attempt == _PUBLISH_TRIES or not await self._pause(pause):

@@ -19,11 +19,11 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.client.delayed import to_outgoing
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import DelayStore, TakenMessage
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
-from taskmq.jobs.delayed import to_outgoing
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
@@ -49,11 +49,11 @@ _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 @asynccontextmanager
 async def relaying_delays(app: TaskMQ) -> AsyncGenerator[None, None]:
     """Move while the block runs, where the app's delayed jobs wait in the state."""
-    session = app.session()
+    session = app.sessions.current()
     if session.delays is None:
         yield
         return
-    mover = DelayRelay(session, session.delays, app.clock)
+    mover = DelayRelay(session, session.delays, app.sessions.clock)
     task = asyncio.create_task(mover.run())
     try:
         yield

@@ -91,8 +91,8 @@ def test_including_a_module_binds_its_tasks_and_leaves_the_rest_alone(
     app.include(module)
 
     assert app.tasks == {unbound.name: unbound}
-    assert unbound.sender is app
-    assert foreign.sender is other
+    assert unbound.services.producer is app.producer
+    assert foreign.services.producer is other.producer
 
 
 def test_a_module_may_be_included_by_name_and_more_than_once(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_modules_that_the_app_is_given_are_imported_when_its_tasks_are_asked_for
 
     assert sorted(app.tasks) == ["late_one.sell", "late_two.sell"]
     assert before == set()
-    assert app.tasks["late_one.sell"].sender is app
+    assert app.tasks["late_one.sell"].services.producer is app.producer
 
 
 def test_an_included_task_is_sent_like_any_other(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_an_app_s_queues_are_those_of_its_tasks(app: TaskMQ) -> None:
     app.task(name="b")(sell)
     app.task(name="c")(sell)
 
-    assert app.queues == [WorkQueue("default"), WorkQueue("z")]
+    assert app.tasks.queues == [WorkQueue("default"), WorkQueue("z")]
 
 
 # Schedules -----------------------------------------------------------------------------------------------
@@ -219,15 +219,15 @@ def test_a_value_that_cannot_be_is_refused_when_the_app_is_made(options: dict[st
 
 
 def test_the_content_type_is_a_word_in_the_code_and_a_media_type_on_the_wire() -> None:
-    assert TaskMQ().content_type == JSON
-    assert TaskMQ(content_type="msgpack").content_type == MSGPACK
+    assert TaskMQ().producer.content_type == JSON
+    assert TaskMQ(content_type="msgpack").producer.content_type == MSGPACK
 
 
 def test_what_is_not_configured_is_embedded_here(tmp_path: Path) -> None:
     app = TaskMQ()
 
-    assert (app.url, app.state_url) == ("local://.taskmq", "local://.taskmq")
-    assert app.settings.origin == {}
+    assert (app.sessions.url, app.sessions.state_url) == ("local://.taskmq", "local://.taskmq")
+    assert app.sessions.settings.origin == {}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -242,7 +242,7 @@ def test_what_is_not_configured_is_embedded_here(tmp_path: Path) -> None:
     ],
 )
 def test_an_embedded_broker_brings_its_own_state(url: str, state: str | None, expected: str | None) -> None:
-    assert TaskMQ(url, state=state).state_url == expected
+    assert TaskMQ(url, state=state).sessions.state_url == expected
 
 
 def test_configure_comes_before_code_before_environment_before_file(
@@ -250,19 +250,19 @@ def test_configure_comes_before_code_before_environment_before_file(
 ) -> None:
     (tmp_path / "taskmq.toml").write_text('url = "memory://file"\nstate = "memory://file"\ngrace = "3s"\n')
     by_file = TaskMQ()
-    from_file = (by_file.url, by_file.settings.state, by_file.settings.grace)
+    from_file = (by_file.sessions.url, by_file.sessions.settings.state, by_file.sessions.settings.grace)
     monkeypatch.setenv("TASKMQ_URL", "memory://environment")
-    by_environment = TaskMQ().url
+    by_environment = TaskMQ().sessions.url
     by_code = TaskMQ("memory://code")
-    from_code = by_code.url
-    by_code.configure(url="memory://flag")
+    from_code = by_code.sessions.url
+    by_code.sessions.configure(url="memory://flag")
 
     assert from_file == ("memory://file", "memory://file", "3s")
     assert by_environment == "memory://environment"
     assert from_code == "memory://code"
-    assert by_code.url == "memory://flag"
-    assert by_code.settings.state == "memory://file"
-    assert by_code.settings.origin == {
+    assert by_code.sessions.url == "memory://flag"
+    assert by_code.sessions.settings.state == "memory://file"
+    assert by_code.sessions.settings.origin == {
         "url": "code",
         "state": str(tmp_path / "taskmq.toml"),
         "grace": str(tmp_path / "taskmq.toml"),
@@ -272,19 +272,19 @@ def test_configure_comes_before_code_before_environment_before_file(
 def test_configure_changes_what_it_is_given_and_nothing_else() -> None:
     app = TaskMQ("memory://a", state="memory://b")
 
-    app.configure(name="shop")
-    unchanged = (app.url, app.state_url)
-    app.configure(state="memory://c")
+    app.sessions.configure(name="shop")
+    unchanged = (app.sessions.url, app.sessions.state_url)
+    app.sessions.configure(state="memory://c")
 
     assert unchanged == ("memory://a", "memory://b")
-    assert (app.url, app.state_url) == ("memory://a", "memory://c")
+    assert (app.sessions.url, app.sessions.state_url) == ("memory://a", "memory://c")
 
 
 def test_configure_comes_too_late_once_the_app_is_in_use(app: TaskMQ) -> None:
     app.task(sell).send()
 
     with pytest.raises(InvalidOption, match=r"configure\(\) after the app has been used"):
-        app.configure(url="memory://other")
+        app.sessions.configure(url="memory://other")
 
 
 def test_an_unknown_setting_is_told_when_the_app_is_first_used_and_not_before(
@@ -322,7 +322,7 @@ def _store(app: TaskMQ, job: Job[Any], value: object) -> None:
                 value=encode_value(value, JSON),
                 finished=1,
             )
-            await app.results().put(record, ttl=60)
+            await app.jobs.results().put(record, ttl=60)
 
     asyncio.run(put())
 

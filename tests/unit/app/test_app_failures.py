@@ -171,7 +171,7 @@ def _until_arrived(app: TaskMQ) -> None:
         chunks = [task for task in asyncio.all_tasks() if "_publish_chunk" in repr(task.get_coro())]
         await asyncio.gather(*chunks)
 
-    app._portal().call(wait)
+    app.sessions.portal("").call(wait)
 
 
 def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:

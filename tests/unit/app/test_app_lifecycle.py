@@ -35,7 +35,7 @@ def sell(item: str = "") -> None: ...
 def test_a_loop_has_one_session_and_another_loop_another(app: TaskMQ) -> None:
     async def main() -> list[Any]:
         async with app:
-            return [app.session(), app.session()]
+            return [app.sessions.current(), app.sessions.current()]
 
     one, same = asyncio.run(main())
     other, _ = asyncio.run(main())
@@ -49,7 +49,7 @@ def test_a_loop_that_was_closed_without_the_app_leaves_nothing_to_the_next_one(a
 
     async def main() -> Any:
         await defined.asend()
-        return app.session()
+        return app.sessions.current()
 
     sessions = [asyncio.run(main()) for _ in range(5)]
 
@@ -62,11 +62,11 @@ def test_after_aclose_the_loop_may_use_the_app_again(app: TaskMQ) -> None:
 
     async def main() -> None:
         await defined.asend()
-        first = app.session()
+        first = app.sessions.current()
         await app.aclose()
         await app.aclose()
         await defined.asend()
-        assert app.session() is not first
+        assert app.sessions.current() is not first
         with pytest.raises(BrokerUnavailable):
             await first.broker.connect(timeout=1)
         await app.aclose()
@@ -98,9 +98,9 @@ def test_close_leaves_the_loops_that_run_alone(app: TaskMQ) -> None:
     async def main() -> None:
         async with app:
             await defined.asend()
-            session = app.session()
+            session = app.sessions.current()
             await asyncio.to_thread(app.close)
-            assert app.session() is session
+            assert app.sessions.current() is session
             await defined.asend()
 
     asyncio.run(main())

@@ -47,7 +47,7 @@ def test_an_app_is_found_in_the_working_directory(write: Write, path: str, targe
 
     app, name = load_app(target)
 
-    assert (app.url, name) == ("memory://x", full)
+    assert (app.sessions.url, name) == ("memory://x", full)
     assert load_app(name)[0] is app
 
 
@@ -58,7 +58,7 @@ def test_a_module_with_several_apps_has_to_be_asked_for_one(write: Write) -> Non
         AppNotFound, match=r"^'loaded_two': the module must hold exactly one app.*; apps in it: a, b$"
     ):
         load_app("loaded_two")
-    assert load_app("loaded_two:b")[0].url == "memory://b"
+    assert load_app("loaded_two:b")[0].sessions.url == "memory://b"
 
 
 def test_one_app_under_two_names_is_one_app(write: Write) -> None:
@@ -75,7 +75,7 @@ def test_an_app_may_be_an_attribute_of_something(write: Write) -> None:
         load_app("loaded_nested")
 
 
-@pytest.mark.parametrize("attribute", ["", "other", "TaskMQ", "app.url", "app.nothing.more", "nothing.app"])
+@pytest.mark.parametrize("attribute", ["", "other", "TaskMQ", "app.sessions.url", "app.nothing.more", "nothing.app"])
 def test_an_attribute_that_is_no_app_is_told_with_those_that_are(write: Write, attribute: str) -> None:
     write("loaded_one.py", f"{_ONE}other = 3\n")
 

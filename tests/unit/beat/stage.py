@@ -99,7 +99,7 @@ def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[T
         with staged() as app:
             # So that the queue is there to look at.
             await app.put(b"{}")
-            await app.session().broker.purge("work")
+            await app.sessions.current().broker.purge("work")
             async with AsyncExitStack() as stack:
                 await test(Stage(app, stack, define))
             await app.aclose()

@@ -358,7 +358,7 @@ def test_a_record_that_cannot_be_read_holds_up_no_other_schedule(caplog: pytest.
             _define(app)
             app.schedules.define(ScheduleEntry("torn", app.tasks["tick"], Every(7_000)))
 
-        state = stage.twin().session().state
+        state = stage.twin().sessions.current().state
         assert state is not None
         torn = RecordChange("staged/torn", "", KeptRecord("0123456789abcdef", b"no record"))
         await state.schedules.swap([torn], ttl=3600)

@@ -54,7 +54,9 @@ def _define(app: TaskMQ) -> None:
 
 
 async def _tell(app: StagedApp, name: str) -> None:
-    await ReactionDelivery(app).deliver(app.reactions["publish"], 0, _ended(name), cause=Cause(name, name))
+    await ReactionDelivery(app.name, app.producer).deliver(
+        app.reactions["publish"], 0, _ended(name), cause=Cause(name, name)
+    )
 
 
 async def _sent(app: StagedApp) -> list[Envelope]:
@@ -135,13 +137,13 @@ def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
     async def test(stage: Stage) -> None:
         app = stage.twin()
         for number in range(MOST_FIRINGS):
-            await ReactionDelivery(app).deliver(app.reactions["each"], 0, _ended(str(number)))
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, _ended(str(number)))
         with pytest.raises(StateUnavailable, match="100 calls of reaction each wait"):
-            await ReactionDelivery(app).deliver(app.reactions["each"], 0, _ended("more"))
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, _ended("more"))
 
         large = RecordedEvent("m", MessageArrived(routing_key="m", body=b"x" * 70_000))
         with pytest.raises(TooLarge):
-            await ReactionDelivery(app).deliver(app.reactions["each"], 0, large)
+            await ReactionDelivery(app.name, app.producer).deliver(app.reactions["each"], 0, large)
 
     play(test, define)
 
@@ -204,7 +206,7 @@ def _watching(memory: str, folder: Path, test: Callable[[Callable[[], Folder], _
                     0,
                     condition,
                     app=app.name,
-                    delivery=ReactionDelivery(app),
+                    delivery=ReactionDelivery(app.name, app.producer),
                     claims=state.claims,
                     owner=uuid.uuid4().hex,
                 )

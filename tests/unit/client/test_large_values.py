@@ -71,7 +71,7 @@ def test_a_large_result_goes_through_a_file_and_a_small_one_does_not(tmp_path: P
         (file,) = files(tmp_path)
         assert len(file.read_bytes()) == len(BIG.encode()) + 2
         assert file.stat().st_mode & 0o077 == 0
-        record = await app.find_result(big.id)
+        record = await app.jobs.find_result(big.id)
         assert record is not None
         assert (record.value, record.blob is not None) == (b"", True)
         assert await big.astate() is JobState.SUCCEEDED
@@ -223,7 +223,7 @@ def test_a_place_of_an_unknown_kind_and_a_size_that_is_none_are_refused() -> Non
         with pytest.raises(
             InvalidSetting, match=r"no installed place for results serves ftp://; known: file://, s3://"
         ):
-            TaskMQ(new_url(), results_at="ftp://x/").session()
+            TaskMQ(new_url(), results_at="ftp://x/").sessions.current()
 
     run(main())
     with pytest.raises(InvalidOption, match="result_inline='much'"):

@@ -28,8 +28,8 @@ def test_a_queue_is_as_it_is_described_and_otherwise_as_usual() -> None:
     described = WorkQueue("orders", "classic", max_length=10)
     app = app_with(described)
 
-    assert app.queue("orders") is described
-    assert app.queue("mails") == WorkQueue("mails")
+    assert app.producer.queue("orders") is described
+    assert app.producer.queue("mails") == WorkQueue("mails")
 
 
 def test_a_queue_that_is_described_twice_is_refused() -> None:
@@ -48,7 +48,7 @@ def test_an_app_has_the_queues_of_its_tasks_and_those_that_it_describes() -> Non
     @app.task(queue="mails")
     def mail() -> None: ...
 
-    assert app.queues == [WorkQueue("mails"), ORDERS, WorkQueue("reports", "classic")]
+    assert app.tasks.queues == [WorkQueue("mails"), ORDERS, WorkQueue("reports", "classic")]
 
 
 # Order: what fits ----------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() ->
 
         async with app:
             first, second = await sync.asend("a"), await sync.asend("a")
-            assert [job.id for job in await app.alist_waiting()] == [second.id]
+            assert [job.id for job in await app.jobs.alist_waiting()] == [second.id]
             with pytest.raises(JobCancelled, match=f"replaced by job {second.id}"):
                 await first.aresult(timeout=5)
 
@@ -292,7 +292,7 @@ def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() ->
 
 def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
-        await app.session().declare([app.queue("work")])
+        await app.sessions.current().declare([app.producer.queue("work")])
         app.points.rest = Fault.REFUSED
         with pytest.raises(BrokerUnavailable):
             await desk.task.asend("a", 1)
@@ -317,7 +317,7 @@ def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_time() 
 
 def test_a_producer_that_dies_before_it_has_published_blocks_the_key_for_a_short_time() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
-        await app.session().declare([app.queue("work")])
+        await app.sessions.current().declare([app.producer.queue("work")])
         app.points.rest = Fault.HANGS
         sending = asyncio.create_task(desk.task.asend("a", 1))
         await settle_loop()
@@ -349,7 +349,7 @@ def test_many_may_come_from_an_asynchronous_iterable() -> None:
 
 def test_a_job_is_sent_although_its_key_could_not_be_confirmed() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
-        state = app.session().state
+        state = app.sessions.current().state
         assert state is not None
 
         async def fails(*_: object, **__: object) -> object:
@@ -393,12 +393,12 @@ def test_without_a_loop_it_is_the_same() -> None:
 
 def test_while_the_state_is_down_nothing_is_sent() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
-        await app.session().declare([app.queue("work")])
+        await app.sessions.current().declare([app.producer.queue("work")])
 
         async def fails(*_: object, **__: object) -> object:
             raise StateUnavailable("no state (staged)")
 
-        state = app.session().state
+        state = app.sessions.current().state
         assert state is not None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(state.claims), "claim", fails)

@@ -132,7 +132,7 @@ def look(context: Context) -> object:
     }
 
 @task
-def urls() -> object: return app.url, app.state_url
+def urls() -> object: return app.sessions.url, app.sessions.state_url
 '''
 
 

@@ -372,7 +372,7 @@ def test_a_process_without_a_loop_keeps_and_ends_what_is_its_own(app: TaskMQ, lo
     @app.task(name="t")
     def task(a: str = Depends(log.provider("a"), scope="worker")) -> None: ...
 
-    with app.dependencies.working_without_loop():
+    with app.tasks.dependencies.working_without_loop():
         task()
         task()
         assert log.words == ["open a"]

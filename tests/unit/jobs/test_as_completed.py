@@ -18,6 +18,7 @@ from taskmq import (
     TaskFailed,
     TaskMQ,
     UnsupportedFeature,
+    as_completed,
 )
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
@@ -68,7 +69,7 @@ def test_jobs_come_as_they_end_with_their_outcomes() -> None:
         jobs = [await app.tasks["double"].asend(number) for number in (1, -1, 3)]
         seen = {}
         working = asyncio.create_task(work(shop(url)))
-        async for job, outcome in app.as_completed(jobs, timeout=10):
+        async for job, outcome in as_completed(jobs, timeout=10):
             seen[job.id] = outcome
         await working
 
@@ -84,7 +85,7 @@ def test_jobs_come_as_they_end_with_their_outcomes() -> None:
         with pytest.raises(TaskFailed, match="ValueError: negative"):
             bad.result()
         none: list[Job[Any]] = []
-        assert [job async for job, _ in app.as_completed(none)] == []
+        assert [job async for job, _ in as_completed(none)] == []
         await app.aclose()
 
     run(main())
@@ -99,12 +100,12 @@ def test_they_come_one_by_one_not_all_at_the_end() -> None:
         first, never = await double.asend(1), await double.options(delay="1h").asend(2)
         working = asyncio.create_task(work(shop(url)))
         jobs: list[Job[Any]] = [never, first]
-        async for job, outcome in app.as_completed(jobs):
+        async for job, outcome in as_completed(jobs):
             assert (job, outcome.result()) == (first, 2)
             break
         await working
         with pytest.raises(ResultTimeout, match=r"^1 of 2 jobs have not ended within 0\.1 s; they go on$"):
-            [job async for job, _ in app.as_completed([first, never], timeout=0.1)]
+            [job async for job, _ in as_completed([first, never], timeout=0.1)]
         await app.aclose()
 
     run(main())
@@ -116,22 +117,22 @@ def test_code_without_a_loop_iterates_too() -> None:
         jobs = app.tasks["double"].send_many([(number,) for number in range(5)])
         asyncio.run(work(shop(url)))
 
-        assert {job.id: outcome.result() for job, outcome in app.as_completed(jobs, timeout="10s")} == {
+        assert {job.id: outcome.result() for job, outcome in as_completed(jobs, timeout="10s")} == {
             job.id: number * 2 for number, job in enumerate(jobs)
         }
-        for job, outcome in app.as_completed(jobs):
+        for job, outcome in as_completed(jobs):
             assert outcome.result() == job.result()
             break
         assert jobs[1].outcome(timeout=5).result() == 2
         with pytest.raises(InvalidOption, match="timeout='soon'"):
-            app.as_completed(jobs, timeout="soon")
+            as_completed(jobs, timeout="soon")
 
 
 def test_who_waits_for_a_task_that_keeps_no_results_is_told_at_once() -> None:
     with shop(new_url()) as app:
         job = app.tasks["mute"].send()
 
-        for wait in (job.result, job.outcome, lambda: list(app.as_completed([job]))):
+        for wait in (job.result, job.outcome, lambda: list(as_completed([job]))):
             with pytest.raises(UnsupportedFeature, match=r"^task mute keeps no results \(result=False\)"):
                 wait()
 
@@ -152,7 +153,7 @@ def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be_gone(
             assert caught.value.job_id == brief.id
         outcome = await brief.aoutcome()
         assert (outcome.state, type(outcome.error)) == (None, ResultExpired)
-        assert [type(one.error) async for _, one in app.as_completed([brief])] == [ResultExpired]
+        assert [type(one.error) async for _, one in as_completed([brief])] == [ResultExpired]
         assert await double.aresult() == 2
         # As long again, and nobody remembers it.
         clock.advance("1m")
@@ -200,7 +201,7 @@ def test_a_thousand_jobs_are_awaited_over_one_connection_in_little_time() -> Non
         jobs = await app.tasks["double"].asend_many([(number,) for number in range(1000)])
         working = asyncio.create_task(work(shop(url)))
         began = time.monotonic()
-        seen = [outcome.result() async for _, outcome in app.as_completed(jobs, timeout=15)]
+        seen = [outcome.result() async for _, outcome in as_completed(jobs, timeout=15)]
         await working
         assert sorted(seen) == [number * 2 for number in range(1000)]
         assert time.monotonic() - began < 15

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from taskmq import TaskMQ
+from taskmq.client.delayed import WaitingJob, due_instant, reschedule, to_outgoing, to_waiting
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.contracts.stores import DelayStore, WaitingMessage
 from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, UnsupportedFeature
-from taskmq.jobs.delayed import WaitingJob, due_instant, reschedule, to_outgoing, to_waiting
 from taskmq.model.envelope import LAST_INSTANT, decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
@@ -120,7 +120,7 @@ def test_delayed_jobs_wait_in_the_state_and_others_go_to_the_broker(url: str) ->
         app.tasks["resize"].options(job_id="now").send(2)
         app.tasks["urgent"].options(delay="30m", job_id="urgent").send(3)
         app.tasks["resize"].options(eta=datetime(2020, 1, 1, tzinfo=UTC), job_id="past").send(4)
-        waiting = app.list_waiting()
+        waiting = app.jobs.list_waiting()
 
     assert waiting == [
         WaitingJob("urgent", "urgent", "urgent", _instant(1800), _instant(0)),
@@ -134,7 +134,7 @@ def test_jobs_sent_in_bulk_wait_in_the_state_too(url: str) -> None:
 
     with app:
         jobs = app.tasks["resize"].options(delay="1h").send_many([(number,) for number in range(1_500)])
-        assert {job.id for job in app.list_waiting(limit=2_000)} == {job.id for job in jobs}
+        assert {job.id for job in app.jobs.list_waiting(limit=2_000)} == {job.id for job in jobs}
 
     assert _ready(app, "images") == []
 
@@ -147,7 +147,7 @@ def test_waiting_jobs_are_listed_by_task_queue_and_number(url: str) -> None:
             app.tasks[name].options(delay=60 + number, job_id=f"{number}").send(number)
 
         def listed(**options: Any) -> list[str]:
-            return [job.id for job in app.list_waiting(**options)]
+            return [job.id for job in app.jobs.list_waiting(**options)]
 
         assert listed() == ["0", "1", "2", "3"]
         assert listed(limit=2) == ["0", "1"]
@@ -169,7 +169,7 @@ def test_a_cancelled_job_is_gone_and_whoever_awaits_it_is_told(url: str) -> None
         assert job.cancel()
         assert not job.cancel()
 
-        assert app.list_waiting() == []
+        assert app.jobs.list_waiting() == []
         assert job.state() is JobState.CANCELLED
         with pytest.raises(JobCancelled, match="cancelled by its sender"):
             job.result(timeout=10)
@@ -208,7 +208,10 @@ def test_a_rescheduled_job_runs_at_its_new_time_also_by_its_own_body(url: str) -
         assert job.reschedule(delay="3h")
         assert other.reschedule(eta=_instant(60))
 
-        assert [(job.id, job.due) for job in app.list_waiting()] == [("b", _instant(60)), ("a", _instant(10_800))]
+        assert [(job.id, job.due) for job in app.jobs.list_waiting()] == [
+            ("b", _instant(60)),
+            ("a", _instant(10_800)),
+        ]
         with pytest.raises(InvalidOption, match="either delay or eta"):
             job.reschedule()
 
@@ -273,7 +276,7 @@ def test_waiting_in_the_state_needs_one(delay: Any) -> None:
 
     with pytest.raises(UnsupportedFeature, match="needs a state"):
         app.job("a").cancel()
-    calls: list[Callable[[], object]] = [app.list_waiting]
+    calls: list[Callable[[], object]] = [app.jobs.list_waiting]
     if delay == "state":
         calls.append(task.send)
     for call in calls:
@@ -290,7 +293,7 @@ def _message(body: bytes) -> WaitingMessage:
 
 
 def _delays(app: TaskMQ) -> DelayStore:
-    delays = app.session().delays
+    delays = app.sessions.current().delays
     assert delays is not None
     return delays
 
@@ -299,7 +302,7 @@ def _ready(app: TaskMQ, queue: str) -> list[str | None]:
     found: list[str | None] = []
 
     async def look() -> None:
-        async with app, app.session().broker.peek(queue, limit=100) as deliveries:
+        async with app, app.sessions.current().broker.peek(queue, limit=100) as deliveries:
             found.extend(delivery.message_id for delivery in deliveries)
 
     run(look)

@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from taskmq.client.job_service import JobService
+from taskmq.client.progress import JobProgress, progress_of
+from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.jobs.handle import Job
-from taskmq.jobs.progress import JobProgress, progress_of
 from taskmq.model.codec import ReturnType, encode_value
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.states import JobState
@@ -18,13 +20,26 @@ from taskmq.model.units import Duration
 T = TypeVar("T")
 
 
-class Records:
-    """A `JobBackend` over a dictionary: what is not in it does not come."""
+class _Sessions(Sessions):
+    """Without a thread of its own."""
+
+    def __init__(self) -> None:
+        self.twins: list[str] = []
+
+    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
+        self.twins.append(instead)
+        return asyncio.run(call)
+
+
+class Records(JobService):
+    """What is not in its dictionary does not come."""
 
     def __init__(self, *records: ResultRecord) -> None:
+        inner = _Sessions()
+        super().__init__(inner, plan_of=lambda _: None)
+        self.twins = inner.twins
         self.records = {record.job_id: record for record in records}
         self.waited: list[float | None] = []
-        self.twins: list[str] = []
         self.told: dict[str, JobProgress] = {}
         self.expired: set[str] = set()
 
@@ -47,17 +62,13 @@ class Records:
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         return False
 
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
-        self.twins.append(instead)
-        return asyncio.run(call)
-
 
 def record(state: JobState, **facts: Any) -> ResultRecord:
     return ResultRecord(job_id="7", task="shop.sell", state=state, attempt=3, finished=1, **facts)
 
 
 def job(backend: Records, returns: Any = int) -> Job[Any]:
-    return Job("7", task="shop.sell", backend=backend, returns=ReturnType(returns))
+    return Job("7", task="shop.sell", jobs=backend, returns=ReturnType(returns))
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])

@@ -338,7 +338,7 @@ def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
             seen.append(("thread", lock.token))
 
     def leases() -> Any:
-        state = app.session().state
+        state = app.sessions.current().state
         assert state is not None
         return state.leases
 

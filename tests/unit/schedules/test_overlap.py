@@ -172,7 +172,7 @@ def test_what_a_dead_worker_ran_makes_room_after_a_while() -> None:
         for left in asyncio.all_tasks():
             if left.get_name() == "taskmq worker holds occurrences":
                 left.cancel()
-        await stage.app.session().broker.purge("work")
+        await stage.app.sessions.current().broker.purge("work")
 
         async with _working(stage.twin()):
             await _pass(stage, 60)

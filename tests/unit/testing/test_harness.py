@@ -346,7 +346,7 @@ def test_one_test_leaves_nothing_to_the_next_and_the_app_is_as_it_was() -> None:
     for _ in range(2):
         with Harness(shop.app, start=START) as bench:
             assert bench.sent == []
-            assert shop.app.url.startswith("memory://")
+            assert shop.app.sessions.url.startswith("memory://")
             shop.note.send("left")
             bench.assert_sent(shop.note, "left")
     with Harness(shop.app) as bench:
@@ -356,7 +356,7 @@ def test_one_test_leaves_nothing_to_the_next_and_the_app_is_as_it_was() -> None:
     assert {name: value for name, value in vars(shop.app).items() if name != "_settings"} == {
         name: value for name, value in before.items() if name != "_settings"
     }
-    assert shop.app.url == "amqp://nobody:secret@localhost:1/"
+    assert shop.app.sessions.url == "amqp://nobody:secret@localhost:1/"
 
 
 @pytest.mark.parametrize("kind", ["hang", "snooze"])
@@ -396,7 +396,7 @@ def test_jobs_that_wait_in_the_state_are_run_too() -> None:
     shop = Shop(delay="state")
     with shop.bench as bench:
         job = shop.note.options(delay="1h").send("later")
-        assert [waiting.id for waiting in shop.app.list_waiting()] == [job.id]
+        assert [waiting.id for waiting in shop.app.jobs.list_waiting()] == [job.id]
         bench.advance("59m")
         assert shop.done == []
         assert job.reschedule(delay="2h")

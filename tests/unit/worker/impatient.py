@@ -14,6 +14,7 @@ from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.model.topology import WorkQueue
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
+from tests.unit.app_kit import OneSession
 
 __all__ = ["ALLOWED", "LEASE", "QUEUE", "Node", "World", "world"]
 
@@ -149,13 +150,8 @@ class _App(TaskMQ):
         options = BrokerOptions(name=node.name, clock=clock)
         broker = cast("Broker", _Broker(open_memory_broker(node.world.url, options), node))
         state = cast("State", _State(open_memory_state(node.world.url, options), node))
-        self._impatient = Session(broker, state, send_timeout=10, clock=clock)
-
-    def session(self) -> Session:
-        return self._impatient
-
-    async def aclose(self) -> None:
-        await self._impatient.aclose()
+        session = Session(broker, state, send_timeout=10, clock=clock)
+        OneSession(self, lambda: session)
 
 
 class Node:

@@ -42,6 +42,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.topology import WorkQueue
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
+from tests.unit.app_kit import OneSession
 from tests.unit.worker.staged_limits import StagedLimits
 from tests.unit.worker.staged_schedules import StagedSchedules
 
@@ -323,17 +324,18 @@ class StagedApp(TaskMQ):
         self._memory_name = memory
         self._with_state = with_state
         self._staged: Session | None = None
+        OneSession(self, self._session)
 
     @property
     def flaky(self) -> FlakyBroker:
-        self.session()
+        self._session()
         return self._flaky
 
     @property
     def journal(self) -> list[object]:
         return cast("list[object]", self.flaky.journal)
 
-    def session(self) -> Session:
+    def _session(self) -> Session:
         if self._staged is None:
             options = BrokerOptions(name=self.name, clock=self.fake_clock)
             self._flaky = FlakyBroker(open_memory_broker(self._memory, options))
@@ -344,17 +346,13 @@ class StagedApp(TaskMQ):
             self._staged = Session(broker, staged_state, send_timeout=10)
         return self._staged
 
-    async def aclose(self) -> None:
-        if self._staged is not None:
-            await self._staged.aclose()
-
     def twin(self, clock: FakeClock | None = None) -> "StagedApp":
         """Another app on the same broker and state, in another process as it were."""
         return StagedApp(
             memory=self._memory_name,
             with_state=self._with_state,
             clock=clock or self.fake_clock,
-            middleware=self.middleware,
+            middleware=self.producer.middleware,
             name=self.name,
         )
 

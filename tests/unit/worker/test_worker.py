@@ -222,7 +222,7 @@ def test_what_is_delivered_while_the_consumer_stops_is_given_back_once() -> None
             twin = app.twin()
             for label in ("a", "b"):
                 # A plain call: the worker gets it in the turn in which it is told to drain.
-                twin.session().broker.publish(
+                twin.sessions.current().broker.publish(
                     Outgoing(queue="work", body=b"{}", content_type="", job_id=label, task="gated"), timeout=5
                 )
             worker.drain()
@@ -383,5 +383,5 @@ async def _purge(app: StagedApp) -> None:
     for delivery in await app.messages("work"):
         assert delivery.message_id
     twin = app.twin()
-    await twin.session().broker.purge("work")
+    await twin.sessions.current().broker.purge("work")
     await twin.aclose()

@@ -39,12 +39,12 @@ def test_a_job_s_retry_waits_in_the_state_and_runs_when_its_time_has_come(url: s
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(20):
             await has_failed.wait()
-            while not [waiting.id for waiting in await app.alist_waiting()]:
+            while not [waiting.id for waiting in await app.jobs.alist_waiting()]:
                 await asyncio.sleep(0.005)
-            assert [waiting.id for waiting in await app.alist_waiting()] == [job.id]
+            assert [waiting.id for waiting in await app.jobs.alist_waiting()] == [job.id]
             await has_run.wait()
             assert await job.aresult(timeout=10) == "done"
-            while await app.alist_waiting():
+            while await app.jobs.alist_waiting():
                 await asyncio.sleep(0.005)
             worker.drain()
             await running

@@ -44,7 +44,7 @@ async def _one(number: int, *, is_late: bool) -> str | None:
     shop = Shop()
     shop.broken = {"bad"}
     async with shop.open():
-        state: Any = shop.app.session().state
+        state: Any = shop.app.sessions.current().state
         flaky = state._flows = _Flaky(state._flows, number, is_late=is_late)
         from taskmq.workflow.dag import dag
 

@@ -10,6 +10,7 @@ from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
 from taskmq.model.topology import WorkQueue
 from taskmq.workflow.calls import (
+    Graph,
     Input,
     NodeCall,
     Source,
@@ -20,8 +21,8 @@ from taskmq.workflow.calls import (
     insert_values,
     join_values,
 )
-from taskmq.workflow.graph import Graph, compile_workflow
-from taskmq.workflow.parts import Chain, Each, OpenStep, StepCall
+from taskmq.workflow.parts import Chain, Each, OpenStep
+from taskmq.workflow.step_call import StepCall
 from tests.unit.app_kit import new_url
 
 app = TaskMQ(new_url(), queues=[WorkQueue("line", ordered=4)])
@@ -55,7 +56,7 @@ def _edges(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def test_a_chain_waits_and_feeds_step_by_step() -> None:
-    graph = compile_workflow(one.s("abc") | two.s(by=3) | two.si(7) | two.s(), JSON)
+    graph = (one.s("abc") | two.s(by=3) | two.si(7) | two.s()).compile(JSON)
 
     assert _edges(graph) == [("call", ()), ("call", ("0",)), ("call", ("1",)), ("call", ("2",))]
     first, second, third, fourth = _calls(graph)
@@ -68,7 +69,7 @@ def test_a_chain_waits_and_feeds_step_by_step() -> None:
 
 
 def test_a_group_is_joined_and_what_stands_behind_it_is_given_the_list() -> None:
-    graph = compile_workflow(chord([two.s(1), one.s("a") | two.s()], many.s()), JSON)
+    graph = (chord([two.s(1), one.s("a") | two.s()], many.s())).compile(JSON)
 
     assert _edges(graph) == [
         ("call", ()),
@@ -82,23 +83,23 @@ def test_a_group_is_joined_and_what_stands_behind_it_is_given_the_list() -> None
 
 
 def test_a_group_behind_a_step_gives_each_member_its_value() -> None:
-    graph = compile_workflow(chain(one.s("a"), group(two.s(), two.s(by=2), two.si(3))), JSON)
+    graph = (chain(one.s("a"), group(two.s(), two.s(by=2), two.si(3)))).compile(JSON)
 
     assert [call.inputs for call in _calls(graph)[1:4]] == [(Input(0, Source("0")),)] * 2 + [()]
     assert [after for _, after in _edges(graph)] == [(), ("0",), ("0",), ("0",), ("1", "2", "3")]
 
 
 def test_map_starmap_and_chunks_are_groups() -> None:
-    assert [call.args for call in _calls(compile_workflow(two.map([1, 2]), JSON))] == [b"[1]", b"[2]", b""]
-    assert [call.args for call in _calls(compile_workflow(two.starmap([(1, 2)]), JSON))] == [b"[1,2]", b""]
-    chunks = compile_workflow(many.chunks(range(5), 2), JSON)
+    assert [call.args for call in _calls((two.map([1, 2])).compile(JSON))] == [b"[1]", b"[2]", b""]
+    assert [call.args for call in _calls((two.starmap([(1, 2)])).compile(JSON))] == [b"[1,2]", b""]
+    chunks = (many.chunks(range(5), 2)).compile(JSON)
     assert [call.args for call in _calls(chunks)] == [b"[[0,1]]", b"[[2,3]]", b"[[4]]", b""]
     with pytest.raises(InvalidOption, match="at least 1"):
         many.chunks([1], 0)
 
 
 def test_each_becomes_a_map_over_what_stands_before_it() -> None:
-    graph = compile_workflow(many.s([1]) | two.s(by=2).each(limit=3, max_width=9) | many.s(), JSON)
+    graph = (many.s([1]) | two.s(by=2).each(limit=3, max_width=9) | many.s()).compile(JSON)
 
     assert _edges(graph)[1] == ("map", ("0",))
     assert graph.nodes[1].limit == 3
@@ -106,7 +107,7 @@ def test_each_becomes_a_map_over_what_stands_before_it() -> None:
     assert (call.over, call.max_width, call.kwargs, call.inputs) == (Source("0"), 9, b'{"by":2}', ())
     assert _calls(graph)[2].inputs == (Input(0, Source("1", "map")),)
     with pytest.raises(InvalidOption, match="behind one step"):
-        compile_workflow(Chain[Any]((two.s().each(),)), JSON)
+        (Chain[Any]((two.s().each(),))).compile(JSON)
     with pytest.raises(InvalidOption, match="limit=0"):
         two.s().each(limit=0)
     with pytest.raises(InvalidOption, match="given nothing"):
@@ -122,7 +123,7 @@ def test_a_graph_has_its_edges_rules_and_leaves() -> None:
     third = flow.add(two.s(), into={"by": second, "number": first}, rule="always")
     flow.add(group(two.si(1), two.si(2)), after=[second])
     flow.add(one.s("b") | two.s(), after=[third])
-    graph = compile_workflow(flow, JSON)
+    graph = (flow).compile(JSON)
 
     assert [(node.rule, node.after) for node in graph.nodes[:3]] == [
         ("all", ()),
@@ -152,14 +153,14 @@ def test_a_graph_refuses_what_cannot_be() -> None:
     with pytest.raises(InvalidOption, match=r"not for each"):
         flow.add(two.s().each(), into={"by": elsewhere})
     with pytest.raises(InvalidOption, match="part of another"):
-        compile_workflow(group(flow), JSON)
+        (group(flow)).compile(JSON)
 
 
 def test_what_is_no_step_is_refused() -> None:
     with pytest.raises(InvalidOption, match="no step"):
         group(one)  # type: ignore[call-overload]
     with pytest.raises(InvalidOption, match="no step"):
-        compile_workflow(chain(one.s("a"), one), JSON)  # type: ignore[call-overload]
+        (chain(one.s("a"), one)).compile(JSON)  # type: ignore[call-overload]
     with pytest.raises(InvalidOption, match="chain of nothing"):
         Chain[Any](())
 
@@ -167,7 +168,7 @@ def test_what_is_no_step_is_refused() -> None:
 def test_a_step_has_options_of_its_own() -> None:
     at = datetime(2040, 1, 1, tzinfo=UTC)
     step = two.options(priority=9).s(1).options(queue="q", max_attempts=2).set(delay=5, tenant="t", meta={"a": "b"})
-    graph = compile_workflow(step | two.s().options(eta=at, headers={"x": 1}).set(expires=60), JSON)
+    graph = (step | two.s().options(eta=at, headers={"x": 1}).set(expires=60)).compile(JSON)
 
     first, second = _calls(graph)
     assert (first.priority, first.queue, first.max_attempts, first.delay) == (9, "q", 2, 5000)
@@ -176,16 +177,16 @@ def test_a_step_has_options_of_its_own() -> None:
     assert (second.expires, second.headers) == (60_000, {"x": 1})
     for wrong in ({"max_attempts": 0}, {"max_attempts": "3"}, {"job_id": "x"}, {"dealy": 3}):
         with pytest.raises(InvalidOption):
-            compile_workflow(two.s(1).options(**wrong), JSON)
+            (two.s(1).options(**wrong)).compile(JSON)
 
 
 def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(InvalidArguments, match="nothing stands before"):
-        compile_workflow(group(two.s()), JSON)
+        (group(two.s())).compile(JSON)
     with pytest.raises(InvalidArguments):
-        compile_workflow(two.s("a"), JSON)  # type: ignore[call-overload]
+        (two.s("a")).compile(JSON)  # type: ignore[call-overload]
     with pytest.raises(EncodeError):
-        compile_workflow(one.s("a") | OpenStep[Any, Any](StepCall(two, two, (object(),), {}, {}, is_fed=True)), JSON)
+        (one.s("a") | OpenStep[Any, Any](StepCall(two, None, (object(),), {}, {}, is_fed=True))).compile(JSON)
 
 
 def test_a_task_that_may_be_lost_is_no_step() -> None:
@@ -193,15 +194,15 @@ def test_a_task_that_may_be_lost_is_no_step() -> None:
     def lossy() -> None: ...
 
     with pytest.raises(InvalidOption, match="would never end"):
-        compile_workflow(lossy.s(), JSON)
+        (lossy.s()).compile(JSON)
 
 
 def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
-    known, given = _calls(compile_workflow(lined.s("a") | lined.si("b").options(order_key="k"), JSON))
+    known, given = _calls((lined.s("a") | lined.si("b").options(order_key="k")).compile(JSON))
 
     assert (known.order_key, given.order_key) == ("a", "k")
     with pytest.raises(InvalidOption, match="order_key"):
-        compile_workflow(one.s("a") | lined.s(), JSON)  # type: ignore[operator]
+        (one.s("a") | lined.s()).compile(JSON)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])

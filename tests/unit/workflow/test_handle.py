@@ -323,9 +323,9 @@ def test_a_flow_that_is_not_known_is_told_and_its_messages_are_dead() -> None:
             with pytest.raises(InvalidOption, match="belongs to no app"):
                 await dag().asend()
             flow = await shop.named.s("lost").asend()
-            shop.app.session().state.flows._shelf.clear()  # type: ignore[union-attr]
+            shop.app.sessions.current().state.flows._shelf.clear()  # type: ignore[union-attr]
             async with shop.open():
-                while not (await shop.app.session().broker.stats(["default.dlq"]))[0].ready:
+                while not (await shop.app.sessions.current().broker.stats(["default.dlq"]))[0].ready:
                     await asyncio.sleep(0.01)
             assert not shop.ran
             assert flow.id

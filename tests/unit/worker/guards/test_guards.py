@@ -173,7 +173,7 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
             patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards([door]))
             _define(app)
-            await app.cancel_job("job-1", reason="not wanted", remember="1h")
+            await app.jobs.cancel_job("job-1", reason="not wanted", remember="1h")
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
             ran.clear()
             async with working(app):

@@ -27,13 +27,13 @@ def _fails(label: str) -> str:
 
 
 async def look(app: StagedApp, key: str) -> LimitUsage:
-    state = app.session().state
+    state = app.sessions.current().state
     assert state is not None
     return await state.limits.usage(key)
 
 
 def limits_of(app: StagedApp) -> StagedLimits:
-    state = app.session().state
+    state = app.sessions.current().state
     assert state is not None
     return cast("StagedLimits", state.limits)
 
@@ -123,7 +123,7 @@ def test_a_job_that_was_cancelled_while_it_waited_gives_its_turn_away() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a", "b", "c")
         async with working(app):
-            await app.cancel_job("b", reason="not wanted", remember="1h")
+            await app.jobs.cancel_job("b", reason="not wanted", remember="1h")
             # The worker looks for itself what was cancelled.
             await asyncio.sleep(10)
             await pass_time(app, 61)
@@ -258,7 +258,7 @@ def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCap
             app.fake_clock.advance(61)
             await asyncio.sleep(61)
             limits_of(app).fault = "NONE"
-            state = app.session().state
+            state = app.sessions.current().state
             assert state is not None
             demand = PlaceDemand(key="places:gated", places=1)
             assert (await state.limits.acquire("b", [demand], hold="b", seconds=600, patience=0)).granted
@@ -292,7 +292,7 @@ def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
     )
 
     async def test(app: StagedApp, gate: Gate) -> None:
-        state = app.session().state
+        state = app.sessions.current().state
         assert state is not None
         demand = PlaceDemand(key="places:gated", places=2)
         for hold in (f"{child.stdout.strip()}/7", f"{process_identity()}/8"):

@@ -160,7 +160,7 @@ def test_a_job_without_attempts_left_is_dead_and_the_shard_goes_on() -> None:
         async with shop.working():
             await shop.wait(10)
             await shop.wait(10)
-            record = await shop.app.find_result(job.id)
+            record = await shop.app.jobs.find_result(job.id)
             assert record is not None
             assert (record.state, record.attempt) == (JobState.DEAD, 3)
 
@@ -313,7 +313,7 @@ def test_a_job_that_expires_while_it_waits_is_cancelled() -> None:
         async with shop.working():
             await shop.wait(10)
             await shop.wait(10)
-            record = await shop.app.find_result(job.id)
+            record = await shop.app.jobs.find_result(job.id)
 
         assert record is not None
         assert record.state is JobState.CANCELLED
@@ -326,7 +326,7 @@ def test_a_job_that_comes_too_early_waits_at_the_broker_and_lets_the_others_pass
     async def test(shop: Shop) -> None:
         # As from the end of the longest delay that a broker knows: due, and yet too early.
         await shop.step.asend(ONE, 1)
-        broker = shop.app.session().broker
+        broker = shop.app.sessions.current().broker
         eta = shop.clock.now_ms() + 3_600_000
         body = b'{"task":"step","id":"early","args":["a",0],"order_key":"a","eta":%d}' % eta
         early = Outgoing(queue=shop.shard(), body=body, content_type="application/json", job_id="early", task="step")
@@ -345,8 +345,8 @@ def test_a_job_that_comes_too_early_waits_at_the_broker_and_lets_the_others_pass
 def test_a_message_without_an_id_has_its_attempts_as_well() -> None:
     async def test(shop: Shop) -> None:
         shop.fails = {0: 5}
-        broker = shop.app.session().broker
-        await broker.declare([shop.app.queue("steps")])
+        broker = shop.app.sessions.current().broker
+        await broker.declare([shop.app.producer.queue("steps")])
         body = b'{"task":"step","args":["a",0]}'
         await broker.publish(
             Outgoing(queue=shop.shard(), body=body, content_type="application/json", job_id="", task=""), timeout=5

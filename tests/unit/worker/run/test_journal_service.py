@@ -35,7 +35,7 @@ class _Down:
 
     def __init__(self, app: TaskMQ) -> None:
         self.is_down = True
-        state = app.session().state
+        state = app.sessions.current().state
         assert state is not None
         self._progress, self._checkpoints = state.progress, state.checkpoints
         state._progress = state._checkpoints = self  # type: ignore[attr-defined]
@@ -355,7 +355,7 @@ def test_what_a_job_has_saved_is_forgotten_once_it_has_succeeded_and_kept_where_
             await asyncio.sleep(0.01)
 
     async def look() -> None:
-        state = app.session().state
+        state = app.sessions.current().state
         assert state is not None
         begun = await state.checkpoints.begin("job-1", attempt=1, ttl=60)
         await app.aclose()

@@ -318,7 +318,7 @@ class Stage:
 
     def __init__(self, app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]], **options: Any) -> None:
         self.running: dict[asyncio.Task[None], Delivery] = {}
-        self.store = app.session().state.starts  # type: ignore[union-attr]
+        self.store = app.sessions.current().state.starts  # type: ignore[union-attr]
         self.quarantine = Quarantine(run, CrashCounter(app), most=3, running=self.running, resume=lambda: None)
         self._task: Task[..., Any] = app.task(name="job", **options)(_nothing)
 

@@ -42,7 +42,7 @@ class Case:
         return self.label
 
     def needs(self, app: StagedApp, task: str) -> list[str]:
-        keeps_results = app.state_url is not None and task == "job"
+        keeps_results = app.sessions.state_url is not None and task == "job"
         return [
             *([f"stored {self.stored}"] if self.stored and keeps_results else []),
             *([f"confirmed {self.published}"] if self.published else []),

@@ -27,7 +27,7 @@ def test_a_job_whose_next_attempt_would_not_fit_is_a_dead_letter_and_not_a_loop(
         worker = Worker(app, WorkerConfig())
         running = asyncio.create_task(worker.run())
         await worker.is_ready.wait()
-        session = app.session()
+        session = app.sessions.current()
         await session.declare([WorkQueue("default")])
         before, after = b'{"task": "fail", "args": ["', b'"]}'
         body = before + b"x" * (session.broker.max_message_bytes - len(before) - len(after)) + after

@@ -336,7 +336,7 @@ def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
                 await send(app, "b", task="next")
                 await reached(ran.is_set)
 
-                record = await app.find_result("a")
+                record = await app.jobs.find_result("a")
                 assert record is not None
                 assert record.state is JobState.DEAD
                 assert worker.status().abandoned == 1
@@ -419,7 +419,7 @@ def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pyt
                 await reached(ended.is_set)
 
                 async def is_dead() -> bool:
-                    record = await app.find_result("last")
+                    record = await app.jobs.find_result("last")
                     return record is not None and record.state is JobState.DEAD
 
                 await reached(is_dead)
@@ -446,7 +446,7 @@ def test_a_failure_in_a_thread_is_tried_again_as_any_other() -> None:
                 await send(app, "a", task="plain")
 
                 async def has_succeeded() -> bool:
-                    record = await app.find_result("a")
+                    record = await app.jobs.find_result("a")
                     return record is not None and record.state is JobState.SUCCEEDED
 
                 await reached(has_succeeded)
@@ -459,7 +459,7 @@ def test_a_job_that_is_to_be_alone_waits_for_what_goes_on_in_threads() -> None:
     async def main() -> None:
         with staged() as app:
             task = app.task(name="suspect", queue="work")(_nothing)
-            state = app.session().state
+            state = app.sessions.current().state
             assert state is not None
             await state.starts.begin("suspect-1", ttl=1000)
             yard, release, began = Yard(), threading.Event(), asyncio.Event()

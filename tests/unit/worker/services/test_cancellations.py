@@ -12,13 +12,13 @@ from tests.unit.worker.virtual_time import run
 
 
 async def revoke(app: StagedApp, job_id: str, reason: str = "not wanted") -> None:
-    state = app.session().state
+    state = app.sessions.current().state
     assert state is not None
     await state.revocations.revoke(job_id, reason=reason, ttl=3600)
 
 
 async def state_of(app: StagedApp, job_id: str) -> tuple[JobState, str] | None:
-    record = await app.find_result(job_id)
+    record = await app.jobs.find_result(job_id)
     return None if record is None else (record.state, record.error.message if record.error else "")
 
 

@@ -50,7 +50,7 @@ def shop(url: str) -> TaskMQ:
 
 @asynccontextmanager
 async def working(operator: TaskMQ, name: str, **config: Any) -> AsyncGenerator[Worker, None]:
-    worker = Worker(shop(operator.url), WorkerConfig(name=name, **config))
+    worker = Worker(shop(operator.sessions.url), WorkerConfig(name=name, **config))
     task = asyncio.create_task(worker.run())
     await worker.is_ready.wait()
     try:
@@ -62,7 +62,7 @@ async def working(operator: TaskMQ, name: str, **config: Any) -> AsyncGenerator[
 
 async def tell(operator: TaskMQ, name: str, *to: str, within: float = PATIENCE, **facts: Any) -> list[CommandAnswer]:
     command = Command(id="", name=name, to=to or ("*",), **facts)
-    return list(await command_workers(operator.session().broker, command, within=within))
+    return list(await command_workers(operator.sessions.current().broker, command, within=within))
 
 
 async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") -> list[CommandAnswer]:
@@ -154,7 +154,7 @@ def test_a_worker_without_control_and_events_listens_to_nothing() -> None:
 
 def test_what_is_no_command_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     async def test(operator: TaskMQ) -> None:
-        broker = as_broadcasting(operator.session().broker)
+        broker = as_broadcasting(operator.sessions.current().broker)
         async with working(operator, "a"):
             broker.announce(command_topic("drain"), b"{}")
             broker.announce(command_topic("watch"), b'{"id": "1", "name": "watch", "seconds": -1}')
@@ -259,7 +259,7 @@ def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
 def test_a_broker_without_broadcasts_takes_no_commands() -> None:
     async def test(operator: TaskMQ) -> None:
         with pytest.raises(UnsupportedFeature, match="no broadcasts"):
-            await command_workers(FlakyBroker(operator.session().broker), Command(id="", name="ping"))
+            await command_workers(FlakyBroker(operator.sessions.current().broker), Command(id="", name="ping"))
 
     run(test)
 

@@ -117,7 +117,7 @@ def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data() -> No
         naps: list[str] = []
         bodies: list[bytes] = []
         async with working(app), app.events("job.#") as events:
-            listening = await as_broadcasting(app.session().broker).listen(
+            listening = await as_broadcasting(app.sessions.current().broker).listen(
                 ["job.#"], lambda _, body: bodies.append(body)
             )
             await fails.asend("hunter2")
@@ -151,7 +151,7 @@ def test_a_worker_tells_that_it_is_there_that_it_drains_and_that_it_goes() -> No
             await goes_on.wait()
 
         started, goes_on = asyncio.Event(), asyncio.Event()
-        observer = TaskMQ(app.url)
+        observer = TaskMQ(app.sessions.url)
         async with observer, observer.events("worker.*") as events:
             worker = Worker(app, WorkerConfig(name="w"))
             task = asyncio.create_task(worker.run())
@@ -180,7 +180,7 @@ def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
         async with working(app), app.events("job.parked.q") as events:
             await next_of_ready(app)
             message = Outgoing(queue="q", body=b"no task", content_type="text/plain", job_id="a", task="t")
-            await app.session().broker.publish(message, timeout=PATIENCE)
+            await app.sessions.current().broker.publish(message, timeout=PATIENCE)
             (parked,) = await next_of(events, "parked")
 
         assert isinstance(parked, JobEvent)
@@ -199,21 +199,21 @@ def test_a_worker_with_events_off_tells_nothing_and_one_with_events_on_tells_all
         async def quick() -> None: ...
 
         heard: list[str] = []
-        async with TaskMQ(app.url) as other:
-            await as_broadcasting(other.session().broker).listen(["#"], lambda topic, _: heard.append(topic))
+        async with TaskMQ(app.sessions.url) as other:
+            await as_broadcasting(other.sessions.current().broker).listen(["#"], lambda topic, _: heard.append(topic))
             async with working(app, events="off"):
                 await quick.asend()
                 await asyncio.wait_for(idle(app), PATIENCE)
             assert heard == []
 
-            again = TaskMQ(app.url)
+            again = TaskMQ(app.sessions.url)
             again.task(name="t")(quick.function)
             async with other.events("job.succeeded.#") as events, working(again, events="on", control=False):
                 await again.tasks["t"].asend()
                 await next_of(events, "succeeded")
 
     async def idle(app: TaskMQ) -> None:
-        while (await app.session().broker.stats(["default"]))[0].ready:
+        while (await app.sessions.current().broker.stats(["default"]))[0].ready:
             await asyncio.sleep(0)
 
     run(test)
@@ -404,7 +404,7 @@ def test_a_worker_beats_as_long_as_it_is_there() -> None:
 
 def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others() -> None:
     async def test(app: TaskMQ) -> None:
-        broker = as_broadcasting(app.session().broker)
+        broker = as_broadcasting(app.sessions.current().broker)
         radio = _Radio()
         announcer, stats = staged(radio)
         announcer.watch()
@@ -427,7 +427,7 @@ def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others
 
 def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened() -> None:
     async def test(app: TaskMQ) -> None:
-        broker = as_broadcasting(app.session().broker)
+        broker = as_broadcasting(app.sessions.current().broker)
         started = JobEvent(event="started", number=1, at=1, job_id="a", task="t", queue="q")
         gone = WorkerEvent(event="offline", number=2, at=1, status=STATUS)
         async with app.events() as events:
@@ -449,13 +449,15 @@ def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened() -> Non
 def test_a_stream_of_events_of_workers_asks_for_none_of_jobs() -> None:
     async def test(app: TaskMQ) -> None:
         heard: list[str] = []
-        await as_broadcasting(app.session().broker).listen(["worker.command.*"], lambda topic, _: heard.append(topic))
+        await as_broadcasting(app.sessions.current().broker).listen(
+            ["worker.command.*"], lambda topic, _: heard.append(topic)
+        )
 
         async with app.events("worker.beat"):
             pass
         async with app.events("worker.beat", "job.dead.#"):
             pass
-        as_broadcasting(app.session().broker).announce(
+        as_broadcasting(app.sessions.current().broker).announce(
             command_topic("ping"), encode_command(Command(id="1", name="ping"))
         )
         async with asyncio.timeout(PATIENCE):

@@ -8,81 +8,27 @@ Between `take` and `done` anybody may die: what was taken is taken again. A mess
 of the node's own, so it is the same job however often it was published.
 """
 
-import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 
+from taskmq.client.services import AppServices
 from taskmq.client.session import Session
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, State
 from taskmq.contracts.stores.flows import FlowStore, NodeState, Taken, TakenNode
 from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.middleware.chain import Sending
-from taskmq.model.clock import Clock
-from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope, new_job_id
+from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope
 from taskmq.model.states import JobState
-from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.calls import (
-    NodeCall,
-    decode_call,
-    decode_head,
-    encode_call,
-    encode_failure,
-    encode_head,
-    insert_values,
-)
-from taskmq.workflow.graph import Graph, compile_workflow
-from taskmq.workflow.handle import Flow, check_flow_id, end_id
-from taskmq.workflow.parts import Workflow
+from taskmq.workflow.calls import NodeCall, decode_call, decode_head, encode_call, encode_failure, insert_values
 from taskmq.workflow.values import encode_tree, load_trees
 
-__all__ = [
-    "FlowApp",
-    "FlowPublisher",
-    "FlowSender",
-    "WorkflowService",
-    "cancel_flow",
-    "flow_store",
-    "job_id_of",
-    "resume_flow",
-    "start_flow",
-]
-
-T = TypeVar("T")
-
-SENDER: Final = "sender"
+__all__ = ["FlowPublisher", "end_id", "flow_store", "job_id_of", "state_of"]
 
 _LEASE: Final = 30.0
 _CHILDREN: Final = 250
-_REMEMBERED: Final = 7 * 86_400.0
 # What will not be otherwise the next time.
 _FINAL: Final = (TooLarge, EncodeError, Unroutable)
-
-
-class FlowSender(Protocol):
-    """What is needed of an app."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def result_ttl(self) -> float: ...
-
-    def session(self) -> Session: ...
-
-    def stream_async(self, sendings: Iterable[Sending], *, linger: float = ...) -> AsyncGenerator[str, None]: ...
-
-
-class FlowApp(FlowSender, Protocol):
-    """What is needed of an app by those that send."""
-
-    @property
-    def content_type(self) -> str: ...
-
-    def say_cancelled(self, job_id: str) -> None: ...
-
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T: ...
 
 
 def flow_store(session: Session) -> FlowStore:
@@ -91,7 +37,7 @@ def flow_store(session: Session) -> FlowStore:
     Raises:
         UnsupportedFeature: the app has no state.
     """
-    return _state(session).flows
+    return state_of(session).flows
 
 
 def job_id_of(flow_id: str, key: str, run: int) -> str:
@@ -99,75 +45,9 @@ def job_id_of(flow_id: str, key: str, run: int) -> str:
     return f"{flow_id}.{key}~{run}" if run else f"{flow_id}.{key}"
 
 
-async def start_flow(app: FlowSender, graph: Graph, *, flow_id: str | None, keep: float) -> str:
-    """Make a flow and publish what is ready; its id. One that is there already goes on instead."""
-    store = flow_store(app.session())
-    flow_id = flow_id or new_job_id(app.clock.now_ms(), os.urandom(10))
-    await store.create(flow_id, encode_head(graph.head), graph.nodes, ttl=keep)
-    publisher = FlowPublisher(app, flow_id, taker=SENDER, content_type=graph.head.content_type)
-    await publisher.resume()
-    return flow_id
-
-
-async def resume_flow(app: FlowSender, flow_id: str) -> None:
-    """Publish what is ready in a flow."""
-    record = await flow_store(app.session()).look(flow_id)
-    if record is not None:
-        content_type = decode_head(record.head).content_type
-        await FlowPublisher(app, flow_id, taker=SENDER, content_type=content_type).resume()
-
-
-async def cancel_flow(app: FlowSender, flow_id: str, *, reason: str, say: Callable[[str], None]) -> bool:
-    """Cancel a flow; False where it is not known."""
-    state = _state(app.session())
-    running = await state.flows.cancel(flow_id, reason=reason)
-    if running is None:
-        return False
-    record = await state.flows.look(flow_id)
-    if record is None:
-        return False
-    for key in running:
-        job_id = job_id_of(flow_id, key, record.run)
-        await state.revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
-        say(job_id)
-    await resume_flow(app, flow_id)
-    return True
-
-
-class WorkflowService:
-    """Sends workflows, goes on with them and cancels them: `app.workflows`."""
-
-    def __init__(self, app: FlowApp) -> None:
-        self._app = app
-
-    def flow_store(self) -> FlowStore:
-        """Where workflows are kept, as the running loop's session sees it."""
-        return flow_store(self._app.session())
-
-    async def send(self, workflow: Workflow[Any], *, flow_id: str | None, keep: Duration) -> Flow[Any]:
-        """Send a workflow, or go on with the one that has this id; see `Workflow.send`."""
-        seconds = parse_duration(keep, what="keep").total_seconds()
-        graph = compile_workflow(workflow, self._app.content_type)
-        if flow_id is not None:
-            check_flow_id(flow_id)
-        sent = await start_flow(self._app, graph, flow_id=flow_id, keep=seconds)
-        return Flow(sent, backend=self, shape=graph.shape, names=graph.names)
-
-    async def go_on_with_flow(self, flow_id: str) -> None:
-        """Publish what is ready in a workflow."""
-        await resume_flow(self._app, flow_id)
-
-    async def cancel_flow(self, flow_id: str, *, reason: str) -> bool:
-        """Cancel a workflow; False where it is not known."""
-        return await cancel_flow(self._app, flow_id, reason=reason, say=self._app.say_cancelled)
-
-    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
-        """The record once it is there; None after `timeout` seconds."""
-        return await _state(self._app.session()).results.wait(job_id, timeout=timeout)
-
-    def run_sync(self, call: Coroutine[Any, Any, T], *, instead: str) -> T:
-        """Run a coroutine from code that has no loop."""
-        return self._app.run_sync(call, instead=instead)
+def end_id(flow_id: str, run: int) -> str:
+    """Under which the end of a flow stands among the results."""
+    return f"{flow_id}.end~{run}"
 
 
 class FlowPublisher:
@@ -180,14 +60,22 @@ class FlowPublisher:
     """
 
     def __init__(
-        self, app: FlowSender, flow_id: str, *, taker: str, content_type: str, parent: str | None = None
+        self,
+        services: AppServices,
+        flow_id: str,
+        *,
+        taker: str,
+        content_type: str,
+        parent: str | None = None,
     ) -> None:
-        self._app = app
+        self._producer = services.producer
+        self._sessions = services.producer.sessions
+        self._result_ttl = services.jobs.result_ttl
         self._flow_id = flow_id
         self._taker = taker
         self._content_type = content_type
         self._parent = parent
-        self._store = flow_store(app.session())
+        self._store = flow_store(self._sessions.current())
 
     async def resume(self) -> None:
         """Publish what is ready, and what the same taker may have left.
@@ -221,12 +109,12 @@ class FlowPublisher:
         """Publish messages; what became ready by those that cannot be."""
         if not nodes:
             return []
-        now = self._app.clock.now_ms()
+        now = self._sessions.clock.now_ms()
         left = [(node, self._sending(node, now)) for node in nodes]
         found: list[Taken] = []
         while left:
             try:
-                async for _ in self._app.stream_async([sending for _, sending in left], linger=float("inf")):
+                async for _ in self._producer.stream_async([sending for _, sending in left], linger=float("inf")):
                     pass
             except PartlySent as error:
                 for place, failure in error.failures.items():
@@ -306,7 +194,7 @@ class FlowPublisher:
 
     async def _finish(self, run: int) -> None:
         """Keep the end of the flow where those who wait for it look."""
-        state = _state(self._app.session())
+        state = state_of(self._sessions.current())
         record = await state.flows.look(self._flow_id)
         if record is None or record.unfinished or record.run != run:
             return
@@ -335,9 +223,9 @@ class FlowPublisher:
             state=end,
             attempt=run + 1,
             error=error,
-            finished=self._app.clock.now_ms(),
+            finished=self._sessions.clock.now_ms(),
         )
-        await state.results.put(result, ttl=self._app.result_ttl)
+        await state.results.put(result, ttl=self._result_ttl)
 
 
 def _items(data: bytes, content_type: str) -> list[msgspec.Raw]:
@@ -346,7 +234,12 @@ def _items(data: bytes, content_type: str) -> list[msgspec.Raw]:
     return msgspec.json.decode(data, type=list[msgspec.Raw])
 
 
-def _state(session: Session) -> State:
+def state_of(session: Session) -> State:
+    """The state, without which there are no workflows.
+
+    Raises:
+        UnsupportedFeature: the app has none.
+    """
     if session.state is None:
         raise UnsupportedFeature(
             "workflows need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"

@@ -1,0 +1,127 @@
+"""The tasks of an app, by name."""
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from types import ModuleType
+from typing import Any, cast
+
+from taskmq.client.queues import Queues
+from taskmq.client.services import AppServices
+from taskmq.errors import DuplicateTask, InvalidOption
+from taskmq.injection.resolve import Dependencies
+from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
+from taskmq.options.task_options import TaskPlan
+from taskmq.tasks.task import Task
+
+__all__ = ["TaskRegistry"]
+
+
+class TaskRegistry(Mapping[str, Task[..., Any]]):
+    """All tasks by name, those of included modules among them: they are imported when somebody looks.
+
+    Args:
+        default_queue: of tasks that do not name one.
+        include: modules that define tasks with `taskmq.task`.
+
+    Attributes:
+        dependencies: what the tasks depend on.
+    """
+
+    def __init__(
+        self, queues: Queues, *, default_queue: str = DEFAULT_QUEUE, include: Iterable[str | ModuleType] = ()
+    ) -> None:
+        self.default_queue: str = check_queue_name(default_queue)
+        self.dependencies = Dependencies()
+        self._queues = queues
+        self._include: list[str | ModuleType] = list(include)
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._services: AppServices | None = None
+
+    def __getitem__(self, name: str) -> Task[..., Any]:
+        return self._loaded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded()
+
+    @property
+    def queues(self) -> list[WorkQueue]:
+        """The queues of all tasks, and all that the app describes."""
+        return [self._queues.named(name) for name in sorted({task.queue for task in self.values()} | {*self._queues})]
+
+    def plan_of(self, name: str) -> TaskPlan | None:
+        """The plan of a task; None where there is none of that name."""
+        task = self.get(name)
+        return None if task is None else task.plan
+
+    def serve(self, services: AppServices) -> None:
+        """Have tasks that are registered from now on use these."""
+        self._services = services
+
+    def with_tasks(self, tasks: Mapping[str, Task[..., Any]]) -> "TaskRegistry":
+        """The same registry with other tasks, which stay what they are bound to: for tests."""
+        twin = copy(self)
+        twin._include, twin._tasks = [], dict(tasks)  # noqa: SLF001 - one of us
+        return twin
+
+    def register(self, task: Task[..., Any]) -> None:
+        """Make the task one of the app's.
+
+        Raises:
+            DuplicateTask: the name is taken.
+            InvalidOption: the task and its queue do not fit.
+        """
+        if (known := self._tasks.get(task.name)) is not None:
+            raise DuplicateTask(
+                f"task {task.name!r} is defined twice: by {known.__name__} in {known.__module__} and "
+                f"by {task.__name__} in {task.__module__}; give one of them a name="
+            )
+        if not task.plan.names_queue:
+            task.with_default_queue(self.default_queue)
+        _check_order(task, self._queues.named(task.queue))
+        self._tasks[task.name] = task
+        assert self._services is not None
+        task.bind(self._services)
+
+    def include(self, module: str | ModuleType) -> None:
+        """Register the tasks that a module defines with `taskmq.task`.
+
+        Raises:
+            DuplicateTask: a name is taken.
+        """
+        loaded = importlib.import_module(module) if isinstance(module, str) else module
+        for value in list(vars(loaded).values()):
+            if isinstance(value, Task) and not value.is_bound:
+                self.register(cast("Task[..., Any]", value))
+
+    def _loaded(self) -> dict[str, Task[..., Any]]:
+        while self._include:
+            # Taken off the list only once it is in: a failed import is tried, and reported, again.
+            self.include(self._include[-1])
+            self._include.pop()
+        return self._tasks
+
+
+def _check_order(task: Task[..., Any], queue: WorkQueue) -> None:
+    if queue.ordered is None:
+        if task.order_key is not None:
+            raise InvalidOption(
+                f"task {task.name}: order_key needs an ordered queue, and {queue.name!r} is not: "
+                f"TaskMQ(queues=[WorkQueue({queue.name!r}, ordered=N)])"
+            )
+        return
+    if task.order_key is None:
+        raise InvalidOption(f"task {task.name}: its queue {queue.name!r} is ordered, so it needs an order_key=")
+    if task.plan.call.priority is not None:
+        raise InvalidOption(f"task {task.name}: its queue {queue.name!r} is ordered, so it can have no priority=")
+    if task.plan.ack == "early":
+        raise InvalidOption(
+            f"task {task.name}: its queue {queue.name!r} is ordered; with ack='early' the next job of a key "
+            "would begin before this one has ended"
+        )

@@ -1,0 +1,194 @@
+"""From workflows as they are written down to the nodes that a store keeps. Pure."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.stores.flows import FlowNode, Rule
+from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
+from taskmq.model.codec import encode_value
+from taskmq.options.task_options import plan_call
+from taskmq.workflow.calls import FlowHead, Graph, Input, ListOf, NodeCall, Shape, Source, encode_call
+from taskmq.workflow.step_call import StepCall
+
+__all__ = ["GraphBuilder", "Placed"]
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Where a part's value comes from, and what it is."""
+
+    source: Source
+    shape: Shape
+
+
+class GraphBuilder:
+    """Nodes, one after the other; parts of workflows place themselves in it."""
+
+    def __init__(self, content_type: str) -> None:
+        self.nodes: list[FlowNode] = []
+        self.names: dict[str, str] = {}
+        self._content_type = content_type
+        self._seen: Counter[str] = Counter()
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.nodes)
+
+    def name(self, placed: Placed, name: str) -> None:
+        """Have the step be shown under another name."""
+        self.names[placed.source.key] = name
+
+    def graph(self, placed: Placed) -> Graph:
+        """All of it, whose value is that of `placed`."""
+        head = FlowHead(content_type=self._content_type, output=placed.source, names=self.names)
+        return Graph(head, self.nodes, placed.shape)
+
+    def graph_of_leaves(
+        self, leaves: Mapping[str, Placed], *, may_fail: Collection[str], names: dict[str, Source]
+    ) -> Graph:
+        """All of it, whose value is that of each leaf by its name.
+
+        Args:
+            may_fail: the keys of nodes whose failure is not the flow's.
+            names: where the value of each step is.
+        """
+        sources = {name: placed.source for name, placed in leaves.items()}
+        head = FlowHead(
+            content_type=self._content_type, leaves=sources, names=self.names, may_fail=frozenset(may_fail)
+        )
+        return Graph(head, self.nodes, {name: placed.shape for name, placed in leaves.items()}, names)
+
+    def join(self, placed: Sequence[Placed]) -> Placed:
+        """Add a node whose value is the list of theirs."""
+        members = tuple(one.source for one in placed)
+        key = self._add("join", "all", [source.key for source in members], NodeCall(members=members))
+        return Placed(Source(key, "join"), tuple(one.shape for one in placed))
+
+    def step(
+        self,
+        call: StepCall,
+        before: Sequence[Source],
+        *,
+        named: Mapping[str, Source] | None = None,
+        rule: Rule = "all",
+    ) -> Placed:
+        """Add a call behind `before`, whose values it is given.
+
+        Args:
+            named: what it waits for, too, by the name of the argument that the value is given as.
+        """
+        named = named or {}
+        inputs = [Input(number, source) for number, source in enumerate(before)] if call.is_fed else []
+        inputs += [Input(name, source) for name, source in named.items()]
+        node = self._call(call, inputs)
+        after = dict.fromkeys([source.key for source in (*before, *named.values())])
+        key = self._add("call", rule, [*after], node)
+        self._name(key, call.task.name)
+        return Placed(Source(key), call.task.returns)
+
+    def each(
+        self,
+        call: StepCall,
+        before: Sequence[Source],
+        *,
+        limit: int | None,
+        max_width: int,
+        is_spread: bool,
+        rule: Rule = "all",
+    ) -> Placed:
+        """Add a call for each item of the value of the one step that is before."""
+        if len(before) != 1:
+            raise InvalidOption(f"task {call.task.name}: each(...) stands behind one step, whose value is a list")
+        node = replace(
+            self._call(call, [Input(0, before[0])]),
+            inputs=(),
+            over=before[0],
+            max_width=max_width,
+            is_spread=is_spread,
+        )
+        key = self._add("map", rule, [before[0].key], node, limit=limit or 0)
+        self._name(key, call.task.name)
+        return Placed(Source(key, "map"), ListOf(call.task.returns))
+
+    def _call(self, call: StepCall, inputs: list[Input]) -> NodeCall:
+        task = call.task
+        if task.plan.ack == "early":
+            raise InvalidOption(
+                f"task {task.name}: ack='early' may lose a run with its worker, and its workflow would never end"
+            )
+        options = dict(call.options)
+        max_attempts: Any = options.pop("max_attempts", None)
+        if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
+            raise InvalidOption(f"task {task.name}: max_attempts={max_attempts!r}: a whole number from 1 on")
+        plan = plan_call(call.plan or task.call_plan, options, task=task.name)
+        if plan.job_id is not None:
+            raise InvalidOption(f"task {task.name}: job_id is not for steps of workflows, whose jobs have the flow's")
+        order_key, key = plan.order_key, plan.idempotency_key
+        if inputs:
+            args = self._encoded(call, "args")
+            kwargs = self._encoded(call, "kwargs") if call.kwargs else b""
+            if order_key is None and task.order_key is not None:
+                raise InvalidOption(
+                    f"task {task.name}: its order_key is made of arguments, which come from other steps: give the "
+                    "step one: .options(order_key=...)"
+                )
+        else:
+            raw_args, raw_kwargs = self._complete(call)
+            args, kwargs = bytes(raw_args), bytes(raw_kwargs) if call.kwargs else b""
+            if order_key is None and task.order_key is not None:
+                order_key = task.order_key.of(call.args, dict(call.kwargs))
+        return NodeCall(
+            task=task.name,
+            queue=plan.queue,
+            args=args,
+            kwargs=kwargs,
+            inputs=tuple(inputs),
+            max_attempts=max_attempts,
+            delay=plan.delay,
+            eta=plan.eta,
+            expires=plan.expires,
+            expires_at=plan.expires_at,
+            key=key,
+            order_key=order_key,
+            tenant=plan.tenant,
+            priority=plan.priority,
+            meta=plan.meta,
+            headers=dict(plan.headers) if plan.headers else None,
+        )
+
+    def _complete(self, call: StepCall) -> tuple[Any, Any]:
+        try:
+            return call.task.signature.encode(call.args, dict(call.kwargs), self._content_type)
+        except InvalidArguments as error:
+            raise InvalidArguments(f"{error}; nothing stands before this step to give it more") from error
+
+    def _encoded(self, call: StepCall, which: Literal["args", "kwargs"]) -> bytes:
+        try:
+            return encode_value(call.args if which == "args" else dict(call.kwargs), self._content_type)
+        except EncodeError as error:
+            raise EncodeError(f"task {call.task.name}: {error}") from error.__cause__
+
+    def _name(self, key: str, name: str) -> None:
+        self._seen[name] += 1
+        self.names[key] = name if self._seen[name] == 1 else f"{name}-{self._seen[name]}"
+
+    def _add(
+        self,
+        kind: Literal["call", "map", "join"],
+        rule: Rule,
+        after: Sequence[str],
+        call: NodeCall,
+        *,
+        limit: int = 0,
+    ) -> str:
+        key = str(len(self.nodes))
+        self.nodes.append(
+            FlowNode(
+                key=key, kind=kind, rule=rule, after=tuple(dict.fromkeys(after)), call=encode_call(call), limit=limit
+            )
+        )
+        return key

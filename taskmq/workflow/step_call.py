@@ -1,0 +1,61 @@
+"""One call of one task, as it stands in a workflow."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.client.services import AppServices
+from taskmq.model.codec import ReturnType, Signature
+from taskmq.options.keys import OrderKey
+from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
+
+__all__ = ["StepCall", "StepOptions", "StepTask"]
+
+
+class StepOptions(CallOptions, total=False):
+    """What a step's `options(...)` takes: those of a call, which count from when it is its turn.
+
+    Attributes:
+        max_attempts: how often it is tried, over what its task's retry policy says.
+    """
+
+    max_attempts: int
+
+
+class StepTask(Protocol):
+    """What a workflow has to know of a task: a `taskmq.tasks.task.Task`, which makes steps of its calls."""
+
+    name: str
+    plan: TaskPlan
+    signature: Signature
+    order_key: OrderKey | None
+
+    @property
+    def call_plan(self) -> CallPlan: ...
+
+    @property
+    def returns(self) -> ReturnType: ...
+
+    @property
+    def services(self) -> AppServices: ...
+
+
+class StepCall(msgspec.Struct, frozen=True):
+    """One call of one task, as it stands in a workflow.
+
+    Attributes:
+        plan: has the options that the step's own come over; None: the task's, as they are when it is sent.
+        is_fed: what the steps before it return goes before its arguments.
+    """
+
+    task: StepTask
+    plan: CallPlan | None
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: StepOptions
+    is_fed: bool
+
+    def with_options(self, options: StepOptions) -> "StepCall":
+        return replace(self, options=cast("StepOptions", {**self.options, **options}))
