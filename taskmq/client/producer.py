@@ -39,6 +39,8 @@ from taskmq.options.uniqueness import UniqueCall
 
 __all__ = ["Producer"]
 
+_Start = Callable[[WorkQueue, Outgoing], Awaitable[None]]
+
 
 class Producer:
     """`app.producer`: every send of an app goes through it.
@@ -81,18 +83,23 @@ class Producer:
         portal = self.sessions.portal("asend")
         with self._open_send(sending):
             if sending.unique is not None:
-                portal.call(functools.partial(self._send_unique, sending, sending.unique))
+                portal.call(functools.partial(self._send_unique, sending, sending.unique, self._start))
                 return
             queue, message = self._message(sending)
             portal.call(functools.partial(self._start, queue, message))
 
-    async def send_async(self, sending: Sending) -> None:
-        """Send one; see `Call.asend`."""
+    async def send_async(self, sending: Sending, *, declares: bool = True) -> None:
+        """Send one; see `Call.asend`.
+
+        Args:
+            declares: make the queue where it does not exist; else that is an `Unroutable`.
+        """
+        start = self._start if declares else self._start_undeclared
         with self._open_send(sending):
             if sending.unique is not None:
-                await self._send_unique(sending, sending.unique)
+                await self._send_unique(sending, sending.unique, start)
                 return
-            await self._start(*self._message(sending))
+            await start(*self._message(sending))
 
     def start_send(self, sending: Sending) -> Awaitable[None]:
         """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""
@@ -100,7 +107,7 @@ class Producer:
             return self._start(*self._message(sending))
         return self.send_async(sending)
 
-    async def _send_unique(self, sending: Sending, call: UniqueCall) -> None:
+    async def _send_unique(self, sending: Sending, call: UniqueCall, start: _Start) -> None:
         session = self.sessions.current()
         if session.state is None:
             raise UnsupportedFeature(
@@ -109,7 +116,7 @@ class Producer:
             )
 
         async def publish(unique: Sending) -> None:
-            await self._start(*self._message(unique))
+            await start(*self._message(unique))
 
         await send_unique(
             sending,
@@ -165,6 +172,9 @@ class Producer:
         if session.is_declared(queue):
             return session.publish(message)
         return session.declare_and_publish(queue, message)
+
+    def _start_undeclared(self, _: WorkQueue, message: Outgoing) -> Awaitable[None]:
+        return self.sessions.current().publish(message)
 
     async def _publish_chunk(self, chunk: Chunk) -> Outcomes:
         return await self.sessions.current().publish_all(*chunk)

@@ -36,6 +36,7 @@ from typing import (
     overload,
 )
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from taskmq.client.services import AppServices
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step
     from taskmq.workflow.step_call import StepCall
 
-__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "TaskDecorator", "define", "task"]
+__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "TaskDecorator", "define", "envelope_of", "task"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -308,24 +309,14 @@ class Call(Generic[P, R_co]):
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
-        now = producer.sessions.clock.now_ms()
-        parent = current_context.get()
-        envelope = Envelope(
-            v=VERSION,
-            id=plan.job_id or new_job_id(now, os.urandom(10)),
+        envelope = envelope_of(
+            plan,
             task=task.name,
             args=raw_args,
             kwargs=raw_kwargs,
-            enqueued=now,
-            eta=plan.eta if plan.delay is None else now + plan.delay,
-            expires=plan.expires_at if plan.expires is None else now + plan.expires,
-            root=parent.root if parent else None,
-            parent=parent.job_id if parent else None,
             key=key,
             order_key=order_key,
-            tenant=plan.tenant,
-            priority=plan.priority,
-            meta=plan.meta,
+            now=producer.sessions.clock.now_ms(),
         )
         headers = dict(plan.headers) if plan.headers else {}
         unique = None if task.plan.unique is None else task.unique_call(args, kwargs)
@@ -341,6 +332,42 @@ class Call(Generic[P, R_co]):
         task = self._task
         keeps_result = task.plan.result is not False
         return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
+
+
+def envelope_of(
+    plan: CallPlan,
+    *,
+    task: str,
+    args: Raw,
+    kwargs: Raw,
+    key: str | None,
+    order_key: str | None,
+    now: int,
+) -> Envelope:
+    """The envelope of a call; where a task runs here, that is its parent.
+
+    Args:
+        key: the idempotency key.
+        now: ms since the epoch.
+    """
+    parent = current_context.get()
+    return Envelope(
+        v=VERSION,
+        id=plan.job_id or new_job_id(now, os.urandom(10)),
+        task=task,
+        args=args,
+        kwargs=kwargs,
+        enqueued=now,
+        eta=plan.eta if plan.delay is None else now + plan.delay,
+        expires=plan.expires_at if plan.expires is None else now + plan.expires,
+        root=parent.root if parent else None,
+        parent=parent.job_id if parent else None,
+        key=key,
+        order_key=order_key,
+        tenant=plan.tenant,
+        priority=plan.priority,
+        meta=plan.meta,
+    )
 
 
 async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list[str], None]:

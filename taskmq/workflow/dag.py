@@ -10,7 +10,7 @@ from taskmq.errors import InvalidOption
 from taskmq.workflow.calls import Graph, Source
 from taskmq.workflow.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.handle import GraphNode
-from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow
+from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow, check_part
 from taskmq.workflow.step_call import StepTask
 
 __all__ = ["Dag", "DagEntry", "dag"]
@@ -96,6 +96,7 @@ class Dag(Workflow[dict[str, Any]]):
         Raises:
             InvalidOption: it waits for a node of another graph, the name is taken, or the rule is none.
         """
+        check_part(part)
         if rule not in _RULES:
             raise InvalidOption(f"rule={rule!r}: one of {', '.join(map(repr, _RULES))}")
         if not isinstance(part, Step | OpenStep) and (rule != "all" or into):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, TypeVar, Unpack, cast, overload
 
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
@@ -13,7 +13,7 @@ from taskmq.workflow.handle import Flow, check_flow_id
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import StepCall, StepOptions, StepTask
 
-__all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "chord", "group"]
+__all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "check_part", "chord", "group"]
 
 R_co = TypeVar("R_co", covariant=True)
 A_contra = TypeVar("A_contra", contravariant=True)
@@ -282,10 +282,7 @@ def group(*members: Any) -> Group[Any]:
     given: tuple[Any, ...] = members
     if len(members) == 1 and hasattr(members[0], "__iter__"):
         given = tuple(members[0])
-    for member in given:
-        if not isinstance(member, Workflow | OpenStep):
-            raise InvalidOption(f"group: {member!r} is no step: task.s(...) or task.si(...)")
-    return Group(given)
+    return Group(tuple(check_part(member) for member in given))
 
 
 def chord(
@@ -296,4 +293,15 @@ def chord(
 
 
 def _links(part: Part) -> tuple[Part, ...]:
-    return part.links if isinstance(part, Chain) else (part,)
+    return part.links if isinstance(part, Chain) else (check_part(part),)
+
+
+def check_part(part: object) -> Part:
+    """`part` itself.
+
+    Raises:
+        InvalidOption: it is no part of a workflow.
+    """
+    if not isinstance(part, Workflow | OpenStep):
+        raise InvalidOption(f"{part!r} is no step: task.s(...) or task.si(...)")
+    return cast("Part", part)

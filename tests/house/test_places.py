@@ -49,7 +49,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/events/stream.py",
     "taskmq/executors/process.py",
     "taskmq/executors/spawned.py",
-    "taskmq/jobs/as_completed.py",
+    "taskmq/jobs/handle.py",
     "taskmq/run/locks.py",
     "taskmq/supervisor/child_process.py",
     "taskmq/supervisor/process_slot.py",
@@ -135,23 +135,16 @@ def test_a_protocol_outside_the_contracts_has_two_implementations() -> None:
 
 
 _ONE_IMPLEMENTATION: set[str] = {
-    "taskmq.client.workflow_publisher.FlowApp",
-    "taskmq.client.workflow_publisher.FlowSender",
+    # pipes of asyncio, as the event loop makes them
     "taskmq.executors.spawned._Protocol",
-    "taskmq.jobs.handle.JobBackend",
-    "taskmq.reactions.deliver.DeliveryHost",
-    "taskmq.reactions.registry.ReactionHost",
-    "taskmq.schedules.catalogue.ScheduleHost",
-    "taskmq.tasks.sender.Sender",
-    "taskmq.worker.long_runs.guard.DeliveryHolder",
     "taskmq.worker.reporter._Pipe",
+    # tasks, which make steps of workflows and stand above them
+    "taskmq.workflow.step_call.StepTask",
+    # the middle of the worker
+    "taskmq.worker.long_runs.guard.DeliveryHolder",
     "taskmq.worker.run.fast_path.LongWay",
     "taskmq.worker.run.thread_runs.ThreadSlots",
     "taskmq.worker.services.commands.CommandTarget",
-    "taskmq.workflow.handle.FlowBackend",
-    "taskmq.workflow.parts.StepTask",
-    "taskmq.workflow.parts._HasWorkflows",
-    "taskmq.workflow.parts._Planned",
 }
 
 

@@ -32,6 +32,9 @@ _SHORT = {
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",
+    # What several parts of an app hold.
+    "taskmq/client/queues.py",
+    "taskmq/client/services.py",
     # A class of pika's that is replaced.
     "brokers/taskmq_rabbitmq/amqp/heartbeats.py",
 }

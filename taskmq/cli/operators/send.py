@@ -1,19 +1,17 @@
 """`taskmq send`."""
 
 import asyncio
-import os
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from cyclopts import Parameter
 
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_record
-from taskmq.contracts.broker import Outgoing
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.envelope import VERSION, Envelope, check_task_name, encode_envelope, new_job_id
-from taskmq.model.topology import check_order_key
-from taskmq.model.units import parse_duration, to_ms
+from taskmq.model.units import parse_duration
+from taskmq.operations.send import send_by_name
+from taskmq.options.task_options import CallOptions
 
 __all__ = ["send"]
 
@@ -29,6 +27,8 @@ def send(
     queue: str | None = None,
     priority: int | None = None,
     order_key: str | None = None,
+    key: str | None = None,
+    tenant: str | None = None,
     wait: Annotated[bool, Parameter(negative="")] = False,
     timeout: str | None = None,
 ) -> int:
@@ -50,6 +50,10 @@ def send(
         0 (lowest) to 9 (highest).
     order_key
         For ordered queues, which have to be known from --app: jobs of one key run in the order of sending.
+    key
+        Idempotency key: jobs of one key have their effect once.
+    tenant
+        Whose job it is.
     wait
         Wait for the job to end and print its result; exit code 7 when it did not succeed.
     timeout
@@ -60,39 +64,23 @@ def send(
         # Found out only afterwards, the task would have been sent.
         raise UnsupportedFeature("--wait needs a state: --state redis://... or $TASKMQ_STATE")
     patience = None if timeout is None else parse_duration(timeout, what="timeout")
-    known = app.tasks.get(task)
-    work = app.producer.queue(queue or (known.queue if known else app.tasks.default_queue))
-    if order_key is not None:
-        check_order_key(order_key)
-    now = app.sessions.clock.now_ms()
-    envelope = Envelope(
-        v=VERSION,
-        id=new_job_id(now, os.urandom(10)),
-        task=check_task_name(task),
-        args=_json("--args", args, list),
-        kwargs=_json("--kwargs", kwargs, dict),
-        enqueued=now,
-        eta=None if delay is None else now + to_ms(parse_duration(delay, what="delay")),
-        order_key=order_key,
-        priority=priority,
-    )
-    message = Outgoing(
-        queue=work.place(priority=priority, order_key=order_key),
-        body=encode_envelope(envelope),
-        content_type="application/json",
-        job_id=envelope.id,
-        task=envelope.task,
-        due=envelope.eta,
-        enqueued=now,
-        priority=work.native_priority(priority),
-    )
+    given = {
+        "delay": delay,
+        "queue": queue,
+        "priority": priority,
+        "order_key": order_key,
+        "idempotency_key": key,
+        "tenant": tenant,
+    }
+    options = cast("CallOptions", {name: value for name, value in given.items() if value is not None})
+    positional, named = _json("--args", args, list), _json("--kwargs", kwargs, dict)
 
     async def run() -> dict[str, Any]:
         async with app:
-            await app.sessions.current().publish(message)
-            record: dict[str, Any] = {"job": envelope.id, "task": task, "queue": message.queue}
+            sent = await send_by_name(app, task, args=positional, kwargs=named, **options)
+            record: dict[str, Any] = {"job": sent.job.id, "task": task, "queue": sent.queue}
             if wait:
-                record["result"] = await app.job(envelope.id).aresult(patience)
+                record["result"] = await sent.job.aresult(patience)
             return record
 
     print_record(asyncio.run(run()))

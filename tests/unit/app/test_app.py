@@ -373,4 +373,4 @@ def test_a_module_whose_import_fails_is_tried_again_at_the_next_look() -> None:
 
     for _ in range(2):
         with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):
-            _ = app.tasks
+            len(app.tasks)

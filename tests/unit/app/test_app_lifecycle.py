@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from taskmq import BrokerUnavailable, Job, TaskMQ, UnsupportedFeature
+from taskmq import BrokerUnavailable, Job, Task, TaskMQ, UnsupportedFeature
 from taskmq.client.portal import current_portal
+from taskmq.model.codec import ReturnType
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import messages, new_url
 
@@ -126,10 +127,14 @@ def test_sending_without_await_inside_a_loop_works_warns_once_and_names_the_twin
     assert len(messages(app)) == 3
 
 
+def _job(defined: Task[..., Any]) -> Job[Any]:
+    return Job("7", task="", jobs=defined.services.jobs, returns=ReturnType(Any))
+
+
 _BLOCKING: list[tuple[str, Callable[[Any], object]]] = [
     ("asend_many", lambda defined: defined.send_many([()])),
-    ("aresult", lambda defined: Job.result(defined.sender.job("7"), timeout=0)),
-    ("astate", lambda defined: Job.state(defined.sender.job("7"))),
+    ("aresult", lambda defined: _job(defined).result(timeout=0)),
+    ("astate", lambda defined: _job(defined).state()),
 ]
 
 
@@ -255,7 +260,9 @@ asyncio.run(main())
     assert _sent(tmp_path / "queue") == [b'["parent"]', b'["child"]', b'["parent again"]']
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "app.close()", "list(t.sender.stream_sync([])); del t, app"])
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit(0)", "app.close()", "list(t.services.producer.stream_sync([])); del t, app"]
+)
 def test_what_was_sent_is_there_after_a_normal_end_of_the_process(tmp_path: Path, end: str) -> None:
     done = _run(f'{_HEAD}\nt.send("a")\nt.send_many([("b",), ("c",)])\n{end}\n', str(tmp_path / "queue"))
 

@@ -1,0 +1,47 @@
+"""docs/api.md names what the classes have that users meet."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from taskmq import Context, Job, TaskMQ
+from taskmq.client.job_service import JobService
+from taskmq.model.codec import ReturnType
+
+_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+_MOST_NAMES_OF_THE_APP = 22
+
+app = TaskMQ("memory://api")
+
+
+@app.task
+def nothing() -> None: ...
+
+
+_JOBS: JobService = app.jobs
+_THINGS = {
+    "TaskMQ": app,
+    "Task": nothing,
+    "Job": Job[None]("1", task="", jobs=_JOBS, returns=ReturnType(None)),
+    "Context": Context.detached("nothing"),
+}
+
+
+@pytest.mark.parametrize("name", _THINGS)
+def test_the_page_names_what_the_class_has(name: str) -> None:
+    there = {each for each in dir(_THINGS[name]) if not each.startswith("_")}
+
+    assert _named(name) == there
+
+
+def test_the_app_has_few_names() -> None:
+    assert len(_named("TaskMQ")) <= _MOST_NAMES_OF_THE_APP
+
+
+def _named(section: str) -> set[str]:
+    _, _, text = _PAGE.read_text().partition(f"\n## {section}\n")
+    text = text.partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    cells += re.findall(r"For taskmq itself: (.*?)\.\n", text, re.DOTALL)
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
