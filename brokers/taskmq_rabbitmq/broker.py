@@ -78,6 +78,13 @@ class RabbitMQBroker:
         return parts.sending.server_version or parts.receiving.server_version
 
     @property
+    def cluster_name(self) -> str | None:
+        """Of the node that it was last connected to; None before."""
+        if (parts := self._parts) is None:
+            return None
+        return parts.sending.cluster_name or parts.receiving.cluster_name
+
+    @property
     def stale_settles(self) -> int:
         """How many deliveries were settled after their channel had ended."""
         return self._counts.stale_settles
@@ -263,12 +270,21 @@ class _Parts:
             loop=loop,
         )
         self.announcements = BroadcastPublisher(self.sending, declares=endpoint.declare != "off", loop=loop)
-        self.management = Management(endpoint, token=self.login.secret if endpoint.token is not None else None)
+        self.management = Management(
+            endpoint,
+            token=self.login.secret if endpoint.token is not None else None,
+            cluster_name=self._cluster_name,
+        )
         self._endpoint = endpoint
         self._loop = loop
 
     def __repr__(self) -> str:
         return f"{self.sending!r} {self.receiving!r} {self.publisher!r}"
+
+    async def _cluster_name(self) -> str | None:
+        connection = self.asking()
+        await connection.opened(OPEN_SECONDS)
+        return connection.cluster_name
 
     def asking(self) -> Connection:
         """The connection for requests: the one that the broker does not block, or the only one in use."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
@@ -304,4 +304,4 @@ def check_part(part: object) -> Part:
     """
     if not isinstance(part, Workflow | OpenStep):
         raise InvalidOption(f"{part!r} is no step: task.s(...) or task.si(...)")
-    return cast("Part", part)
+    return part  # pyright: ignore[reportUnknownVariableType]

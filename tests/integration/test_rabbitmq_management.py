@@ -7,7 +7,9 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import AccessDenied
+from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from taskmq_rabbitmq.admin.http_api import (
     Management,
     ManagementNotFound,
@@ -86,6 +88,52 @@ def test_a_node_without_the_plugin_is_unavailable_and_the_remedy_is_said() -> No
 
     assert str(lease.ports[0]) in str(caught.value)
     assert "S3CRET" not in str(caught.value)
+
+
+def _guessed(amqp_url: str, server: RabbitMQ, cluster: str) -> Management:
+    """As it is found where the URL does not say where it is."""
+
+    async def cluster_name() -> str:
+        return cluster
+
+    port = urlsplit(server.management_url).port
+    assert port is not None
+    return Management(parse_url(amqp_url), cluster_name=cluster_name, ports=(port, port))
+
+
+def test_what_answers_at_the_usual_port_is_used_if_it_is_of_the_same_cluster(
+    amqp_url: str, rabbitmq_server: RabbitMQ
+) -> None:
+    name = run(lambda: management(amqp_url, rabbitmq_server).get("overview"))["cluster_name"]
+    api = _guessed(amqp_url, rabbitmq_server, name)
+
+    assert run(lambda: api.get("whoami"))["name"] == "guest"
+    assert run(api.clock_ms) is not None
+
+
+def test_another_rabbitmq_at_the_usual_port_is_not_asked(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    api = _guessed(amqp_url, rabbitmq_server, "somebody@else")
+
+    with pytest.raises(ManagementUnavailable, match=r"another RabbitMQ, .*\?management=http"):
+        run(lambda: api.put(f"queues/{api.vhost}/wrong", {}))
+
+    assert run(api.clock_ms) is None
+    assert run(lambda: management(amqp_url, rabbitmq_server).get(f"queues/{api.vhost}")) == []
+
+
+def test_the_broker_knows_of_which_cluster_it_is(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    name = run(lambda: management(amqp_url, rabbitmq_server).get("overview"))["cluster_name"]
+
+    async def main() -> str | None:
+        broker = open_broker(amqp_url, BrokerOptions(name="test"))
+        assert isinstance(broker, RabbitMQBroker)
+        try:
+            await broker.connect(timeout=10)
+            return broker.cluster_name
+        finally:
+            await broker.aclose()
+
+    assert run(main) == name
 
 
 def test_a_proxy_of_the_environment_is_not_used(

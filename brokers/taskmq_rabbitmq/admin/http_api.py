@@ -19,8 +19,7 @@ __all__ = ["Management", "ManagementNotFound", "ManagementRefused", "ManagementU
 
 _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _SECONDS: Final = 15.0
-_PORT: Final = 15672
-_TLS_PORT: Final = 15671
+_PORTS: Final = (15672, 15671)
 _ENABLE: Final = (
     "enable it on the node with `rabbitmq-plugins enable rabbitmq_management`, or say where it is with "
     "?management=http://HOST:PORT in the broker URL"
@@ -54,7 +53,8 @@ class Management:
 
     Paths are what follows `/api/`, with each name in them through `segment`. Each request has a connection of its
     own, in a thread. Where no address is given in the URL, each host is tried in turn, with the port that RabbitMQ
-    has by default. Proxies of the environment are not used, redirects are not followed.
+    has by default; what answers there is used if it is of the cluster that AMQP leads to, and not some other one of
+    the host's. Proxies of the environment are not used, redirects are not followed.
 
     Every request raises, beside what it says itself:
         ManagementUnavailable: no node answers; the message says how to enable the plugin.
@@ -65,13 +65,25 @@ class Management:
     Args:
         endpoint: where, and who we are there.
         token: what to show instead of the endpoint's password; asked before each request.
+        cluster_name: of the cluster that AMQP leads to; None where it does not say.
+        ports: RabbitMQ's own, without and with TLS.
     """
 
-    def __init__(self, endpoint: Endpoint, *, token: Callable[[], Awaitable[str]] | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        token: Callable[[], Awaitable[str]] | None = None,
+        cluster_name: Callable[[], Awaitable[str | None]] | None = None,
+        ports: tuple[int, int] = _PORTS,
+    ) -> None:
         self._token = token
+        # An address that was given is believed.
+        self._cluster_name = cluster_name if endpoint.management is None else None
+        self._known: set[str] = set()
         self._user = endpoint.user
         self._password = endpoint.password
-        self._roots = _roots(endpoint)
+        self._roots = _roots(endpoint, ports)
         self._context = _context(endpoint, self._roots)
         self.vhost: Final = segment(endpoint.vhost)
 
@@ -91,7 +103,7 @@ class Management:
         """The node's time, cut to whole seconds, as ms since the epoch; None where no node answers."""
         import http.client
 
-        for root in self._roots:
+        for root in self._roots if self._cluster_name is None else sorted(self._known):
             try:
                 return await asyncio.to_thread(self._date, root)
             except (OSError, http.client.HTTPException, TypeError, ValueError):
@@ -126,12 +138,30 @@ class Management:
         failures: list[str] = []
         for root in self._roots:
             try:
+                if (foreign := await self._foreign_name(root, headers)) is not None:
+                    failures.append(f"{root}: this is another RabbitMQ, {foreign}")
+                    continue
                 status, text = await asyncio.to_thread(self._exchange, root, method, target, data, headers)
             except (OSError, http.client.HTTPException) as error:
                 failures.append(f"{root}: {str(error) or type(error).__name__}")
                 continue
             return self._answer(root, method, target, status, text)
         raise ManagementUnavailable(f"RabbitMQ's HTTP API does not answer at {'; '.join(failures)}; {_ENABLE}")
+
+    async def _foreign_name(self, root: str, headers: dict[str, str]) -> str | None:
+        """The name of the cluster that answers there, if it is another one."""
+        if self._cluster_name is None or root in self._known:
+            return None
+        wanted = await self._cluster_name()
+        status, text = await asyncio.to_thread(self._exchange, root, "GET", "/api/overview", None, headers)
+        if wanted is None or status != 200:
+            # The request itself will say why.
+            return None
+        found = _cluster_of(text)
+        if found is not None and found != wanted:
+            return found
+        self._known.add(root)
+        return None
 
     def _exchange(
         self, root: str, method: str, target: str, data: bytes | None, headers: dict[str, str]
@@ -198,10 +228,10 @@ def _authorization(user: str, secret: str) -> str:
     return f"Basic {base64.b64encode(f'{user}:{secret}'.encode()).decode()}"
 
 
-def _roots(endpoint: Endpoint) -> tuple[str, ...]:
+def _roots(endpoint: Endpoint, ports: tuple[int, int]) -> tuple[str, ...]:
     if endpoint.management is not None:
         return (endpoint.management,)
-    scheme, port = ("http", _PORT) if endpoint.tls is None else ("https", _TLS_PORT)
+    scheme, port = ("http", ports[0]) if endpoint.tls is None else ("https", ports[1])
     names = dict.fromkeys(f"[{host.name}]" if ":" in host.name else host.name for host in endpoint.hosts)
     return tuple(f"{scheme}://{name}:{port}" for name in names)
 
@@ -210,6 +240,15 @@ def _context(endpoint: Endpoint, roots: tuple[str, ...]) -> ssl.SSLContext | Non
     if not roots[0].startswith("https:"):
         return None
     return endpoint.tls.context() if endpoint.tls is not None else ssl.create_default_context()
+
+
+def _cluster_of(overview: str) -> str | None:
+    try:
+        answer = json.loads(overview)
+    except ValueError:
+        return None
+    name = cast("dict[str, object]", answer).get("cluster_name") if isinstance(answer, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _reason(text: str) -> str:

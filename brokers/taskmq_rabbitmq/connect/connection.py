@@ -71,6 +71,7 @@ class Connection:
         blocked: why the broker takes no messages from it; None while it does.
         last_error: what ended the last attempt or the last connection.
         server_version: of the node that it was last connected to.
+        cluster_name: of that node's cluster; None before, and where it does not say.
         on_unblocked: called when the broker takes messages again.
     """
 
@@ -81,6 +82,7 @@ class Connection:
         self.blocked: str | None = None
         self.last_error: str | None = None
         self.server_version: tuple[int, ...] | None = None
+        self.cluster_name: str | None = None
         self.on_unblocked: Callable[[], None] = lambda: None
         self._state = ConnectionState.IDLE
         self._endpoint = endpoint
@@ -259,6 +261,7 @@ class Connection:
         self.generation += 1
         self.blocked = None
         self.server_version = _version(amqp)
+        self.cluster_name = _cluster_name(amqp)
         self._opened_at = self._loop.time()
         self._is_denied = False
         self._denial = None
@@ -398,6 +401,11 @@ def _version(amqp: PikaConnection) -> tuple[int, ...] | None:
     text = (amqp.server_properties or {}).get("version")
     numbers = re.match(r"\d+(?:\.\d+)*", text) if isinstance(text, str) else None
     return tuple(map(int, numbers[0].split("."))) if numbers is not None else None
+
+
+def _cluster_name(amqp: PikaConnection) -> str | None:
+    name = (amqp.server_properties or {}).get("cluster_name")
+    return name if isinstance(name, str) else None
 
 
 def _describe(error: BaseException) -> str:
