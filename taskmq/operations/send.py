@@ -15,7 +15,7 @@ __all__ = ["SentCall", "send_by_name"]
 
 
 class SentCall(NamedTuple):
-    """What became of it: the job, and the queue that it waits in."""
+    """What became of it: the job, and the queue at the broker that it waits in."""
 
     job: Job[Any]
     queue: str
@@ -54,4 +54,6 @@ async def send_by_name(app: TaskMQ, task: str, *, args: Raw, kwargs: Raw, **opti
         )
         sending = Sending(envelope, plan.queue, JSON, dict(plan.headers) if plan.headers else {})
     await app.producer.send_async(sending, declares=False)
-    return SentCall(app.job(sending.envelope.id), sending.queue)
+    envelope = sending.envelope
+    place = app.producer.queue(sending.queue).place(priority=envelope.priority, order_key=envelope.order_key)
+    return SentCall(app.job(envelope.id), place)

@@ -26,15 +26,18 @@ def orders(shop: Path) -> Path:
 def test_a_job_of_an_ordered_queue_is_sent_to_the_shard_of_its_key(orders: Path, taskmq: Here) -> None:
     assert taskmq("worker", "orders:app", "--burst").code == 0
 
-    sent = taskmq(*("-o", "json", "--app", "orders:app", "send", "orders.pay", "--args", '["a"]', "--order-key", "a"))
+    send = ("-o", "json", "--app", "orders:app", "send")
 
-    assert sent.code == 0
-    assert sent.data["queue"] == "orders.s00"
-    assert names_in("orders.s00") == [sent.data["job"]]
+    given = taskmq(*send, "somebody.pays", "--queue", "orders", "--args", '["a"]', "--order-key", "a")
+    made = taskmq(*send, "orders.pay", "--args", '["a"]')
+
+    assert (given.code, made.code) == (0, 0)
+    assert (given.data["queue"], made.data["queue"]) == ("orders.s00", "orders.s00")
+    assert names_in("orders.s00") == [given.data["job"], made.data["job"]]
 
 
 def test_a_job_of_an_ordered_queue_without_its_key_is_refused(orders: Path, taskmq: Here) -> None:
-    refused = taskmq("--app", "orders:app", "send", "orders.pay", "--args", '["a"]')
+    refused = taskmq("--app", "orders:app", "send", "somebody.pays", "--queue", "orders", "--args", '["a"]')
 
     assert refused.code == 2
     assert "'orders': it is ordered, so each job needs an order_key" in refused.err

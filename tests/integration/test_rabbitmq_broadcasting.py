@@ -258,15 +258,16 @@ class TestOutages(OwnNodeCase):
         await broker.listen(["#"], heard)
         await self.send(broker, "q", "before")
 
-        await asyncio.to_thread(self.server.ctl, "set_disk_free_limit", "1000000GB")
+        alarm = self.server.alarm("disk")
+        await asyncio.to_thread(alarm.__enter__)
         try:
             # Only one who publishes is told that nothing is taken.
             with pytest.raises(SendError, match="takes no messages"):
-                await broker.publish(message("q", "blocked"), timeout=1)
+                await broker.publish(message("q", "blocked"), timeout=3)
 
             assert not any(broker.announce("news", b"x" * 1_000) for _ in range(10_000))
         finally:
-            await asyncio.to_thread(self.server.ctl, "set_disk_free_limit", "1MB")
+            await asyncio.to_thread(alarm.__exit__, None, None, None)
 
         await heard_again(broker, heard, "after", within=30)
         assert "news" not in [topic for topic, _ in heard.heard]

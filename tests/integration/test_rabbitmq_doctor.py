@@ -384,13 +384,8 @@ def test_tasks_that_outlast_the_consumer_timeout_of_a_policy_are_a_problem(own_r
 
 def test_alarms_are_problems_and_do_not_keep_the_doctor(ward: Ward) -> None:
     ward.declare()
-    try:
-        ward.server.ctl("set_vm_memory_high_watermark", "absolute", "1MB")
-        ward.server.ctl("set_disk_free_limit", "9000GB")
+    with ward.server.alarm("memory", "disk"):
         findings = ward.findings_with("memory alarm", "disk alarm", "takes no messages from anybody")
-    finally:
-        ward.server.ctl("set_vm_memory_high_watermark", "0.4")
-        ward.server.ctl("set_disk_free_limit", "50MB")
 
     for words in ("memory alarm", "disk alarm", "takes no messages from anybody"):
         _text(findings, "problem", words)

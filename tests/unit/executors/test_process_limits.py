@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -188,12 +187,10 @@ def test_a_value_beyond_the_limit_is_refused_over_there() -> None:
 def test_a_soft_timeout_is_raised_in_the_main_thread_also_in_a_system_call() -> None:
     async def test(executor: ProcessExecutor) -> None:
         await executor.run(_limited("pid"))
-        began = time.monotonic()
         words = await executor.run(_limited("softly", soft=0.1, timeout=20))
         assert words == "task softly ran longer than its soft_timeout of 0.1 s"
         with pytest.raises(SoftTimeout, match="soft_in_python"):
             await executor.run(_limited("soft_in_python", soft=0.1, timeout=20))
-        assert time.monotonic() - began < 5
         before = await executor.run(_limited("pid"))
         with pytest.raises(TaskTimeout) as caught:
             await executor.run(_limited("swallows", soft=0.1, timeout=0.3))

@@ -1,7 +1,6 @@
 """Awaiting many jobs, and how each ended."""
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
@@ -193,18 +192,16 @@ def test_a_time_that_a_result_cannot_be_kept_for_is_refused(options: dict[str, A
         app.task(**options)(lambda: None)
 
 
-def test_a_thousand_jobs_are_awaited_over_one_connection_in_little_time() -> None:
+def test_a_thousand_jobs_are_awaited_over_one_connection() -> None:
     url = new_url()
     app = shop(url)
 
     async def main() -> None:
         jobs = await app.tasks["double"].asend_many([(number,) for number in range(1000)])
         working = asyncio.create_task(work(shop(url)))
-        began = time.monotonic()
-        seen = [outcome.result() async for _, outcome in as_completed(jobs, timeout=15)]
+        seen = [outcome.result() async for _, outcome in as_completed(jobs, timeout=60)]
         await working
         assert sorted(seen) == [number * 2 for number in range(1000)]
-        assert time.monotonic() - began < 15
         await app.aclose()
 
     run(main())

@@ -49,7 +49,7 @@ def test_a_known_task_has_its_own_queue_priority_key_and_tenant(app: TaskMQ) -> 
     sent = _send(app, "shop.bill", b'["2026-03-01"]')
 
     (message,) = messages(app, "bills.p.high")
-    assert (sent.queue, sent.job.id) == ("bills", message.envelope.id)
+    assert (sent.queue, sent.job.id) == ("bills.p.high", message.envelope.id)
     assert message.envelope.priority == 7
     assert message.envelope.tenant == "north"
     assert message.envelope.key == app.tasks["shop.bill"].sending(date(2026, 3, 1)).envelope.key

@@ -143,7 +143,7 @@ def test_who_does_not_get_a_lock_in_time_is_told_who_has_it(app: TaskMQ) -> None
             app.lock("name", timeout=0.1),
         ):
             pass
-        assert 0.09 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.09
         assert str(caught.value.owner) in str(caught.value)
         with pytest.raises(TimeoutError), app.lock("name", timeout=0):
             pass
