@@ -72,12 +72,14 @@ class Batches:
         open_send: Callable[[Sending], AbstractContextManager[object]],
         message_of: Callable[[Sending], tuple[WorkQueue, Outgoing]],
         linger: float = math.inf,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.failures: dict[int, SendError] = {}
         # None where there would be nothing in the contexts.
         self._open_send = None if open_send is open_nothing else open_send
         self._message_of = message_of
         self._linger = linger
+        self._monotonic = monotonic
         self._contexts: list[AbstractContextManager[object]] = []
         self._queues: dict[WorkQueue, None] = {}
         self._last_queue: WorkQueue | None = None
@@ -108,7 +110,7 @@ class Batches:
         """Add a call to the chunk; whether that is to be taken now."""
         messages = self._messages
         if not messages and self._linger < math.inf:
-            self._begun = time.monotonic()
+            self._begun = self._monotonic()
         if self._open_send is not None:
             self._contexts.append(self._open_send(sending))
         queue, message = self._message_of(sending)
@@ -118,7 +120,7 @@ class Batches:
         messages.append(message)
         if len(messages) >= _CHUNK:
             return True
-        return self._linger < math.inf and time.monotonic() - self._begun > self._linger
+        return self._linger < math.inf and self._monotonic() - self._begun > self._linger
 
     def take(self) -> Chunk | None:
         """The chunk that was made: the queues, each once, and the messages; None once the block has ended."""

@@ -165,7 +165,8 @@ class Producer:
         return chunks_async(sendings, self._batches(math.inf), ConfirmWindow(self._publish_chunk))
 
     def _batches(self, linger: float) -> Batches:
-        return Batches(open_send=self._open_send, message_of=self._message, linger=linger)
+        monotonic = self.sessions.clock.monotonic
+        return Batches(open_send=self._open_send, message_of=self._message, linger=linger, monotonic=monotonic)
 
     def _start(self, queue: WorkQueue, message: Outgoing) -> "asyncio.Future[None] | Coroutine[Any, Any, None]":
         session = self.sessions.current()

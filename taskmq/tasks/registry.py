@@ -55,6 +55,11 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
         """The queues of all tasks, and all that the app describes."""
         return [self._queues.named(name) for name in sorted({task.queue for task in self.values()} | {*self._queues})]
 
+    @property
+    def by_name(self) -> dict[str, Task[..., Any]]:
+        """The same as a plain dictionary, for those who look for each message."""
+        return self._loaded()
+
     def plan_of(self, name: str) -> TaskPlan | None:
         """The plan of a task; None where there is none of that name."""
         task = self.get(name)

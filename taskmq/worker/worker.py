@@ -6,7 +6,6 @@ import logging
 import operator
 import os
 import socket
-import time
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -99,7 +98,7 @@ class Worker:
 
     def status(self) -> WorkerStatus:
         """How it goes now; costs a few system calls."""
-        now, dispatcher = time.monotonic(), self._dispatcher
+        now, dispatcher = self._app.sessions.clock.monotonic(), self._dispatcher
         longest = sorted(self.stats.running.items(), key=operator.itemgetter(1))[:_JOBS_SHOWN]
         return WorkerStatus(
             name=self.name,

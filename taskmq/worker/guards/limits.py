@@ -22,7 +22,6 @@ import contextlib
 import itertools
 import logging
 import random
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -80,7 +79,7 @@ class LimitsGuard:
         self._most_waiting = max(concurrency // _SHARE, 1)
         self._open_until = 0.0
         self._lease = lease
-        self._holder = _Holder(limits, lease=lease)
+        self._holder = _Holder(limits, self._clock, lease=lease)
 
     def concerns(self, attempt: Attempt) -> bool:
         return bool(attempt.task.limits)
@@ -101,7 +100,7 @@ class LimitsGuard:
             # Its start would be over before its time has come.
             return Snoozed(timedelta(seconds=left))
         is_open = all(limit.limit.on_failure == "open" for limit in attempt.task.limits)
-        if is_open and time.monotonic() < self._open_until:
+        if is_open and self._clock.monotonic() < self._open_until:
             return _NOTHING
         try:
             return await self._enter(attempt, demands)
@@ -109,7 +108,7 @@ class LimitsGuard:
             if not is_open:
                 raise
             _log.warning("task %s runs without its limits: %s", attempt.envelope.task, error)
-            self._open_until = time.monotonic() + _OPEN_FOR
+            self._open_until = self._clock.monotonic() + _OPEN_FOR
             return _NOTHING
 
     def _unwanted(self, attempt: Attempt) -> Permit | Outcome | None:
@@ -125,7 +124,7 @@ class LimitsGuard:
         places = [demand for demand in demands if isinstance(demand, PlaceDemand)]
         patience = PATIENCE if self._waiting < self._most_waiting else 0.0
         while True:
-            asked = time.monotonic()
+            asked = self._clock.monotonic()
             try:
                 entry = await self._limits.acquire(
                     attempt.job_id, demands, hold=hold, seconds=self._lease, patience=patience
@@ -137,7 +136,7 @@ class LimitsGuard:
             if entry.granted:
                 granted = self._holder.hold(hold, places, job_id=attempt.job_id) if places else _NOTHING
                 if entry.wait > 0:
-                    await self._wait(entry.wait - (time.monotonic() - asked), hold, places)
+                    await self._wait(entry.wait - (self._clock.monotonic() - asked), hold, places)
                 return granted
             if await self._expire_dead_holders(entry):
                 continue
@@ -164,8 +163,9 @@ class LimitsGuard:
 class _Holder:
     """The places of one worker: renews them all together, as long as there are any."""
 
-    def __init__(self, limits: LimitStore, *, lease: float) -> None:
+    def __init__(self, limits: LimitStore, clock: Clock, *, lease: float) -> None:
         self._limits = limits
+        self._clock = clock
         self._lease = lease
         self._held: dict[str, _HeldPermits] = {}
         self._unwanted: dict[str, Sequence[PlaceDemand]] = {}
@@ -173,14 +173,14 @@ class _Holder:
         self._renewing: asyncio.Task[None] | None = None
 
     def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_HeldPermits":
-        held = self._held[hold] = _HeldPermits(self, hold, places, job_id)
+        held = self._held[hold] = _HeldPermits(self, hold, places, job_id, since=self._clock.monotonic())
         self._wake(self._lease / _RENEWALS)
         return held
 
     async def release(self, held: "_HeldPermits") -> None:
         self._held.pop(held.name, None)
         try:
-            seconds = time.monotonic() - held.since
+            seconds = self._clock.monotonic() - held.since
             await self._limits.release(held.name, [demand.key for demand in held.places], held=seconds)
         except StateUnavailable as error:
             _log.warning("the places of job %s are given back later: %s", held.job_id, error)
@@ -248,12 +248,14 @@ class _HeldPermits:
 
     __slots__ = ("_holder", "is_lost", "job_id", "name", "places", "since")
 
-    def __init__(self, holder: _Holder, name: str, places: Sequence[PlaceDemand], job_id: str) -> None:
+    def __init__(
+        self, holder: _Holder, name: str, places: Sequence[PlaceDemand], job_id: str, *, since: float
+    ) -> None:
         self._holder = holder
         self.name = name
         self.places = places
         self.job_id = job_id
-        self.since = time.monotonic()
+        self.since = since
         self.is_lost = False
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended

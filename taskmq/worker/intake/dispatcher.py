@@ -10,7 +10,6 @@ after a grace.
 import asyncio
 import contextvars
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
@@ -61,6 +60,7 @@ class Dispatcher:
 
     Attributes:
         concurrency: how many runs may go on at a time.
+        monotonic: the app's clock, by which runs are timed.
         left_behind: runs that did not end even when they were cancelled; their jobs went back.
     """
 
@@ -81,6 +81,7 @@ class Dispatcher:
         self.concurrency = config.concurrency
         self.left_behind = 0
         self._config = config
+        self.monotonic = app.sessions.clock.monotonic
         self._executors = executors
         self._stats = stats
         self._slots = slots
@@ -90,7 +91,7 @@ class Dispatcher:
         in_threads = executors.get("thread")
         self._threads: ThreadRuns | None = None
         if isinstance(in_threads, ThreadExecutor):
-            self._threads = ThreadRuns(in_threads, stats, self)
+            self._threads = ThreadRuns(in_threads, stats, self, self.monotonic)
         self._pool: TaskPool[Delivery] = TaskPool(
             config.concurrency,
             take=self._take,
@@ -161,7 +162,7 @@ class Dispatcher:
 
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
-        self._backlog.put(delivery, now=time.monotonic())
+        self._backlog.put(delivery, now=self.monotonic())
         self._pool.call()
 
     def resize(self, concurrency: int) -> None:
@@ -264,7 +265,7 @@ class Dispatcher:
             return self._first.popleft()
         if not self._is_open or (self._quarantine is not None and self._quarantine.is_closed):
             return None
-        began = now = time.monotonic()
+        began = now = self.monotonic()
         room = self._pool.room
         if self._slots and (taken := self._take_granted(now)) is not None:
             return taken
@@ -285,7 +286,7 @@ class Dispatcher:
                 return delivery, step
             if step is FastPathResult.BEGUN:
                 room -= 1
-                now = time.monotonic()
+                now = self.monotonic()
                 continue
             self._backlog.leave(delivery.queue, now=now)
             if step is FastPathResult.UNCLEAN:
@@ -308,7 +309,7 @@ class Dispatcher:
 
     def _freed(self, delivery: Delivery, error: BaseException | None) -> None:
         self._over.discard(delivery)
-        now = time.monotonic()
+        now = self.monotonic()
         if error is not None:
             if not isinstance(error, asyncio.CancelledError):
                 _log.critical("a delivery could not be settled; it goes back to its queue", exc_info=error)
@@ -319,13 +320,13 @@ class Dispatcher:
             self._backlog.release(delivery.queue, now=now)
 
     def _again(self, delivery: Delivery) -> None:
-        now = time.monotonic()
+        now = self.monotonic()
         self._backlog.release(delivery.queue, now=now)
         self._backlog.put(delivery, now=now, first=True)
         self._pool.call()
 
     def _passed(self, delivery: Delivery) -> None:
-        self._backlog.release(delivery.queue, now=time.monotonic())
+        self._backlog.release(delivery.queue, now=self.monotonic())
         self._pool.call()
 
     # One delivery ------------------------------------------------------------------------------------------
@@ -345,7 +346,7 @@ class Dispatcher:
             return True
         needs = read.task.plan.needs
         if needs is not None and self._cancelled(read.job_id) is None:
-            now = time.monotonic()
+            now = self.monotonic()
             read.grant = self._slots.take(needs, now=now)
             if read.grant is None:
                 self._slots.wait(read, needs, now=now)
@@ -362,7 +363,7 @@ class Dispatcher:
             if attempt.cancelled is not None:
                 outcome = Cancelled(attempt.cancelled)
             if outcome is None:
-                self._stats.start(attempt, now=time.monotonic())
+                self._stats.start(attempt, now=self.monotonic())
                 outcome = await self._outcome(attempt, self._ways_of(attempt)(attempt))
         finally:
             if attempt.grant is not None:
@@ -416,7 +417,7 @@ class Dispatcher:
 
     def _is_concluded(self, attempt: Attempt, outcome: Outcome) -> bool:
         """The run is over. Whether it is also settled, since that needed nothing to be waited for."""
-        self._stats.end(attempt, outcome, now=time.monotonic())
+        self._stats.end(attempt, outcome, now=self.monotonic())
         execution = attempt.execution
         if (execution is None or execution.context.journal is None) and self._settler.settle_at_once(
             attempt, outcome
@@ -506,7 +507,7 @@ class Dispatcher:
         if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
             outcome = await self._gates.acquire(attempt) or outcome
         self._over.add(attempt.delivery)
-        self._stats.end(attempt, outcome, now=time.monotonic())
+        self._stats.end(attempt, outcome, now=self.monotonic())
         await self._end(attempt, outcome)
         return True
 

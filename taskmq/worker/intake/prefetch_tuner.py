@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -48,7 +47,11 @@ class PrefetchTuner:
     """What is in force, and what the runs since the last look say."""
 
     def __init__(
-        self, consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], stats: WorkerStats
+        self,
+        consumer: Consumer,
+        dispatcher: Dispatcher,
+        queues: Sequence[WorkQueue],
+        stats: WorkerStats,
     ) -> None:
         self._consumer = consumer
         self._dispatcher = dispatcher
@@ -58,6 +61,7 @@ class PrefetchTuner:
         first = prefetch_for(dispatcher.concurrency, seconds=None)
         self._now = dict.fromkeys((queue.name for queue in self._queues), first)
         self._rested: dict[str, float] = {}
+        self._monotonic = dispatcher.monotonic
         self._clock = asyncio.get_running_loop().time
         self._seen: dict[str, tuple[int, float]] = {}
 
@@ -93,7 +97,7 @@ class PrefetchTuner:
         if runs - before[0] >= enough:
             self._seen[queue.name] = (runs, seconds)
             return (seconds - before[1]) / (runs - before[0])
-        now = time.monotonic()
+        now = self._monotonic()
         going = [now - began for one, began in self._stats.running.items() if one.delivery.queue in queue.physical]
         # Few ends and many runs: they are long, at least as long as they have gone on.
         return max(going) if going and max(going) >= _LOOK else None

@@ -13,7 +13,6 @@ first time, is due and does not expire.
 """
 
 import enum
-import time
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, Final, Protocol
@@ -131,8 +130,9 @@ class FastPath:
         long_way: LongWay,
         threads: ThreadRuns | None = None,
     ) -> None:
-        self._tasks = app.tasks
+        self._tasks = app.tasks.by_name
         self._now_ms = app.sessions.clock.now_ms
+        self._monotonic = app.sessions.clock.monotonic
         self._is_bare = is_bare(app.producer.middleware)
         self._stats = stats
         self._keeps_results = keeps_results
@@ -201,7 +201,7 @@ class FastPath:
         except StopIteration as stop:
             stats.current = None
             is_clean = copy_context() == before
-            self.ended = ended = time.monotonic()
+            self.ended = ended = self._monotonic()
             if not plain.keeps_result and context.journal is None:
                 stats.ended += 1
                 due = envelope.enqueued if envelope.attempt == 1 else None

@@ -50,7 +50,7 @@ class Processor:
         *,
         journal_writer: JournalWriter = DETACHED,
     ) -> None:
-        self._tasks = app.tasks
+        self._tasks = app.tasks.by_name
         self._clock = app.sessions.clock
         self._config = config
         self._chains: dict[ExecutorKind, Proceed] = {

@@ -8,7 +8,6 @@ that is not listened to.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Final, Protocol
@@ -50,11 +49,14 @@ class ThreadRuns:
         going: those that have not ended.
     """
 
-    def __init__(self, executor: ThreadExecutor, stats: WorkerStats, slots: ThreadSlots) -> None:
+    def __init__(
+        self, executor: ThreadExecutor, stats: WorkerStats, slots: ThreadSlots, monotonic: Callable[[], float]
+    ) -> None:
         self.going: dict[Attempt, _ThreadRun] = {}
         self._executor = executor
         self._stats = stats
         self._slots = slots
+        self._monotonic = monotonic
         self._limits: dict[float, _TimeLimit] = {}
         self._watched: dict[_ThreadRun, asyncio.Future[None]] = {}
 
@@ -121,7 +123,7 @@ class ThreadRuns:
         ):
             self._slots.ended(attempt, value, error)
             return
-        delivery, envelope, now = attempt.delivery, attempt.envelope, time.monotonic()
+        delivery, envelope, now = attempt.delivery, attempt.envelope, self._monotonic()
         stats.ended += 1
         due = envelope.enqueued if envelope.attempt == 1 else None
         waited = None if due is None else (execution.context.started - due) / 1000

@@ -2,7 +2,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from taskmq.errors import PartlySent, PublishRejected
 from taskmq.middleware.chain import Sending, send_chain
 from taskmq.model.envelope import Envelope
 from taskmq.model.topology import WorkQueue
+from taskmq.testing import FakeClock
 from tests.unit.app_kit import Witness, messages, new_url, stats
 
 
@@ -168,11 +168,11 @@ def test_a_call_may_name_its_arguments() -> None:
 
 @pytest.mark.parametrize("call", ["abc", b"abc", {"item": "hat"}, {"number": 1}, (1, 2, 3, 4)])
 def test_what_is_no_call_of_the_task_is_refused_and_chunks_before_it_are_sent(
-    call: Any, monkeypatch: pytest.MonkeyPatch
+    call: Any,
 ) -> None:
     # However long this machine takes to make a chunk, five hundred calls are one.
-    monkeypatch.setattr("taskmq.client.bulk.time", SimpleNamespace(monotonic=lambda: 0.0))
     with shop(new_url()) as app:
+        app.sessions.clock = FakeClock()
         stream = app.tasks["sell"].send_stream([("a",)] * 1000 + [call])
 
         with pytest.raises(InvalidArguments):

@@ -52,7 +52,7 @@ class Yard:
     def __init__(self) -> None:
         self.executor = ThreadExecutor()
         self.stats = WorkerStats()
-        self.runs = ThreadRuns(self.executor, self.stats, self)
+        self.runs = ThreadRuns(self.executor, self.stats, self, time.monotonic)
         self.count = Count("task", "work")
         self.ends: list[tuple[str, object, BaseException | None]] = []
         self.settled_ones: list[Delivery] = []
