@@ -20,7 +20,7 @@ from taskmq.beat.server_clock import passed_ms
 from taskmq.contracts.stores import ClaimStore, Done, Granted
 from taskmq.errors import SendError, StateUnavailable
 from taskmq.reactions import Arrivals, FileArrives, Reaction, ReactionDelivery, Sighting, job_id_of, pending_name
-from taskmq.reactions.pending import RecordedEvent
+from taskmq.reactions.model.pending import RecordedEvent
 
 __all__ = ["Folder", "scan"]
 

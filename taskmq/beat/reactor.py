@@ -21,8 +21,8 @@ from taskmq.reactions import (
     pending_name,
     read_pending,
 )
-from taskmq.reactions.conditions import rule_of
-from taskmq.reactions.pending import PendingReaction, ReactionCall, confirm, tick, wake_of
+from taskmq.reactions.model.conditions import rule_of
+from taskmq.reactions.model.pending import PendingReaction, ReactionCall, confirm, tick, wake_of
 
 __all__ = ["Reactor"]
 

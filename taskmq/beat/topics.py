@@ -12,7 +12,7 @@ from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, Un
 from taskmq.model.clock import Clock
 from taskmq.model.topology import PARKING, TOPIC_QUEUE
 from taskmq.reactions import MessageArrived, MessageComes, Reaction, ReactionDelivery
-from taskmq.reactions.pending import RecordedEvent
+from taskmq.reactions.model.pending import RecordedEvent
 
 __all__ = ["Topic", "topic_queue"]
 

@@ -5,13 +5,11 @@
     event       it has happened: what the task is given
     pending     what has come so far of one expression, and what follows from it
 
-`conditions`, `events`, `pending` and `arrivals` decide and are pure. `registry` is `app.reactions`; `deliver` turns
-an event into a job:
+`model` decides, and is pure. `registry` is `app.reactions`; `deliver` turns an event into a job:
 
     a worker, as a job ends --+
-    a beat: files, messages --+--> Desk -- one condition is enough ---------> the job, published
-                                                    +-- several, time or debounce --> Standing, in the state --> a
-                                                    beat
+    a beat: files, messages --+--> deliver -- one condition is enough ---------> the job, published
+                                                    +-- several, time or debounce --> pending, in the state --> a beat
 
 The process that sees an event keeps hold of its cause (the delivery of the job or message, the claim of the file)
 until `deliver` has returned, so each event is delivered at least once. The job's id is derived from the event, so
@@ -24,8 +22,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from taskmq.reactions.arrivals import Arrivals, Sighting
-    from taskmq.reactions.conditions import (
+    from taskmq.reactions.deliver import Cause, ReactionDelivery, Refused, job_id_of
+    from taskmq.reactions.model.arrivals import Arrivals, Sighting
+    from taskmq.reactions.model.conditions import (
         AllOf,
         AnyOf,
         Condition,
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
         job,
         message,
     )
-    from taskmq.reactions.deliver import Cause, ReactionDelivery, Refused, job_id_of
-    from taskmq.reactions.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+    from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
     from taskmq.reactions.pending_store import change_pending, pending_name, read_pending
     from taskmq.reactions.registry import Reaction, Reactions, ReactionStatus
 
@@ -81,9 +79,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "arrivals": ("Arrivals", "Sighting"),
+    "model.arrivals": ("Arrivals", "Sighting"),
     "deliver": ("Cause", "ReactionDelivery", "Refused", "job_id_of"),
-    "events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
+    "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
     "pending_store": ("change_pending", "pending_name", "read_pending"),
     "registry": ("Reaction", "ReactionStatus", "Reactions"),
 }
@@ -93,6 +91,6 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF.get(name, 'conditions')}"), name)
+    value = getattr(import_module(f"{__name__}.{_HOME_OF.get(name, 'model.conditions')}"), name)
     globals()[name] = value
     return value

@@ -9,8 +9,8 @@ from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
-from taskmq.reactions.events import MessageArrived, ReactionEvent
-from taskmq.reactions.pending import MOST_FIRINGS, RecordedEvent, note
+from taskmq.reactions.model.events import MessageArrived, ReactionEvent
+from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, note
 from taskmq.reactions.pending_store import change_pending, pending_name
 from taskmq.reactions.registry import Reaction
 from taskmq.run.context import current_context

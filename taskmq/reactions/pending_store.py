@@ -10,7 +10,7 @@ import msgspec
 
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
 from taskmq.errors import StateUnavailable
-from taskmq.reactions.pending import PendingReaction
+from taskmq.reactions.model.pending import PendingReaction
 
 __all__ = ["change_pending", "pending_name", "read_pending"]
 

@@ -11,7 +11,7 @@ from taskmq.client.producer import Producer
 from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
-from taskmq.reactions.conditions import (
+from taskmq.reactions.model.conditions import (
     AllOf,
     AnyOf,
     Condition,
@@ -21,8 +21,8 @@ from taskmq.reactions.conditions import (
     MessageComes,
     TimeComes,
 )
-from taskmq.reactions.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
-from taskmq.reactions.pending import ReactionPlan
+from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
+from taskmq.reactions.model.pending import ReactionPlan
 from taskmq.reactions.pending_store import pending_name, read_pending
 from taskmq.schedules.triggers import for_schedule
 from taskmq.tasks.registry import TaskRegistry

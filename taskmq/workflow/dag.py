@@ -7,9 +7,9 @@ import msgspec
 
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
-from taskmq.workflow.calls import Graph, Source
-from taskmq.workflow.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.handle import GraphNode
+from taskmq.workflow.model.calls import Graph, Source
+from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.parts import Each, Group, OpenStep, Part, Step, Workflow, check_part
 from taskmq.workflow.step_call import StepTask
 

@@ -11,7 +11,7 @@ from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.calls import FlowHead, Shape, Source, decode_failure, decode_head
+from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_failure, decode_head
 from taskmq.workflow.publisher import end_id
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.values import decode_tree, load_trees

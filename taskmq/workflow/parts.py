@@ -7,9 +7,9 @@ from typing import Any, Final, Generic, TypeVar, Unpack, overload
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.calls import Graph, Source
-from taskmq.workflow.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.handle import Flow, check_flow_id
+from taskmq.workflow.model.calls import Graph, Source
+from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.step_call import StepCall, StepOptions, StepTask
 

@@ -20,7 +20,7 @@ from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable, Unsuppo
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope
 from taskmq.model.states import JobState
-from taskmq.workflow.calls import NodeCall, decode_call, decode_head, encode_call, encode_failure, insert_values
+from taskmq.workflow.model.calls import NodeCall, decode_call, decode_head, encode_call, encode_failure, insert_values
 from taskmq.workflow.values import encode_tree, load_trees
 
 __all__ = ["FlowPublisher", "end_id", "flow_store", "job_id_of", "state_of"]

@@ -7,7 +7,7 @@ from taskmq.client.services import AppServices
 from taskmq.contracts.stores import ResultRecord
 from taskmq.contracts.stores.flows import FlowStore
 from taskmq.model.envelope import new_job_id
-from taskmq.workflow.calls import Graph, decode_head, encode_head
+from taskmq.workflow.model.calls import Graph, decode_head, encode_head
 from taskmq.workflow.publisher import FlowPublisher, flow_store, job_id_of, state_of
 
 __all__ = ["WorkflowService"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from taskmq.contracts.stores.flows import FlowStore, NodeState
 from taskmq.model.codec import ReturnType
-from taskmq.workflow.calls import ListOf, Shape, Source, decode_call, join_values
+from taskmq.workflow.model.calls import ListOf, Shape, Source, decode_call, join_values
 
 __all__ = ["Tree", "decode_tree", "encode_tree", "load_trees"]
 

@@ -19,9 +19,9 @@ from taskmq.contracts.stores.flows import (
     Taken,
 )
 from taskmq.model.clock import Clock
-from taskmq.workflow.rules import ParentCounts
-from taskmq.workflow.state_machine import NodeClaim, NodeView
-from taskmq.workflow.transitions import (
+from taskmq.workflow.model.rules import ParentCounts
+from taskmq.workflow.model.state_machine import NodeClaim, NodeView
+from taskmq.workflow.model.transitions import (
     cancel_flow,
     done_taken,
     end_run,
@@ -61,7 +61,7 @@ class _Lane(msgspec.Struct):
 
 
 class MemoryFlowState:
-    """One flow: a `taskmq.workflow.state_machine.Board`."""
+    """One flow: a `taskmq.workflow.model.state_machine.Board`."""
 
     def __init__(self, head: bytes, nodes: Sequence[FlowNode], *, ttl: int) -> None:
         self.head = head
@@ -109,7 +109,8 @@ class MemoryFlowState:
         return self._nodes[key].value
 
     def claim(self, key: str) -> NodeClaim | None:
-        return self._nodes[key].claim
+        node = self._nodes.get(key)
+        return None if node is None else node.claim
 
     def set_claim(self, key: str, claim: NodeClaim) -> None:
         self._nodes[key].claim = claim

@@ -17,9 +17,9 @@ from taskmq.contracts.stores.flows import (
     Taken,
 )
 from taskmq.model.clock import Clock
-from taskmq.workflow.rules import ParentCounts
-from taskmq.workflow.state_machine import NodeClaim, NodeView
-from taskmq.workflow.transitions import (
+from taskmq.workflow.model.rules import ParentCounts
+from taskmq.workflow.model.state_machine import NodeClaim, NodeView
+from taskmq.workflow.model.transitions import (
     cancel_flow,
     done_taken,
     end_run,
@@ -66,7 +66,7 @@ class _NodeView(NamedTuple):
 
 
 class _FlowStateView:
-    """One flow: a `taskmq.workflow.state_machine.Board`. Lives as long as a transaction."""
+    """One flow: a `taskmq.workflow.model.state_machine.Board`. Lives as long as a transaction."""
 
     def __init__(self, connection: sqlite3.Connection, number: int) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The Lua scripts of workflows: `taskmq.workflow.state_machine` and `steps`, once more, where the nodes are.
+"""The Lua scripts of workflows: `taskmq.workflow.model.state_machine` and `steps`, once more, where the nodes are.
 
 All keys of a flow have its id as their hash tag and begin with KEYS[1], from which the others are made:
 

@@ -13,8 +13,8 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord
 from taskmq.model.outcome import Outcome
 from taskmq.reactions import Cause, ReactionDelivery
-from taskmq.reactions.events import JobEnded
-from taskmq.reactions.pending import RecordedEvent
+from taskmq.reactions.model.events import JobEnded
+from taskmq.reactions.model.pending import RecordedEvent
 from taskmq.worker.attempt import Attempt, Permit
 
 __all__ = ["ReactionGuard"]

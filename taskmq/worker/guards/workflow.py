@@ -32,7 +32,7 @@ from taskmq.model.retry import RetryPolicy
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
-from taskmq.workflow.calls import NodeCall, decode_call, decode_failure, encode_failure, insert_values
+from taskmq.workflow.model.calls import NodeCall, decode_call, decode_failure, encode_failure, insert_values
 from taskmq.workflow.publisher import FlowPublisher, flow_store
 from taskmq.workflow.values import encode_tree, load_trees
 

@@ -64,8 +64,11 @@ class TaskPool(Generic[T]):
         more: Callable[[], int],
         done: Callable[[T, BaseException | None], None],
         aside: Sized = (),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.size = size
+        # Not the loop's clock, which may stand still within a turn.
+        self._monotonic = monotonic
         self.busy: dict[asyncio.Task[None], T] = {}
         self._take = take
         self._more = more
@@ -183,8 +186,7 @@ class TaskPool(Generic[T]):
 
     def _has_had_the_turn(self) -> bool:
         """Whether members have done so much in this turn of the loop that it goes on first."""
-        # Not the loop's clock, which may stand still within a turn.
-        now = time.monotonic()
+        now = self._monotonic()
         if self._turn_began is None:
             self._turn_began = now
             asyncio.get_running_loop().call_soon(self._end_turn)

@@ -31,7 +31,7 @@ from taskmq.reactions import (
     file,
     job,
 )
-from taskmq.reactions.pending import MOST_FIRINGS, RecordedEvent
+from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent
 from taskmq.schedules.triggers import every
 from taskmq_local import forget_memory, open_memory_state
 from tests.unit.beat.stage import Stage, play

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from taskmq.worker.run import task_pool as module
-from taskmq.worker.run.task_pool import TaskPool, WorkItem
+from taskmq.worker.run.task_pool import LOOP_BUDGET, TaskPool, WorkItem
 from tests.unit.worker.staged import settle_loop
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
@@ -17,14 +16,23 @@ Work = Callable[[str], Awaitable[bool]]
 
 
 class Yard:
-    """A crew, its work, and what came of it."""
+    """A pool, its work, and what came of it.
+
+    Attributes:
+        now: the time, which passes only when a piece says that it does.
+    """
 
     def __init__(self, size: int = 4) -> None:
+        self.now = 0.0
         self.waiting: deque[tuple[str, WorkItem]] = deque()
         self.ended: list[tuple[str, BaseException | None]] = []
         self.tasks: dict[str, asyncio.Task[object]] = {}
         self.pool: TaskPool[str] = TaskPool(
-            size, take=self._take, more=lambda: len(self.waiting), done=lambda *end: self.ended.append(end)
+            size,
+            take=self._take,
+            more=lambda: len(self.waiting),
+            done=lambda *end: self.ended.append(end),
+            monotonic=lambda: self.now,
         )
 
     def give(self, work: Work, *names: str) -> None:
@@ -354,10 +362,13 @@ def test_tools_that_need_the_current_task_work_in_every_piece() -> None:
     play(test)
 
 
-def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait() -> None:
     async def test(yard: Yard) -> None:
-        monkeypatch.setattr(module, "LOOP_BUDGET", 0.0)
         turns = 0
+
+        async def slow(name: str) -> bool:
+            yard.now += 2 * LOOP_BUDGET
+            return await at_once(name)
 
         async def count() -> None:
             nonlocal turns
@@ -366,7 +377,7 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait(monkeypatch:
                 await asyncio.sleep(0)
 
         counting = asyncio.create_task(count())
-        yard.give(at_once, *(str(number) for number in range(50)))
+        yard.give(slow, *(str(number) for number in range(50)))
         await counting
 
         assert turns > 5
@@ -374,17 +385,12 @@ def test_the_loop_gets_its_turn_between_many_pieces_that_never_wait(monkeypatch:
     play(test)
 
 
-def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_they_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_loop_gets_its_turn_between_many_pieces_that_take_their_time_before_they_wait() -> None:
     async def test(yard: Yard) -> None:
         gate = asyncio.Event()
-        now = 0.0
-        monkeypatch.setattr("time.monotonic", lambda: now)
 
         async def held(name: str) -> bool:
-            nonlocal now
-            now += 0.002
+            yard.now += 0.002
             await gate.wait()
             return True
 

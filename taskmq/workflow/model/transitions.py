@@ -14,7 +14,7 @@ from taskmq.contracts.stores.flows import (
     Taken,
     TakenNode,
 )
-from taskmq.workflow.state_machine import (
+from taskmq.workflow.model.state_machine import (
     FlowStateView,
     NodeClaim,
     advance,

@@ -15,9 +15,9 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState, Rule
 from taskmq.testing import FakeClock
 from taskmq.testing.state_suite.models.flows import drive, expected_states, random_graph
-from taskmq.workflow.rules import ParentCounts, decide
-from taskmq.workflow.state_machine import NodeClaim, advance, end_node, expand
-from taskmq.workflow.transitions import open_flow, renew_run, start_run, take_some
+from taskmq.workflow.model.rules import ParentCounts, decide
+from taskmq.workflow.model.state_machine import NodeClaim, advance, end_node, expand
+from taskmq.workflow.model.transitions import open_flow, renew_run, start_run, take_some
 from taskmq_local import open_memory_state
 from taskmq_local.memory.flows import MemoryFlowState
 

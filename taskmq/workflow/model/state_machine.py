@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from taskmq.contracts.stores.flows import ENDED_STATES, FINISH, NodeKind, NodeState, Rule
-from taskmq.workflow.rules import ParentCounts, decide
+from taskmq.workflow.model.rules import ParentCounts, decide
 
 __all__ = [
     "FlowStateView",

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from taskmq.reactions.conditions import FileArrives
-from taskmq.reactions.events import FileArrived
-from taskmq.reactions.pending import RecordedEvent
+from taskmq.reactions.model.conditions import FileArrives
+from taskmq.reactions.model.events import FileArrived
+from taskmq.reactions.model.pending import RecordedEvent
 
 __all__ = ["Arrivals", "Sighting"]
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.reactions.conditions import Condition, Expression, TimeComes, conditions_of, is_met, rule_of
-from taskmq.reactions.events import ReactionEvent, TimeCame
+from taskmq.reactions.model.conditions import Condition, Expression, TimeComes, conditions_of, is_met, rule_of
+from taskmq.reactions.model.events import ReactionEvent, TimeCame
 from taskmq.schedules.triggers.trigger import most_recent
 
 __all__ = [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.reactions import JobEnded, TimeCame, all_of, any_of, file, job
-from taskmq.reactions.pending import (
+from taskmq.reactions.model.pending import (
     LEASE_MS,
     MOST_FIRINGS,
     PendingReaction,

@@ -9,7 +9,7 @@ from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain, chord, dag, g
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
 from taskmq.model.topology import WorkQueue
-from taskmq.workflow.calls import (
+from taskmq.workflow.model.calls import (
     Graph,
     Input,
     NodeCall,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import taskmq.reactions
 from taskmq.errors import InvalidOption
 from taskmq.reactions import all_of, any_of, file, job, message
-from taskmq.reactions.conditions import Expression, conditions_of, is_met, rule_of
+from taskmq.reactions.model.conditions import Expression, conditions_of, is_met, rule_of
 from taskmq.schedules.triggers import every, once
 
 CSV = file("/in/*.csv")

@@ -11,7 +11,7 @@ from taskmq.contracts.stores.flows import FlowNode, Rule
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
 from taskmq.model.codec import encode_value
 from taskmq.options.task_options import plan_call
-from taskmq.workflow.calls import FlowHead, Graph, Input, ListOf, NodeCall, Shape, Source, encode_call
+from taskmq.workflow.model.calls import FlowHead, Graph, Input, ListOf, NodeCall, Shape, Source, encode_call
 from taskmq.workflow.step_call import StepCall
 
 __all__ = ["GraphBuilder", "Placed"]

@@ -1,0 +1,122 @@
+"""The corners of a flow's transitions: what is said about nodes that are not there, or not so any more."""
+
+from typing import Any
+
+from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState
+from taskmq.workflow.model.state_machine import NodeClaim, end_node, expanded, open_node
+from taskmq.workflow.model.transitions import (
+    cancel_flow,
+    done_taken,
+    end_run,
+    expand_map,
+    open_flow,
+    redrive_flow,
+    release_run,
+    renew_run,
+    start_run,
+    take_some,
+)
+from taskmq_local.memory.flows import MemoryFlowState
+
+
+class _Forgetful(MemoryFlowState):
+    """Names nodes that it does not find any more, as a store may while it forgets a flow."""
+
+    gone: frozenset[str] = frozenset()
+
+    def find(self, key: str) -> Any:
+        return None if key in self.gone else super().find(key)
+
+
+def _flow(*nodes: FlowNode) -> _Forgetful:
+    view = _Forgetful(b"", list(nodes), ttl=1)
+    open_flow(view, nodes)
+    return view
+
+
+def _end(view: MemoryFlowState, key: str, state: NodeState = NodeState.SUCCEEDED, *, token: int = 0) -> object:
+    return end_run(view, key, token=token, state=state, value=b"1", taker="a", until=10, now=5)
+
+
+def test_a_node_that_is_not_there_is_neither_opened_nor_ended_nor_expanded_nor_renewed() -> None:
+    view = _flow(FlowNode(key="one"))
+
+    open_node(view, "nobody")
+    expanded(view, "nobody")
+    expand_map(view, "nobody", [b"x"], first=0, total=1)
+    expand_map(view, "one", [b"x"], first=0, total=1)
+    release_run(view, "nobody", token=1)
+
+    assert _end(view, "nobody") is None
+    assert not renew_run(view, "nobody", token=1, until=10)
+    assert [node.key for node in view.nodes()] == ["one"]
+
+
+def test_an_end_is_refused_from_an_older_run_and_from_nobody_while_a_run_goes_on() -> None:
+    view = _flow(FlowNode(key="one"))
+    view.set_claim("one", NodeClaim(2, "b", 100))
+
+    assert _end(view, "one", token=1) is None
+    assert _end(view, "one") is None
+    assert _end(view, "one", token=2) is not None
+
+
+def test_an_end_that_is_told_again_gives_what_may_have_been_left_and_another_end_gives_nothing() -> None:
+    view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
+
+    first = _end(view, "one")
+    again = _end(view, "one")
+
+    assert first == again
+    assert _end(view, "one", NodeState.FAILED) is None
+
+
+def test_what_runs_is_named_when_a_flow_is_cancelled_and_what_is_gone_is_passed_over() -> None:
+    view = _flow(FlowNode(key="runs"), FlowNode(key="waits"), FlowNode(key="gone"))
+    view.set_claim("runs", NodeClaim(1, "b", 100))
+    view.gone = frozenset({"gone"})
+
+    assert cancel_flow(view, reason="enough", now=5) == ["runs"]
+
+    states = {node.key: node.state for node in view.nodes()}
+    assert states["waits"] is NodeState.CANCELLED
+
+
+def test_only_a_flow_that_has_ended_badly_is_driven_anew() -> None:
+    view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
+    assert redrive_flow(view) == 0
+    _end(view, "one", NodeState.FAILED)
+    done_taken(view, ["one"], taker="a", until=10, now=5)
+    view.gone = frozenset({"two"})
+
+    assert redrive_flow(view) == 2
+
+    view.gone = frozenset()
+    assert [node.key for node in take_some(view, taker="a", until=20, now=15).nodes] == ["one"]
+
+
+def test_a_flow_whose_nodes_have_all_succeeded_is_not_driven_anew() -> None:
+    view = _flow(FlowNode(key="one"))
+    _end(view, "one")
+
+    assert redrive_flow(view) == 0
+
+
+def test_a_run_begins_where_the_node_is_ready_and_nobody_has_it() -> None:
+    view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
+
+    begun = start_run(view, "one", owner="a", until=10, now=5, takes_over=False)
+    busy = start_run(view, "one", owner="b", until=10, now=5, takes_over=False)
+
+    assert type(begun).__name__ == "BegunNode"
+    assert type(busy).__name__ == "BusyNode"
+
+
+def test_the_end_of_the_last_node_offers_the_finish() -> None:
+    view = _flow(FlowNode(key="one"))
+    entry = view.find("one")
+    assert entry is not None
+
+    end_node(view, entry, NodeState.SUCCEEDED)
+
+    assert [node.key for node in take_some(view, taker="a", until=10, now=5).nodes] == [FINISH]
