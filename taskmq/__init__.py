@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from taskmq.run.execution import Execution
     from taskmq.run.locks import Lock
     from taskmq.run.log_fields import JobFields, install_job_fields
-    from taskmq.tasks.task import Task, task
+    from taskmq.tasks.definition import task
+    from taskmq.tasks.task import Task
     from taskmq.workflow.dag import dag
     from taskmq.workflow.handle import Flow, FlowState, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
@@ -180,7 +181,7 @@ _HOMES = {
     "dag": "workflow.dag",
     "group": "workflow.parts",
     "install_job_fields": "run.log_fields",
-    "task": "tasks.task",
+    "task": "tasks.definition",
 }
 
 

@@ -33,8 +33,9 @@ from taskmq.run.locks import Lock
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.definition import TaskDecorator, define
 from taskmq.tasks.registry import TaskRegistry
-from taskmq.tasks.task import AsyncTask, SyncTask, Task, TaskDecorator, define
+from taskmq.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
     from taskmq.events.stream import EventStream

@@ -3,10 +3,8 @@
 A task knows how to make a message of a call; sending it is the business of the producer of the app that has taken it.
 """
 
-import inspect
 import math
 import os
-import sys
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -20,7 +18,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, suppress
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import (
     TYPE_CHECKING,
@@ -50,7 +48,7 @@ from taskmq.model.envelope import VERSION, Envelope, new_job_id
 from taskmq.model.units import Duration
 from taskmq.options.keys import ArgumentKey, OrderKey
 from taskmq.options.limits import TaskLimit, bind_limits
-from taskmq.options.task_options import CallOptions, CallPlan, TaskOptions, TaskPlan, plan_call, plan_task
+from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan, plan_call
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.context import Context, current_context
 
@@ -58,7 +56,7 @@ if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step
     from taskmq.workflow.step_call import StepCall
 
-__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "TaskDecorator", "define", "envelope_of", "task"]
+__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "envelope_of"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -530,81 +528,3 @@ class AsyncTask(Task[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
         """Call the function here; await what it returns."""
         return cast("Coroutine[Any, Any, R_co]", self._local(args, kwargs))
-
-
-def define(function: Callable[..., Any], options: TaskOptions) -> Task[..., Any]:
-    """A task of `function`, bound to nothing.
-
-    Raises:
-        InvalidOption: an option or the signature is not possible; names the function.
-    """
-    if isinstance(function, Task):
-        raise InvalidOption(f"task {function.name}: it is a task already")
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    label = f"{getattr(function, '__qualname__', function)}"
-    if "name" not in options and not hasattr(function, "__qualname__"):
-        raise InvalidOption(f"task {label}: it is no function and has no name of its own; give it a name=")
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise InvalidOption(f"task {label}: a generator cannot be a task")
-    name = options["name"] if "name" in options else _default_name(function)
-    plan = plan_task(options, function=label, default_name=name, is_async=is_async)
-    made: Task[..., Any] = AsyncTask(function, plan) if is_async else SyncTask(function, plan)
-    if made.signature.is_resolved:
-        _ = made.returns
-    return made
-
-
-def _default_name(function: Callable[..., Any]) -> str:
-    module = function.__module__
-    if module == "__main__":
-        # A worker will import the file under its own name: use that name when it is run as a script, too.
-        main = sys.modules["__main__"]
-        spec = getattr(main, "__spec__", None)
-        path: str | None = getattr(main, "__file__", None)
-        if spec is not None:
-            module = spec.name
-        elif path is not None and path != "<stdin>":
-            module = os.path.splitext(os.path.basename(path))[0]  # noqa: PTH119, PTH122 - pathlib costs import time
-    return f"{module}.{function.__qualname__}".replace("<locals>.", "").replace("<lambda>", "lambda")
-
-
-class TaskDecorator(Protocol):
-    """What `task(...)` with options returns.
-
-    For the type checkers a first parameter that accepts a Context is one: annotate other first parameters with
-    something narrower than `Any` or `object`.
-    """
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
-    @overload
-    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
-
-
-@overload
-def task(function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
-@overload
-def task(function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
-@overload
-def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
-@overload
-def task(function: Callable[P, R], /) -> SyncTask[P, R]: ...
-@overload
-def task(**options: Unpack[TaskOptions]) -> TaskDecorator: ...
-def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
-    """Make a task of a function, for modules that do not know the app; an app includes it later.
-
-    Raises:
-        InvalidOption: an option or the signature is not possible; names the function.
-    """
-    if function is not None:
-        return define(function, options)
-    return partial(_define_with, options)
-
-
-def _define_with(options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
-    return define(function, options)

@@ -17,7 +17,8 @@ from taskmq.jobs.handle import Job
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import MSGPACK, Envelope
 from taskmq.run.context import current_context
-from taskmq.tasks.task import AsyncTask, SyncTask, define
+from taskmq.tasks.definition import define
+from taskmq.tasks.task import AsyncTask, SyncTask
 from taskmq.testing import FakeClock
 from tests.unit.app_kit import message, messages, new_url, stats
 
