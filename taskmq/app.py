@@ -25,6 +25,7 @@ from taskmq.middleware.chain import Middleware
 from taskmq.model.clock import Clock
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
+from taskmq.model.keys import tenant_key
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue
 from taskmq.model.units import Duration, Size
 from taskmq.options.task_options import TaskOptions
@@ -266,9 +267,13 @@ class TaskMQ:
 
         return Reactions(self.name, self.tasks, self.producer)
 
-    def job(self, job_id: str) -> Job[Any]:
-        """A handle for a job that was sent before."""
-        return Job(job_id, task="", jobs=self.jobs, returns=ReturnType(Any))
+    def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
+        """A handle for a job that was sent before.
+
+        Args:
+            tenant: whose job it is, where `job_id` is what its sender has called it; not with the `id` of a handle.
+        """
+        return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any))
 
     def flow(self, flow_id: str) -> "Flow[Any]":
         """A handle for a workflow that was sent before; its values are plain data."""

@@ -18,7 +18,8 @@ from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper
 from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.schedules import ScheduleEntry, job_id_of
+from taskmq.model.keys import scheduled_job_id
+from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
@@ -41,7 +42,7 @@ _ClaimChange = Callable[[ScheduleEntry, ScheduleRecord, list[OccurrenceClaim]], 
 
 def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
     """The id of the job that `schedule` emits for its nominal instant (ms): the same from every replica."""
-    return job_id_of(app.name, schedule, instant)
+    return scheduled_job_id(app.name, schedule, instant)
 
 
 class _BrokenSend(SendError):

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending
+from taskmq.model.keys import scheduled_job_id
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
-from taskmq.schedules import ScheduleEntry, job_id_of
+from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.record import OccurrenceClaim
 
 __all__ = ["Emission", "Emitter"]
@@ -35,7 +36,7 @@ class Emitter:
         self._templates: dict[str, tuple[ScheduleEntry, Sending]] = {}
 
     def job_id(self, emission: Emission) -> str:
-        return job_id_of(self._app.name, emission.entry.name, emission.claim.instant, emission.claim.run)
+        return scheduled_job_id(self._app.name, emission.entry.name, emission.claim.instant, emission.claim.run)
 
     async def publish(self, emissions: Sequence[Emission], *, now: int) -> dict[Emission, SendError]:
         """Publish them, pipelined; those that were not confirmed, and why.

@@ -19,7 +19,8 @@ from typing import Final
 from taskmq.beat.server_clock import passed_ms
 from taskmq.contracts.stores import ClaimStore, Done, Granted
 from taskmq.errors import SendError, StateUnavailable
-from taskmq.reactions import Arrivals, FileArrives, Reaction, ReactionDelivery, Sighting, job_id_of, pending_name
+from taskmq.model.keys import arrival_key, reaction_job_id
+from taskmq.reactions import Arrivals, FileArrives, Reaction, ReactionDelivery, Sighting
 from taskmq.reactions.model.pending import RecordedEvent
 
 __all__ = ["Folder", "scan"]
@@ -77,8 +78,8 @@ class Folder:
 
     async def _tell(self, noted: RecordedEvent) -> bool:
         """Whether the file is told, by this replica or another one."""
-        key = f"arrived:{pending_name(self._app, self._reaction.name)}:{self._number}:{noted.id}"
-        job_id = job_id_of(self._app, self._reaction.name, noted.id)
+        key = arrival_key(self._app, self._reaction.name, self._number, noted.id)
+        job_id = reaction_job_id(self._app, self._reaction.name, noted.id)
         answer = await self._claims.claim(key, job_id=job_id, owner=self._owner, lease=_LEASE, ttl=_SILENT)
         if not isinstance(answer, Granted):
             return isinstance(answer, Done)

@@ -12,13 +12,13 @@ from taskmq.beat.topics import Topic
 from taskmq.contracts.stores import State
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.model.clock import Clock
+from taskmq.model.keys import reaction_record_key
 from taskmq.reactions import (
     FileArrives,
     MessageComes,
     Reaction,
     ReactionDelivery,
     change_pending,
-    pending_name,
     read_pending,
 )
 from taskmq.reactions.model.conditions import rule_of
@@ -106,7 +106,7 @@ class Reactor:
 
     async def _tick(self) -> int | None:
         """Fire what is due; when to look again, if that is known."""
-        names = [pending_name(self._app.name, each.name) for each in self._remembering]
+        names = [reaction_record_key(self._app.name, each.name) for each in self._remembering]
         try:
             pending_ones = await read_pending(self._store, names)
             wakes = [
@@ -124,7 +124,7 @@ class Reactor:
         wake = wake_of(pending, plan, now=now)
         if pending.rule == rule_of(plan.expression, plan.debounce) and (wake is None or wake > now):
             return wake
-        name = pending_name(self._app.name, reaction.name)
+        name = reaction_record_key(self._app.name, reaction.name)
         taken, after = await change_pending(
             self._store, name, lambda pending: tick(pending, plan, now=now, owner=self._owner)
         )

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
-from taskmq.schedules import record_name
+from taskmq.model.keys import schedule_record_key
 from taskmq.schedules.record import ScheduleRecord, decode_record, encode_record, new_version
 from taskmq.schedules.record_access import RECORD_TTL
 
@@ -48,7 +48,7 @@ class RecordCache:
         """
         for start in range(0, len(schedules), _PAGE):
             page = schedules[start : start + _PAGE]
-            found = await self._store.read([record_name(self._app, name) for name in page])
+            found = await self._store.read([schedule_record_key(self._app, name) for name in page])
             self._known.update(zip(page, found, strict=True))
 
     def forget(self, schedule: str) -> None:
@@ -88,4 +88,4 @@ class RecordCache:
         if kept is not None and kept.value == value:
             return None
         before = "" if kept is None else kept.version
-        return RecordChange(record_name(self._app, step.schedule), before, KeptRecord(new_version(), value))
+        return RecordChange(schedule_record_key(self._app, step.schedule), before, KeptRecord(new_version(), value))

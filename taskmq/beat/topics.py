@@ -9,6 +9,7 @@ from typing import Final
 
 from taskmq.contracts.broker import Broker, Consumer, Delivery, Outgoing, Subscription, Topical
 from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, UnsupportedFeature
+from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.topology import PARKING, TOPIC_QUEUE
 from taskmq.reactions import MessageArrived, MessageComes, Reaction, ReactionDelivery
@@ -142,9 +143,9 @@ class Topic:
             job_id=delivery.message_id or str(uuid.uuid4()),
             task=delivery.task or "",
             headers={
-                "x-taskmq-reason": "too large",
-                "x-taskmq-origin": self.queue,
-                "x-taskmq-died": self._clock.now_ms(),
+                header.REASON: "too large",
+                header.ORIGIN: self.queue,
+                header.DIED: self._clock.now_ms(),
             },
         )
         await self._broker.publish(letter, timeout=_SEND_SECONDS)

@@ -20,6 +20,7 @@ from taskmq.contracts.stores import ClaimStore, Done, Granted, WaitingMessage
 from taskmq.errors import BrokerUnavailable, DuplicateJob, PartlySent, PublishUnknown, SendError, StateUnavailable
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.keys import replaced_key
 from taskmq.options.uniqueness import UNIQUE_META, UniqueCall
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "RUNNING",
     "WAITING",
     "release_waiting",
-    "replaced_name",
     "send_all",
     "send_unique",
     "unique_claim_of",
@@ -198,13 +198,8 @@ class _Counted:
 
 
 async def _say_replaced(claims: ClaimStore, job_id: str, *, by: str, ttl: float) -> None:
-    name = replaced_name(job_id)
+    name = replaced_key(job_id)
     await claims.complete(name, token=0, job_id=by, content_type="", value=b"", ttl=ttl + _LATE)
-
-
-def replaced_name(job_id: str) -> str:
-    """The key under which it stands that a job was replaced, and by which."""
-    return f"replaced:{job_id}"
 
 
 def unique_claim_of(meta: dict[str, str] | None) -> tuple[str, int] | None:

@@ -12,6 +12,7 @@ import msgspec
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import Signature
+from taskmq.model.keys import limit_key
 from taskmq.model.units import parse_duration
 from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
 
@@ -129,15 +130,15 @@ class TaskLimit:
         self._key = key
         self._demand = limit.demand(name)
 
-    def demand(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Demand:
-        """What a call with these arguments takes of it.
+    def demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand:
+        """What a call with these arguments takes of it, for the tenant whose job it is.
 
         Raises:
             InvalidArguments: they make no key.
         """
         if self._key is None:
             return self._demand
-        return self.limit.demand(f"{self.name}:{self._key.of(args, kwargs)}")
+        return self.limit.demand(limit_key(self.name, self._key.of(args, kwargs), tenant=tenant))
 
 
 def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import HeaderValue
 from taskmq.errors import InvalidOption
+from taskmq.model import headers as header
 from taskmq.model.envelope import LAST_INSTANT, check_task_name
 from taskmq.model.resources import PROCESS, Amounts, read_amounts
 from taskmq.model.retry import RetryPolicy
@@ -316,7 +317,7 @@ def _headers(value: Any, base: CallPlan) -> dict[str, Any]:
         key = _text("headers", name)
         if not isinstance(entry, str | int) or isinstance(entry, bool):
             raise InvalidOption(f"headers: {key!r} is to be a string or an integer")
-        if key.startswith(("x-taskmq-", "x-death", "x-delivery", "x-acquired")):
+        if key.startswith((header.OWN, *header.RESERVED)):
             raise InvalidOption(f"headers: {key!r} is reserved")
     return {"headers": {**(base.headers or {}), **value}}
 

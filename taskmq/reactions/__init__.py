@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from taskmq.reactions.deliver import Cause, ReactionDelivery, Refused, job_id_of
+    from taskmq.reactions.deliver import Cause, ReactionDelivery, Refused
     from taskmq.reactions.model.arrivals import Arrivals, Sighting
     from taskmq.reactions.model.conditions import (
         AllOf,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         message,
     )
     from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
-    from taskmq.reactions.pending_store import change_pending, pending_name, read_pending
+    from taskmq.reactions.pending_store import change_pending, read_pending
     from taskmq.reactions.registry import Reaction, Reactions, ReactionStatus
 
 __all__ = [
@@ -72,17 +72,15 @@ __all__ = [
     "change_pending",
     "file",
     "job",
-    "job_id_of",
     "message",
-    "pending_name",
     "read_pending",
 ]
 
 _HOMES = {
     "model.arrivals": ("Arrivals", "Sighting"),
-    "deliver": ("Cause", "ReactionDelivery", "Refused", "job_id_of"),
+    "deliver": ("Cause", "ReactionDelivery", "Refused"),
     "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
-    "pending_store": ("change_pending", "pending_name", "read_pending"),
+    "pending_store": ("change_pending", "read_pending"),
     "registry": ("Reaction", "ReactionStatus", "Reactions"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,6 +1,5 @@
 """From what has happened to a job, or to a note of it; durable in either case."""
 
-import uuid
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -9,18 +8,18 @@ from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
+from taskmq.model.keys import reaction_job_id, reaction_record_key
 from taskmq.reactions.model.events import MessageArrived, ReactionEvent
 from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, note
-from taskmq.reactions.pending_store import change_pending, pending_name
+from taskmq.reactions.pending_store import change_pending
 from taskmq.reactions.registry import Reaction
 from taskmq.run.context import current_context
 
-__all__ = ["REACTION_NAME", "Cause", "ReactionDelivery", "Refused", "job_id_of"]
+__all__ = ["REACTION_NAME", "Cause", "ReactionDelivery", "Refused"]
 
 REACTION_NAME: Final = "taskmq.reactions"
 """Key of an envelope's `meta`: the reaction that has sent it."""
 
-_NAMESPACE: Final = uuid.UUID("b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10")
 # A record is read and written as a whole, with each thing that happens.
 _MOST_NOTED: Final = 64 * 1024
 
@@ -34,11 +33,6 @@ class Cause(NamedTuple):
 
     job_id: str
     root: str
-
-
-def job_id_of(app: str, reaction: str, event: str) -> str:
-    """The id of the job that follows: the same, whoever has seen what happened, and however often."""
-    return str(uuid.uuid5(_NAMESPACE, f"{pending_name(app, reaction)}@{event}"))
 
 
 class ReactionDelivery:
@@ -70,7 +64,7 @@ class ReactionDelivery:
         now = self._producer.sessions.clock.now_ms()
         has_room, _ = await change_pending(
             self._store(),
-            pending_name(self._app_name, reaction.name),
+            reaction_record_key(self._app_name, reaction.name),
             lambda pending: note(pending, reaction.plan, number=number, noted=noted, now=now),
         )
         if not has_room:
@@ -99,7 +93,7 @@ class ReactionDelivery:
             sending = reaction.task.sending(*reaction.arguments(events))
         finally:
             current_context.reset(token)
-        job_id = job_id_of(self._app_name, reaction.name, event)
+        job_id = reaction_job_id(self._app_name, reaction.name, event)
         envelope = replace(
             sending.envelope,
             id=job_id,

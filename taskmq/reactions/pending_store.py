@@ -12,7 +12,7 @@ from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
 from taskmq.errors import StateUnavailable
 from taskmq.reactions.model.pending import PendingReaction
 
-__all__ = ["change_pending", "pending_name", "read_pending"]
+__all__ = ["change_pending", "read_pending"]
 
 T = TypeVar("T")
 
@@ -20,11 +20,6 @@ _TTL: Final = 400 * 86_400.0
 _PAUSE: Final = 0.05
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(PendingReaction)
-
-
-def pending_name(app: str, reaction: str) -> str:
-    """Under which name a state keeps the record of an app's reaction, beside those of its schedules."""
-    return f"{app}//{reaction}"
 
 
 async def read_pending(store: ScheduleStore, names: Sequence[str]) -> list[PendingReaction]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
+from taskmq.model.keys import reaction_record_key
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.reactions.model.conditions import (
@@ -23,7 +24,7 @@ from taskmq.reactions.model.conditions import (
 )
 from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
 from taskmq.reactions.model.pending import ReactionPlan
-from taskmq.reactions.pending_store import pending_name, read_pending
+from taskmq.reactions.pending_store import read_pending
 from taskmq.schedules.triggers import for_schedule
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
@@ -182,7 +183,7 @@ class Reactions(Mapping[str, Reaction]):
                 "what has come is kept in the state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or "
                 "local://PATH on one host"
             )
-        (pending,) = await read_pending(state.schedules, [pending_name(self._app_name, name)])
+        (pending,) = await read_pending(state.schedules, [reaction_record_key(self._app_name, name)])
         conditions = self._own[name].plan.conditions
         return ReactionStatus(
             name=name,

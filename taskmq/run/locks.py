@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
+from taskmq.model.keys import lock_key
 from taskmq.model.units import Duration, parse_duration
 
 __all__ = ["Lock", "LockService", "OwnLeases"]
@@ -174,7 +175,7 @@ class Lock:
 
     @property
     def _key(self) -> str:
-        return f"lock:{self.name}"
+        return lock_key(self.name)
 
     async def _acquire(self) -> None:
         leases = self._leases()

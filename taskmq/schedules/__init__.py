@@ -7,7 +7,7 @@
 """
 
 from taskmq.schedules.catalogue import Schedules
-from taskmq.schedules.entry import ScheduleEntry, job_id_of, record_name, rule_of
+from taskmq.schedules.definition import ScheduleEntry, rule_of
 from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy, read_policy
 from taskmq.schedules.status import Backfill, Occurrence, ScheduleStatus
 
@@ -19,8 +19,6 @@ __all__ = [
     "SchedulePolicy",
     "ScheduleStatus",
     "Schedules",
-    "job_id_of",
     "read_policy",
-    "record_name",
     "rule_of",
 ]

@@ -12,9 +12,9 @@ from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.envelope import new_job_id
+from taskmq.model.keys import schedule_record_key
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
-from taskmq.schedules.definition import check_arguments, read_definition, write_definition
-from taskmq.schedules.entry import ScheduleEntry, record_name
+from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition, write_definition
 from taskmq.schedules.policy import ScheduleOptions, read_policy
 from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord
 from taskmq.schedules.record_access import change_record, read_record
@@ -313,7 +313,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return InvalidOption(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
 
     def _record(self, name: str) -> str:
-        return record_name(self._app_name, name)
+        return schedule_record_key(self._app_name, name)
 
     def _store(self) -> ScheduleStore:
         state = self._producer.sessions.current().state

@@ -1,6 +1,8 @@
 """A schedule that was made at run time, as it is kept in the state."""
 
 import dataclasses
+import hashlib
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any, Final, cast
@@ -10,12 +12,36 @@ import msgspec
 from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.envelope import JSON
 from taskmq.schedules import triggers
-from taskmq.schedules.entry import ScheduleEntry
-from taskmq.schedules.policy import read_policy
+from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.task import Task
 
-__all__ = ["check_arguments", "read_definition", "write_definition"]
+__all__ = ["ScheduleEntry", "check_arguments", "read_definition", "rule_of", "write_definition"]
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+
+
+class ScheduleEntry(msgspec.Struct, frozen=True):
+    """A recurring call of one task.
+
+    Attributes:
+        is_dynamic: whether it was made at run time, and is kept in the state.
+    """
+
+    name: str
+    task: Task[..., Any]
+    trigger: Trigger
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    policy: SchedulePolicy = DEFAULT_POLICY
+    is_dynamic: bool = False
+
+
+def rule_of(trigger: Trigger) -> str:
+    """Tells a trigger from others: equal ones have the same, in every process."""
+    said = _ADDRESS.sub("", f"{type(trigger).__qualname__} {trigger!r}")
+    return hashlib.sha256(said.encode()).hexdigest()[:12]
+
 
 _TYPE: Final = "type"
 _DATE: Final = "date"

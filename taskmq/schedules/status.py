@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from taskmq.schedules.entry import ScheduleEntry
+from taskmq.schedules.definition import ScheduleEntry
 from taskmq.schedules.record import ScheduleRecord
 
 __all__ = ["Backfill", "Occurrence", "ScheduleStatus", "status_of"]

@@ -4,7 +4,8 @@ from typing import Final
 
 import msgspec
 
-from taskmq.schedules import ScheduleEntry, job_id_of, rule_of
+from taskmq.model.keys import scheduled_job_id
+from taskmq.schedules import ScheduleEntry, rule_of
 from taskmq.schedules.planner import instants_between, plan_due, take_from
 from taskmq.schedules.record import PENDING_MS, ActiveRun, Emitted, MissedSpan, OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import jitter_of
@@ -201,7 +202,7 @@ class _TurnState:
         self._record.claims = [*self._record.claims, claim]
         self._turn.claims.append(claim)
         if self._policy.overlap != "allow":
-            job_id = job_id_of(self._replica.app, self._entry.name, instant, run)
+            job_id = scheduled_job_id(self._replica.app, self._entry.name, instant, run)
             self._record.active = [*self._record.active, ActiveRun(job_id, self._now + PENDING_MS)]
 
 

@@ -45,6 +45,7 @@ from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending
 from taskmq.model.codec import ReturnType, Signature
 from taskmq.model.envelope import VERSION, Envelope, new_job_id
+from taskmq.model.keys import tenant_key, unique_key
 from taskmq.model.units import Duration
 from taskmq.options.keys import ArgumentKey, OrderKey
 from taskmq.options.limits import TaskLimit, bind_limits
@@ -317,7 +318,7 @@ class Call(Generic[P, R_co]):
             now=producer.sessions.clock.now_ms(),
         )
         headers = dict(plan.headers) if plan.headers else {}
-        unique = None if task.plan.unique is None else task.unique_call(args, kwargs)
+        unique = None if task.plan.unique is None else task.unique_call(args, kwargs, tenant=plan.tenant)
         return Sending(envelope, plan.queue, content_type, headers, unique)
 
     def _jobs_of(self, job_ids: Iterable[str]) -> Iterator[Job[R_co]]:
@@ -351,7 +352,7 @@ def envelope_of(
     parent = current_context.get()
     return Envelope(
         v=VERSION,
-        id=plan.job_id or new_job_id(now, os.urandom(10)),
+        id=tenant_key(plan.tenant, plan.job_id) if plan.job_id else new_job_id(now, os.urandom(10)),
         task=task,
         args=args,
         kwargs=kwargs,
@@ -454,7 +455,7 @@ class Task(Call[P, R_co]):
         """Make it a task of the app whose services these are."""
         self._services = services
 
-    def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UniqueCall | None:
+    def unique_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> UniqueCall | None:
         """What a call is to be the only one of; None where the task's jobs are not unique.
 
         Raises:
@@ -463,7 +464,7 @@ class Task(Call[P, R_co]):
         rule = self.plan.unique
         if rule is None or self._unique_key is None:
             return None
-        return UniqueCall(f"unique:{self.name}:{self._unique_key.of(args, kwargs)}", rule)
+        return UniqueCall(unique_key(self.name, self._unique_key.of(args, kwargs), tenant=tenant), rule)
 
     def with_default_queue(self, queue: str) -> None:
         """Set the queue of a task whose options do not name one."""

@@ -10,9 +10,9 @@ import msgspec
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
+from taskmq.model.keys import flow_end_id
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_failure, decode_head
-from taskmq.workflow.publisher import end_id
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.values import decode_tree, load_trees
 
@@ -263,7 +263,7 @@ class Flow(Generic[R_co]):
         Raises:
             FlowNotFound: the state has lost it, or forgotten it, so no end will come.
         """
-        waits = asyncio.ensure_future(self._service.wait_for_result(end_id(self.id, run), seconds))
+        waits = asyncio.ensure_future(self._service.wait_for_result(flow_end_id(self.id, run), seconds))
         try:
             while True:
                 await asyncio.wait((waits,), timeout=_LOOK_AGAIN)

@@ -19,11 +19,12 @@ from taskmq.contracts.stores.flows import FlowStore, NodeState, Taken, TakenNode
 from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope
+from taskmq.model.keys import flow_end_id, flow_job_id
 from taskmq.model.states import JobState
 from taskmq.workflow.model.calls import NodeCall, decode_call, decode_head, encode_call, encode_failure, insert_values
 from taskmq.workflow.values import encode_tree, load_trees
 
-__all__ = ["FlowPublisher", "end_id", "flow_store", "job_id_of", "state_of"]
+__all__ = ["FlowPublisher", "flow_store", "state_of"]
 
 _LEASE: Final = 30.0
 _CHILDREN: Final = 250
@@ -38,16 +39,6 @@ def flow_store(session: Session) -> FlowStore:
         UnsupportedFeature: the app has no state.
     """
     return state_of(session).flows
-
-
-def job_id_of(flow_id: str, key: str, run: int) -> str:
-    """The id of a step's job."""
-    return f"{flow_id}.{key}~{run}" if run else f"{flow_id}.{key}"
-
-
-def end_id(flow_id: str, run: int) -> str:
-    """Under which the end of a flow stands among the results."""
-    return f"{flow_id}.end~{run}"
 
 
 class FlowPublisher:
@@ -130,7 +121,7 @@ class FlowPublisher:
         call = decode_call(node.call)
         envelope = Envelope(
             v=VERSION,
-            id=job_id_of(self._flow_id, node.key, node.run),
+            id=flow_job_id(self._flow_id, node.key, node.run),
             task=call.task,
             args=msgspec.Raw(call.args),
             kwargs=msgspec.Raw(call.kwargs) if call.kwargs else NO_KWARGS,
@@ -218,7 +209,7 @@ class FlowPublisher:
             name = head.names.get(failed.partition(".")[0], failed)
             error = ErrorRecord(type_name="FlowFailed", message=f"step {name} has failed", traceback="")
         result = ResultRecord(
-            job_id=end_id(self._flow_id, run),
+            job_id=flow_end_id(self._flow_id, run),
             task="",
             state=end,
             attempt=run + 1,

@@ -7,8 +7,9 @@ from taskmq.client.services import AppServices
 from taskmq.contracts.stores import ResultRecord
 from taskmq.contracts.stores.flows import FlowStore
 from taskmq.model.envelope import new_job_id
+from taskmq.model.keys import flow_job_id
 from taskmq.workflow.model.calls import Graph, decode_head, encode_head
-from taskmq.workflow.publisher import FlowPublisher, flow_store, job_id_of, state_of
+from taskmq.workflow.publisher import FlowPublisher, flow_store, state_of
 
 __all__ = ["WorkflowService"]
 
@@ -59,7 +60,7 @@ class WorkflowService:
         if record is None:
             return False
         for key in running:
-            job_id = job_id_of(flow_id, key, record.run)
+            job_id = flow_job_id(flow_id, key, record.run)
             await state.revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
             self._services.jobs.say_cancelled(job_id)
         await self.resume(flow_id)

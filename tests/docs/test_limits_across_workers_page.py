@@ -22,7 +22,9 @@ def test_the_examples_are_tasks_with_the_limits_that_the_page_names() -> None:
     app.sessions.configure(url=f"memory://{uuid.uuid4().hex}")
 
     keys = {
-        name: [limit.demand(("ann", "may")[:count], {}).key for limit in app.tasks[f"shop.{name}"].limits]
+        name: [
+            limit.demand(("ann", "may")[:count], {}, tenant=None).key for limit in app.tasks[f"shop.{name}"].limits
+        ]
         for name, count in (("geocode", 1), ("export", 2), ("charge", 1), ("refund", 1), ("settle", 1))
     }
     assert keys == {

@@ -26,11 +26,12 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores.flows import FlowNode, NodeState
+from taskmq.model.keys import flow_end_id
 from taskmq.testing.state_suite.models.flows import expected_states, random_graph
 from taskmq.workflow.dag import Dag
 from taskmq.workflow.handle import GraphNode
 from taskmq.workflow.parts import Workflow, group
-from taskmq.workflow.publisher import end_id, flow_store
+from taskmq.workflow.publisher import flow_store
 from tests.e2e.kit import LoneWorker, Project
 
 UNGUARDED = bool(os.environ.get("TASKMQ_TEST_FLOW_UNGUARDED"))
@@ -215,7 +216,7 @@ async def _campaign(
             ended = Counter(await flow_store(app.sessions.current()).ended(flow.id, place=0, limit=1_000_000))
             assert ended == dict.fromkeys(found, 1)
             # The one who ends the last step tells it before it settles; and again, if it was killed in between.
-            assert await app.jobs.wait_for_result(end_id(flow.id, 0), 60) is not None
+            assert await app.jobs.wait_for_result(flow_end_id(flow.id, 0), 60) is not None
         assert await app.flow("wide").aresult("10s") == WIDTH
         return took
 

@@ -16,7 +16,8 @@ from pika.exceptions import UnroutableError  # type: ignore[import-untyped]
 
 from taskmq.client.plugins import open_state
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.reactions.pending_store import pending_name, read_pending
+from taskmq.model.keys import reaction_record_key
+from taskmq.reactions.pending_store import read_pending
 from tests.cli.kit import Started
 from tests.integration.raw_rabbitmq import Raw
 from tests.servers import eventually
@@ -121,7 +122,7 @@ class _Place:
 
     def has_noted(self, reaction: str, count: int) -> bool:
         """Whether the record of a reaction has seen so many happenings."""
-        name = pending_name("shop", reaction)
+        name = reaction_record_key("shop", reaction)
         (standing,) = self._runner.run(read_pending(self._state.schedules, [name]))
         return len(standing.seen) == count
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Outgoing, QueueStats
 from taskmq.errors import QueueMissing, Unroutable
+from taskmq.model.headers import QUEUE
 from taskmq.model.topology import UNROUTABLE, is_shard
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.claims import ClaimShelf
@@ -146,7 +147,7 @@ class Hub:
                 queue = self._queues.get(message.queue)
                 if queue is None:
                     queue = self._queues.setdefault(UNROUTABLE, HubQueue(UNROUTABLE, Capacity()))
-                    message = replace(message, headers={**message.headers, "x-taskmq-queue": message.queue})
+                    message = replace(message, headers={**message.headers, QUEUE: message.queue})
                 heappush(queue.ready, HubMessage(next(self._places), queue, message))
                 wakeups += self._consumers.get(queue.name, ())
             due = self._delayed[0][0] if self._delayed else None

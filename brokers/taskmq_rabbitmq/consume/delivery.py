@@ -12,17 +12,16 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import BrokerUnavailable
+from taskmq.model.headers import BROKERS_OWN, REASON, SEQUENCE
 from taskmq.model.topology import TOPIC_QUEUE, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
-from taskmq_rabbitmq.model.deaths import REASON, death_of, keeps_letters
-from taskmq_rabbitmq.publish.pending import SEQUENCE
+from taskmq_rabbitmq.model.deaths import death_of, keeps_letters
 
 __all__ = ["DeliveryCounts", "Feed", "RabbitMQDelivery"]
 
 _LATE_SECONDS: Final = 1.0
 _NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
-_BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
 
 
 class DeliveryCounts:
@@ -281,7 +280,7 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
         headers = {
             name: int(value) if type(value) is not bool and isinstance(value, int) else value
             for name, value in received.items()
-            if isinstance(name, str) and name != SEQUENCE and not name.startswith(_BROKERS_OWN)
+            if isinstance(name, str) and name != SEQUENCE and not name.startswith(BROKERS_OWN)
         }
         if REASON not in headers and keeps_letters(self.queue):
             return {**death_of(received, self._properties.routing_key), **headers}

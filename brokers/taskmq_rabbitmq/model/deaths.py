@@ -11,14 +11,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, cast
 
+from taskmq.model.headers import DIED, ORIGIN, REASON
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 
-__all__ = ["DIED", "ORIGIN", "REASON", "death_of", "keeps_letters"]
+__all__ = ["death_of", "keeps_letters"]
 
-REASON: Final = "x-taskmq-reason"
-ORIGIN: Final = "x-taskmq-origin"
-DIED: Final = "x-taskmq-died"
 # Where messages pass: the levels they wait in, and the entrances of full queues.
 _PASSAGES: Final = "taskmq."
 

@@ -10,14 +10,12 @@ import msgspec
 
 from taskmq.contracts.broker import HeaderValue, Outgoing
 from taskmq.model.envelope import JSON
+from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = [
-    "ETA",
-    "REPUBLISHED",
-    "SEQUENCE",
     "Pending",
     "PublishBatch",
     "destination",
@@ -26,9 +24,6 @@ __all__ = [
     "transmit_at_once",
 ]
 
-SEQUENCE: Final = "x-taskmq-pub"
-REPUBLISHED: Final = "x-taskmq-republished"
-ETA: Final = "x-taskmq-eta"
 _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 

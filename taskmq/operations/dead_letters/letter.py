@@ -7,13 +7,13 @@ from typing import Final
 
 from taskmq.contracts.broker import Delivery
 from taskmq.errors import MalformedMessage
+from taskmq.model import headers as header
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
-__all__ = ["REPLAYED", "DeadLetter", "read_letter"]
+__all__ = ["DeadLetter", "read_letter"]
 
-REPLAYED: Final = "x-taskmq-replayed"
 _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
 
 
@@ -76,7 +76,7 @@ def read_letter(delivery: Delivery) -> DeadLetter:
     headers = delivery.headers
 
     def text(name: str) -> str:
-        value = headers.get(f"x-taskmq-{name}")
+        value = headers.get(name)
         return value if isinstance(value, str) else ""
 
     def number(name: str) -> int | None:
@@ -88,24 +88,24 @@ def read_letter(delivery: Delivery) -> DeadLetter:
     except MalformedMessage:
         envelope = None
     is_shared = delivery.queue in (PARKING, UNROUTABLE)
-    error = text("error")
+    error = text(header.ERROR)
     return DeadLetter(
         job_id=(envelope.id if envelope else "") or delivery.message_id or "",
         task=envelope.task if envelope else delivery.task or "",
         # An embedded broker tells in a header of its own where an unroutable message was to go.
-        queue=text("origin") or text("queue") or ("" if is_shared else logical_queue(delivery.queue)),
+        queue=text(header.ORIGIN) or text(header.QUEUE) or ("" if is_shared else logical_queue(delivery.queue)),
         attempt=envelope.attempt if envelope else 0,
-        reason=text("reason") or ("unroutable" if delivery.queue == UNROUTABLE else ""),
+        reason=text(header.REASON) or ("unroutable" if delivery.queue == UNROUTABLE else ""),
         error=error,
-        error_type=text("error-type") or _type_of(error),
-        traceback=text("traceback"),
+        error_type=text(header.ERROR_TYPE) or _type_of(error),
+        traceback=text(header.TRACEBACK),
         enqueued=envelope.enqueued if envelope else None,
-        started=number("x-taskmq-started"),
-        died=number("x-taskmq-died"),
-        worker=text("worker"),
-        starts=number("x-taskmq-starts"),
-        priority=number("x-taskmq-priority"),
-        replayed=max(number(REPLAYED) or 0, 0),
+        started=number(header.STARTED),
+        died=number(header.DIED),
+        worker=text(header.WORKER),
+        starts=number(header.STARTS),
+        priority=number(header.PRIORITY),
+        replayed=max(number(header.REPLAYED) or 0, 0),
         root=envelope.root if envelope else None,
         headers=headers,
         body=delivery.body,

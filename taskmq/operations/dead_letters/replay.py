@@ -19,16 +19,16 @@ from taskmq.errors import (
     TooLarge,
     Unroutable,
 )
+from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import amend
 from taskmq.model.topology import check_queue_name, class_queue, logical_queue
-from taskmq.operations.dead_letters.letter import REPLAYED, DeadLetter
+from taskmq.operations.dead_letters.letter import DeadLetter
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, Walk, walk
 
 __all__ = ["Replay", "Replayed", "replay"]
 
-_OWN: Final = "x-taskmq-"
 _WINDOW: Final = 500
 _HIGH, _LOW = 9, 0
 _NATIVE: Final = range(10)
@@ -78,7 +78,7 @@ class Replay:
         headers: dict[str, HeaderValue] = {
             name: value
             for name, value in letter.headers.items()
-            if isinstance(value, str | int) and not isinstance(value, bool) and not name.startswith(_OWN)
+            if isinstance(value, str | int) and not isinstance(value, bool) and not name.startswith(header.OWN)
         }
         changes = {"eta": None} if self.keep_attempts else {"attempt": 1, "eta": None}
         try:
@@ -93,7 +93,7 @@ class Replay:
             task=letter.task,
             enqueued=letter.enqueued,
             root=letter.root,
-            headers={**headers, REPLAYED: letter.replayed + 1},
+            headers={**headers, header.REPLAYED: letter.replayed + 1},
             # Another queue may have another order, or none.
             priority=letter.priority if self.to is None and letter.priority in _NATIVE else None,
         )

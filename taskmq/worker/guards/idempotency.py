@@ -19,7 +19,6 @@ leases of keys that need it are renewed by the same loop, in one batch.
 """
 
 import asyncio
-import hashlib
 import logging
 import random
 import secrets
@@ -38,6 +37,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.envelope import JSON
+from taskmq.model.keys import once_key, worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.run.context import SCHEDULE_NAME
 from taskmq.worker.attempt import Attempt, Permit
@@ -50,7 +50,6 @@ _LIVENESS: Final = 15.0
 _RENEWALS: Final = 3
 _AGAIN: Final = " again"
 _UNSTORABLE: Final = "taskmq/unstorable"
-_KEY_LIMIT: Final = 512
 # How long a duplicate waits between two looks, in seconds: so much of the time that the first has been running.
 _SHORTEST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
@@ -152,7 +151,7 @@ class IdempotencyGuard:
             # An answer to this worker was lost, or it could not let go.
             return True
         # Without a name it was held before the state lost its data.
-        return bool(owner) and await self._leases.find(_liveness_of(owner)) is None
+        return bool(owner) and await self._leases.find(worker_key(owner)) is None
 
     def _hold(self, attempt: Attempt, key: str, name: str, token: int) -> Permit:
         claim = _HeldClaim(self, attempt, name, token, since=asyncio.get_running_loop().time())
@@ -224,7 +223,7 @@ class IdempotencyGuard:
         now = asyncio.get_running_loop().time()
         if self._alive_until - now > self._liveness * (1 - 1 / _RENEWALS):
             return
-        name, token = _liveness_of(self._owner), self._alive_token
+        name, token = worker_key(self._owner), self._alive_token
         if token is None or not await self._leases.renew(name, token=token, seconds=self._liveness):
             taken = await self._leases.acquire(name, owner=self._owner, seconds=self._liveness)
             # It is nobody else's: another call of this worker, or the answer was lost.
@@ -311,14 +310,8 @@ def _ttl_of(attempt: Attempt) -> float:
 
 
 def _name(attempt: Attempt, key: str) -> str:
-    name = f"once:{attempt.task.plan.idempotency.scope or attempt.envelope.task}:{key}"
-    if len(name.encode(errors="replace")) <= _KEY_LIMIT:
-        return name
-    return hashlib.sha256(name.encode(errors="backslashreplace"), usedforsecurity=False).hexdigest()
-
-
-def _liveness_of(owner: str) -> str:
-    return f"worker:{owner}"
+    scope = attempt.task.plan.idempotency.scope or attempt.envelope.task
+    return once_key(scope, key, tenant=attempt.envelope.tenant)
 
 
 def _later(age: float, *, left: float = _LONGEST_WAIT) -> Snoozed:

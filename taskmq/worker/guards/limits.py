@@ -288,7 +288,7 @@ def _demands(attempt: Attempt) -> list[Demand] | None:
             args, kwargs = task.signature.decode(envelope.args, envelope.kwargs, content_type)
         except Exception:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
             return None
-    return [limit.demand(args, kwargs) for limit in task.limits]
+    return [limit.demand(args, kwargs, tenant=envelope.tenant) for limit in task.limits]
 
 
 def _left(envelope: Envelope, clock: Clock) -> float:

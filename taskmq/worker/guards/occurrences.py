@@ -19,9 +19,9 @@ from typing import Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord, ScheduleStore, State
 from taskmq.errors import StateUnavailable
+from taskmq.model.keys import schedule_record_key
 from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME
-from taskmq.schedules import record_name
 from taskmq.schedules.record import PENDING_MS, ActiveRun, ScheduleRecord
 from taskmq.schedules.record_access import change_record
 from taskmq.worker.attempt import Attempt, Permit
@@ -82,7 +82,7 @@ class OccurrenceGuard:
 
     async def _change(self, place: "_OccurrencePermit", change: "_Change") -> bool:
         now = self._app.sessions.clock.now_ms()
-        name = record_name(self._app.name, place.schedule)
+        name = schedule_record_key(self._app.name, place.schedule)
         return await change_record(self._store, name, lambda record: change(record, place.job_id, now))
 
     async def _renew_on(self) -> None:

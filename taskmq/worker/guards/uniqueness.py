@@ -9,8 +9,9 @@ import random
 from datetime import timedelta
 from typing import Final
 
-from taskmq.client.unique import REMEMBERED, RUNNING, WAITING, replaced_name, unique_claim_of
+from taskmq.client.unique import REMEMBERED, RUNNING, WAITING, unique_claim_of
 from taskmq.contracts.stores import ClaimStore, Done, Granted, Held, ResultRecord
+from taskmq.model.keys import replaced_key
 from taskmq.model.outcome import Cancelled, Interrupted, Outcome, Retried, Snoozed
 from taskmq.options.uniqueness import UNIQUE_META, Uniqueness
 from taskmq.worker.attempt import Attempt, Permit
@@ -51,7 +52,7 @@ class UniqueGuard:
         return Snoozed(timedelta(seconds=random.uniform(*_PAUSE)))
 
     async def _replaced(self, attempt: Attempt) -> Cancelled | None:
-        found = await self._claims.find(replaced_name(attempt.job_id))
+        found = await self._claims.find(replaced_key(attempt.job_id))
         return Cancelled(f"replaced by job {found.job_id}") if isinstance(found, Done) else None
 
     async def _take(self, attempt: Attempt, rule: Uniqueness, name: str, token: int) -> int | None:

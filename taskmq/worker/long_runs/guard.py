@@ -51,18 +51,19 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, Revocable, TimeLimited
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
+from taskmq.model import headers as header
 from taskmq.model.envelope import JSON, amend
+from taskmq.model.keys import long_run_key
 from taskmq.model.topology import is_shard
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.long_runs.delivery_ages import DeliveryAges
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDelivery
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["LEASE", "DeliveryHolder", "LongRunGuard"]
+__all__ = ["DeliveryHolder", "LongRunGuard"]
 
 _log = logging.getLogger("taskmq.worker")
 
-LEASE: Final = "x-taskmq-lease"
 """Header: the key of the lease under which the job runs that this message stands for."""
 
 _DONE: Final = "done"
@@ -202,7 +203,7 @@ class LongRunGuard:
 
     async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_LongRun | None":
         """The lease, once its keeper is at the broker; None where there is nothing to be done any more."""
-        key = f"handover:{attempt.job_id}:{uuid.uuid4().hex}"
+        key = long_run_key(attempt.job_id, uuid.uuid4().hex)
         token: int | None = None
         pause = _PAUSE
         while attempt in self._stats.running and not _is_revoked(delivery):
@@ -245,7 +246,7 @@ class LongRunGuard:
         due = self._clock.now_ms() + round(self._seconds * 1000)
         changes = {"id": attempt.job_id, "eta": due}
         body = amend(delivery.body, delivery.content_type, changes)
-        return self._outgoing(attempt, delivery, body, {**_plain(delivery.headers), LEASE: key}, due=due)
+        return self._outgoing(attempt, delivery, body, {**_plain(delivery.headers), header.LEASE: key}, due=due)
 
     # While it runs -----------------------------------------------------------------------------------------
 
@@ -336,7 +337,7 @@ class LongRunGuard:
     async def admits(self, attempt: Attempt) -> bool:
         """Whether a message is to be run; where it is a keeper that is not, it was settled."""
         standby = attempt.delivery
-        key = standby.headers.get(LEASE)
+        key = standby.headers.get(header.LEASE)
         if not isinstance(key, str):
             return True
         left = self._seconds
@@ -374,7 +375,9 @@ class LongRunGuard:
         due = self._clock.now_ms() + round(min(seconds, self._seconds) * 1000)
         try:
             body = amend(standby.body, standby.content_type, {"eta": due})
-            await self._publish(self._outgoing(attempt, standby, body, _plain(standby.headers, LEASE), due=due))
+            await self._publish(
+                self._outgoing(attempt, standby, body, _plain(standby.headers, header.LEASE), due=due)
+            )
         except (SendError, MalformedMessage) as error:
             _log.warning("the keeper of job %s goes back to its queue: %s", attempt.job_id, error)
             with contextlib.suppress(TimeoutError):
@@ -449,5 +452,5 @@ def _plain(headers: Mapping[str, object], *kept: str) -> dict[str, HeaderValue]:
     return {
         name: value
         for name, value in headers.items()
-        if isinstance(value, str | int) and not isinstance(value, bool) and (name != LEASE or name in kept)
+        if isinstance(value, str | int) and not isinstance(value, bool) and (name != header.LEASE or name in kept)
     }

@@ -13,6 +13,7 @@ from taskmq.contracts.broker import Delivery, Revocable
 from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
 from taskmq.executors import CoroutineExecutor
 from taskmq.middleware.chain import Proceed, execute_chain
+from taskmq.model import headers as header
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, new_job_id
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
 from taskmq.model.resources import Grant
@@ -25,9 +26,8 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.run.outcome_of_error import outcome_of_error
 
-__all__ = ["UNKNOWN_COUNT", "Processor"]
+__all__ = ["Processor"]
 
-UNKNOWN_COUNT: Final = "x-taskmq-unknown"
 """Header: how often the message was put back because nobody knew its task."""
 
 # A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
@@ -163,7 +163,7 @@ class Processor:
         return None
 
     def _unknown(self, delivery: Delivery, envelope: Envelope) -> Parked:
-        seen = delivery.headers.get(UNKNOWN_COUNT, 0)
+        seen = delivery.headers.get(header.UNKNOWN, 0)
         # A foreign header: below 0 it would put the message back for ever.
         count = max(seen, 0) if isinstance(seen, int) else 0
         reason = f"task {envelope.task!r} is not registered"

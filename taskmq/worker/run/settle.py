@@ -34,6 +34,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
+from taskmq.model import headers as header
 from taskmq.model.codec import encode_value
 from taskmq.model.envelope import JSON, LAST_INSTANT, amend
 from taskmq.model.outcome import (
@@ -53,7 +54,6 @@ from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.run.processor import UNKNOWN_COUNT
 
 __all__ = ["Settler"]
 
@@ -63,8 +63,6 @@ _PUBLISH_TRIES: Final = 3
 _PAUSE: Final = 0.2
 _TURNS: Final = 4
 _LONGEST_PAUSE: Final = 5.0
-_OWN: Final = "x-taskmq-"
-_REPLAYED: Final = f"{_OWN}replayed"
 _ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
 # Outcomes after which there is no record of the job's end.
@@ -137,8 +135,8 @@ class Settler:
             case Retried(delay, error):
                 wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
-                    f"{_OWN}attempt": attempt.envelope.attempt + 1,
-                    f"{_OWN}error": _summary(error),
+                    header.ATTEMPT: attempt.envelope.attempt + 1,
+                    header.ERROR: _summary(error),
                 }
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
                 self.note_retry(attempt, wait, error)
@@ -208,16 +206,16 @@ class Settler:
     async def park(self, delivery: Delivery, parked: Parked) -> bool:
         """Put aside a message that is no attempt of a known task; whether that is done."""
         if parked.delay is not None:
-            seen = delivery.headers.get(UNKNOWN_COUNT, 0)
+            seen = delivery.headers.get(header.UNKNOWN, 0)
             count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
-            message = self._verbatim(delivery, delivery.queue, {UNKNOWN_COUNT: count}, parked.delay)
+            message = self._verbatim(delivery, delivery.queue, {header.UNKNOWN: count}, parked.delay)
             _log.info("message %s put back: %s", delivery.message_id, parked.reason)
         else:
             headers: dict[str, HeaderValue] = {
-                f"{_OWN}reason": parked.reason[:_ERROR_LIMIT],
-                f"{_OWN}origin": delivery.queue,
-                f"{_OWN}died": self._clock.now_ms(),
-                f"{_OWN}worker": self._worker,
+                header.REASON: parked.reason[:_ERROR_LIMIT],
+                header.ORIGIN: delivery.queue,
+                header.DIED: self._clock.now_ms(),
+                header.WORKER: self._worker,
             }
             message = self._verbatim(delivery, PARKING, headers, None)
             _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
@@ -252,19 +250,19 @@ class Settler:
         if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
         headers: dict[str, HeaderValue] = {
-            f"{_OWN}reason": reason,
-            f"{_OWN}error": _summary(error),
-            f"{_OWN}error-type": details.type_name[:_ERROR_LIMIT],
-            f"{_OWN}traceback": details.traceback,
-            f"{_OWN}attempt": attempt.envelope.attempt,
-            f"{_OWN}origin": attempt.delivery.queue,
-            f"{_OWN}died": self._clock.now_ms(),
-            f"{_OWN}worker": self._worker,
+            header.REASON: reason,
+            header.ERROR: _summary(error),
+            header.ERROR_TYPE: details.type_name[:_ERROR_LIMIT],
+            header.TRACEBACK: details.traceback,
+            header.ATTEMPT: attempt.envelope.attempt,
+            header.ORIGIN: attempt.delivery.queue,
+            header.DIED: self._clock.now_ms(),
+            header.WORKER: self._worker,
         }
         if attempt.started is not None:
-            headers[f"{_OWN}started"] = attempt.started
+            headers[header.STARTED] = attempt.started
         if isinstance(error, WorkerLost) and error.starts is not None:
-            headers[f"{_OWN}starts"] = error.starts
+            headers[header.STARTS] = error.starts
         letter = self._copy(
             attempt,
             attempt=attempt.envelope.attempt,
@@ -417,16 +415,16 @@ def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
         for name, value in delivery.headers.items()
         if isinstance(value, str | int)
         and not isinstance(value, bool)
-        and (name == _REPLAYED or not name.startswith(_OWN))
+        and (name == header.REPLAYED or not name.startswith(header.OWN))
     }
 
 
 def _level(priority: int | None) -> dict[str, HeaderValue]:
-    return {} if priority is None else {f"{_OWN}priority": priority}
+    return {} if priority is None else {header.PRIORITY: priority}
 
 
 def _own(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:
-    return {name: value for name, value in headers.items() if name.startswith(_OWN)}
+    return {name: value for name, value in headers.items() if name.startswith(header.OWN)}
 
 
 def _type_name(error: BaseException) -> str:

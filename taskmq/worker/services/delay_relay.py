@@ -24,6 +24,7 @@ from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import DelayStore, TakenMessage
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
+from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
@@ -41,7 +42,6 @@ _LONGEST_PAUSE: Final = 5.0
 # A batch has this much more than a publish may take.
 _LEASE_MARGIN: Final = 5.0
 _STOPPING: Final = 5.0
-_QUEUE_HEADER: Final = "x-taskmq-queue"
 # What ails the broker, not the message.
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 
@@ -119,7 +119,7 @@ class DelayRelay:
         if lost:
             letters = [messages[place] for place in lost]
             _log.error("%d delayed messages go to %s: %s", len(lost), UNROUTABLE, errors[lost[0]])
-            headers = [{**letter.headers, _QUEUE_HEADER: letter.queue} for letter in letters]
+            headers = [{**letter.headers, header.QUEUE: letter.queue} for letter in letters]
             moved = [
                 replace(letter, queue=UNROUTABLE, headers=header)
                 for letter, header in zip(letters, headers, strict=True)

@@ -107,6 +107,17 @@ def test_a_second_job_of_a_key_is_refused_with_the_id_of_the_first_until_that_ha
     _play(test)
 
 
+def test_every_tenant_may_have_one_job_of_a_key() -> None:
+    async def test(app: StagedApp, desk: Desk) -> None:
+        await desk.task.asend("a", 1)
+        for tenant in ("north", "south"):
+            await desk.task.options(tenant=tenant).asend("a", 2)
+            with pytest.raises(DuplicateJob):
+                await desk.task.options(tenant=tenant).asend("a", 3)
+
+    _play(test)
+
+
 def test_the_existing_job_is_given_in_the_place_of_a_second_one() -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         first, second = await desk.task.asend("a", 1), await desk.task.asend("a", 2)

@@ -12,7 +12,7 @@ def demands(*args: Any, **options: Any) -> list[Any]:
     @task(name="pay", **options)
     async def pay(account: str, region: str = "north", context: Context | None = None) -> None: ...
 
-    return [limit.demand(args, {}) for limit in pay.limits]
+    return [limit.demand(args, {}, tenant=None) for limit in pay.limits]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from taskmq import TaskMQ
 from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import InvalidOption, StateUnavailable
-from taskmq.schedules import ScheduleEntry, SchedulePolicy, job_id_of, read_policy, rule_of
+from taskmq.model.keys import scheduled_job_id
+from taskmq.schedules import ScheduleEntry, SchedulePolicy, read_policy, rule_of
 from taskmq.schedules.definition import read_definition, write_definition
 from taskmq.schedules.record import Emitted, ScheduleRecord, decode_record, encode_record, new_version
 from taskmq.schedules.triggers import Trigger, cron, every, once
@@ -136,7 +137,7 @@ def test_a_record_with_fields_of_a_newer_taskmq_is_read_and_one_that_is_none_is_
 
 def test_a_job_id_follows_from_app_schedule_instant_and_run() -> None:
     ids = {
-        job_id_of(app, schedule, instant, run)
+        scheduled_job_id(app, schedule, instant, run)
         for app in ("a", "b")
         for schedule in ("x", "y")
         for instant in (1, 2)
@@ -145,4 +146,4 @@ def test_a_job_id_follows_from_app_schedule_instant_and_run() -> None:
 
     assert len(ids) == 16
     # Kept for good: a replica of the next release has to make the same.
-    assert job_id_of("shop", "nightly", 1_700_000_000_000) == "bba1ed6a-02ec-5b2c-a394-4f94233c4fed"
+    assert scheduled_job_id("shop", "nightly", 1_700_000_000_000) == "bba1ed6a-02ec-5b2c-a394-4f94233c4fed"

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from taskmq import TaskMQ
 from taskmq.contracts.stores import KeptRecord
-from taskmq.schedules import ScheduleEntry, job_id_of, read_policy
+from taskmq.model.keys import scheduled_job_id
+from taskmq.schedules import ScheduleEntry, read_policy
 from taskmq.schedules.planner import instants_between
 from taskmq.schedules.record import MissedSpan, OccurrenceClaim, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.triggers import Every
@@ -64,7 +65,7 @@ def test_every_instant_up_to_the_mark_is_accounted_for(options: dict[str, Any], 
             case 4:
                 for claim in in_hand:
                     published[claim.instant] = published.get(claim.instant, 0) + 1
-                    running.add(job_id_of("app", "tick", claim.instant))
+                    running.add(scheduled_job_id("app", "tick", claim.instant))
                 complete(record, in_hand, at=now)
                 in_hand = []
             case _:
@@ -128,7 +129,7 @@ def test_what_is_handed_back_is_claimed_at_once_and_what_cannot_be_sent_by_nobod
     hand_back(record, claims)
     assert take_turn(record, entry, now=now, replica=_replica(3)).claims == []
 
-    give_up(record, [again], [job_id_of("app", "tick", again.instant)])
+    give_up(record, [again], [scheduled_job_id("app", "tick", again.instant)])
 
     assert (record.claims, record.active, record.counts.failed) == ([], [], 1)
 

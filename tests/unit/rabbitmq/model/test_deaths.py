@@ -127,3 +127,14 @@ def test_the_destination_of_a_routing_key_is_the_queue_it_was_made_for(delay_ms:
 @pytest.mark.parametrize("key", ["", "images", "0.1.images", _BITS, f"x.{_BITS}images", _BITS[:-2] + "2.images"])
 def test_other_routing_keys_have_no_destination(key: str) -> None:
     assert delay.destination(key) is None
+
+
+def test_what_is_known_of_passages_only_is_not_the_letters_origin() -> None:
+    passage = delay.level_name(0)
+    headers: dict[str | bytes, object] = {
+        "x-death": [entry(passage, "expired", 100), "nonsense", {"queue": 7, "reason": "expired"}],
+        "x-last-death-queue": passage,
+        "x-last-death-reason": "expired",
+    }
+
+    assert death_of(headers, None) == {}

@@ -8,12 +8,14 @@ from taskmq_rabbitmq.model.entities import (
     Entity,
     Exchange,
     Queue,
+    archive,
     delivery_binding,
     entrance,
     events,
     ladder,
     ladder_marker,
     shared,
+    topic_queue,
     work_queue,
 )
 
@@ -212,3 +214,20 @@ def exchanges(entities: tuple[Entity, ...]) -> dict[str, tuple[str, dict[str, st
 
 def bindings(entities: tuple[Entity, ...]) -> set[Binding]:
     return {entity for entity in entities if isinstance(entity, Binding)}
+
+
+def test_the_archive_is_a_stream_that_ends_by_age_and_by_size() -> None:
+    stream = archive("30D", 1000)
+
+    assert stream.arguments == {"x-queue-type": "stream", "x-max-age": "30D", "x-max-length-bytes": 1000}
+
+
+@pytest.mark.parametrize(("exchange", "declared"), [("sales", [Exchange("sales", "topic")]), ("amq.topic", [])])
+def test_a_topic_queue_comes_with_its_exchange_unless_the_broker_has_that(
+    exchange: str, declared: list[Exchange]
+) -> None:
+    entities = topic_queue("orders", exchange, ["orders.*", "orders.#"])
+
+    assert [each for each in entities if isinstance(each, Exchange)] == declared
+    assert [each.name for each in entities if isinstance(each, Queue)] == ["orders"]
+    assert len([each for each in entities if isinstance(each, Binding)]) == 2

@@ -469,3 +469,19 @@ def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
 
 
 async def _takes_order(order: str) -> None: ...
+
+
+def test_the_same_key_is_another_one_for_each_tenant() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        for tenant in ("north", "south", "north"):
+            await app.tasks["pay"].options(tenant=tenant, job_id="17").asend("17")
+        await app.tasks["pay"].options(job_id="17").asend("17")
+
+        async with working(app):
+            for job_id in ("@north:17", "@south:17", "17"):
+                assert await app.job(job_id).aresult(5) == f"order:17 by {job_id}"
+            assert await app.job("17", tenant="south").aresult(5) == "order:17 by @south:17"
+
+        assert shop.runs == ["17 fine"] * 3
+
+    _play(test)

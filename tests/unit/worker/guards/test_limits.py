@@ -99,6 +99,19 @@ def test_each_key_has_a_limit_of_its_own() -> None:
     play(test, concurrency=Concurrency(1, key="account {label}"))
 
 
+@pytest.mark.parametrize(("key", "running"), [("account {label}", 2), (None, 1)])
+def test_the_values_of_a_key_are_limited_for_each_tenant_and_a_limit_without_one_for_all(
+    key: str | None, running: int
+) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        for tenant in ("north", "south"):
+            await app.tasks["gated"].options(tenant=tenant).asend("a")
+        async with working(app):
+            assert len(gate.started) == running
+
+    play(test, concurrency=Concurrency(1, key=key))
+
+
 def test_a_key_that_cannot_be_made_ends_the_job() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a")

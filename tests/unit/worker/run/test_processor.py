@@ -15,11 +15,11 @@ from taskmq import Context, Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
 from taskmq.errors import InvalidArguments, InvalidOption, TaskTimeout
 from taskmq.middleware.chain import Middleware, Proceed
 from taskmq.model.envelope import MSGPACK
+from taskmq.model.headers import UNKNOWN
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.run.execution import Execution
 from taskmq.worker import WorkerConfig
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.processor import UNKNOWN_COUNT
 from tests.unit.worker.bench import NOW, add, bench, nothing, outcome_of, run
 from tests.unit.worker.staged import FakeDelivery, settle_loop
 
@@ -86,7 +86,7 @@ def test_a_task_that_is_not_known_is_put_back_with_growing_delays_and_then_parke
     with bench(nothing, config=WorkerConfig(unknown_attempts=3, unknown_delay=5)) as it:
 
         def parked(count: object) -> Parked:
-            headers = {UNKNOWN_COUNT: count} if count is not None else {}
+            headers = {UNKNOWN: count} if count is not None else {}
             read = it.processor.read(FakeDelivery(b'{"task":"add"}', headers=headers))
             assert isinstance(read, Parked)
             return read

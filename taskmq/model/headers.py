@@ -1,0 +1,90 @@
+"""The headers of messages that are taskmq's own: part of the wire format. Pure."""
+
+from typing import Final
+
+__all__ = [
+    "ATTEMPT",
+    "BROKERS_OWN",
+    "DIED",
+    "ERROR",
+    "ERROR_TYPE",
+    "ETA",
+    "LEASE",
+    "ORIGIN",
+    "OWN",
+    "PRIORITY",
+    "QUEUE",
+    "REASON",
+    "REPLAYED",
+    "REPUBLISHED",
+    "RESERVED",
+    "SEQUENCE",
+    "STARTED",
+    "STARTS",
+    "TRACEBACK",
+    "UNKNOWN",
+    "WORKER",
+]
+
+OWN: Final = "x-taskmq-"
+"""With this each of them begins."""
+
+BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
+"""With these begin those that brokers write."""
+
+RESERVED: Final = ("x-death", "x-delivery", "x-acquired")
+"""With these begins what a call may not set: brokers do."""
+
+REASON: Final = f"{OWN}reason"
+"""Of a dead letter: why it is one."""
+
+ORIGIN: Final = f"{OWN}origin"
+"""Of a dead letter: the queue that it comes from."""
+
+STARTED: Final = f"{OWN}started"
+"""Of a dead letter: when its last run began, ms since the epoch."""
+
+DIED: Final = f"{OWN}died"
+"""Of a dead letter: since when it is one, ms since the epoch."""
+
+STARTS: Final = f"{OWN}starts"
+"""Of a dead letter: how often its runs took their worker with them."""
+
+PRIORITY: Final = f"{OWN}priority"
+"""Of a dead letter: what it had."""
+
+REPLAYED: Final = f"{OWN}replayed"
+"""How often a dead letter was sent again."""
+
+UNKNOWN: Final = f"{OWN}unknown"
+"""How often a worker has met the message and not known its task."""
+
+ATTEMPT: Final = f"{OWN}attempt"
+"""Which attempt it is, for people in the console."""
+
+ERROR: Final = f"{OWN}error"
+"""The last error in one line."""
+
+ERROR_TYPE: Final = f"{OWN}error-type"
+"""Of a dead letter: the name of the last error's class."""
+
+TRACEBACK: Final = f"{OWN}traceback"
+"""Of a dead letter: the end of the last error's traceback."""
+
+WORKER: Final = f"{OWN}worker"
+"""Of a dead letter: the worker that wrote it."""
+
+LEASE: Final = f"{OWN}lease"
+"""Of a message that stands in for a long run: the key of its lease."""
+
+QUEUE: Final = f"{OWN}queue"
+"""The queue that it was for, where it stands in none: it could not be routed, or waited in the state."""
+
+SEQUENCE: Final = f"{OWN}pub"
+"""Which publish of its channel it is, where that has to be known when it comes back."""
+
+REPUBLISHED: Final = f"{OWN}republished"
+"""It was published again, because nobody knew whether the broker had it."""
+
+ETA: Final = f"{OWN}eta"
+"""When it is due, for who publishes it again, ms since the epoch."""

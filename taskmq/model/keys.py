@@ -1,0 +1,120 @@
+"""Under which names a state keeps what is derived from jobs, and ids that follow from what they are for. Pure.
+
+Each name begins with the tenant whose job it is about, `@acme:`, where it has one; without a tenant it is what it
+was before there were any, byte for byte. So a key that a user chooses, such as `order:17`, is another one for every
+tenant. What the code of an app names for all its jobs, an unkeyed limit or a lock, is shared by its tenants.
+"""
+
+from typing import Final
+
+__all__ = [
+    "arrival_key",
+    "flow_end_id",
+    "flow_job_id",
+    "limit_key",
+    "lock_key",
+    "long_run_key",
+    "once_key",
+    "reaction_job_id",
+    "reaction_record_key",
+    "replaced_key",
+    "schedule_record_key",
+    "scheduled_job_id",
+    "tenant_key",
+    "unique_key",
+    "worker_key",
+]
+
+_SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
+_REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
+_LONGEST: Final = 512
+
+
+def tenant_key(tenant: str | None, key: str) -> str:
+    """The key as one of the tenant's; no two tenants have one in common, whatever they are called."""
+    if tenant is None:
+        return key
+    return f"@{tenant.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def once_key(scope: str, key: str, *, tenant: str | None) -> str:
+    """Of work that is done once: `scope` is its task's name, or what several tasks have in common."""
+    name = tenant_key(tenant, f"once:{scope}:{key}")
+    if len(name.encode(errors="replace")) <= _LONGEST:
+        return name
+    import hashlib
+
+    return hashlib.sha256(name.encode(errors="backslashreplace"), usedforsecurity=False).hexdigest()
+
+
+def unique_key(task: str, key: str, *, tenant: str | None) -> str:
+    """Of a job that is the only one of its task and key while it waits or runs."""
+    return tenant_key(tenant, f"unique:{task}:{key}")
+
+
+def replaced_key(job_id: str) -> str:
+    """Where it stands that a unique job was replaced, and by which."""
+    return f"replaced:{job_id}"
+
+
+def limit_key(name: str, key: str | None, *, tenant: str | None) -> str:
+    """Of a limit, or of one value of its key; the limit itself is shared by tenants, its values are not."""
+    return name if key is None else tenant_key(tenant, f"{name}:{key}")
+
+
+def lock_key(name: str) -> str:
+    """Of a lock that the code of an app names."""
+    return f"lock:{name}"
+
+
+def worker_key(owner: str) -> str:
+    """Where it stands that the worker which owns claims is alive."""
+    return f"worker:{owner}"
+
+
+def long_run_key(job_id: str, chance: str) -> str:
+    """Of the lease that stands in for the delivery of a long run."""
+    return f"handover:{job_id}:{chance}"
+
+
+def schedule_record_key(app: str, schedule: str) -> str:
+    """Of what replicas share about one schedule."""
+    return f"{app}/{schedule}"
+
+
+def scheduled_job_id(app: str, schedule: str, instant: int, run: str = "") -> str:
+    """The id of the job that a schedule emits for its nominal instant (ms): the same from every replica."""
+    name = f"{schedule_record_key(app, schedule)}@{instant}"
+    return _uuid(_SCHEDULED, f"{name}#{run}" if run else name)
+
+
+def reaction_record_key(app: str, reaction: str) -> str:
+    """Of what has come for a reaction; beside those of the app's schedules."""
+    return f"{app}//{reaction}"
+
+
+def reaction_job_id(app: str, reaction: str, event: str) -> str:
+    """The id of the job that follows an event: the same, whoever has seen it, and however often."""
+    return _uuid(_REACTED, f"{reaction_record_key(app, reaction)}@{event}")
+
+
+def arrival_key(app: str, reaction: str, condition: int, arrival: str) -> str:
+    """Of the claim of a file that has arrived, for the condition of that number."""
+    return f"arrived:{reaction_record_key(app, reaction)}:{condition}:{arrival}"
+
+
+def flow_job_id(flow_id: str, node: str, run: int) -> str:
+    """The id of the job of a workflow's step; `run` counts how often the workflow was driven anew."""
+    return f"{flow_id}.{node}~{run}" if run else f"{flow_id}.{node}"
+
+
+def flow_end_id(flow_id: str, run: int) -> str:
+    """Where the end of a workflow stands among the results."""
+    return f"{flow_id}.end~{run}"
+
+
+def _uuid(namespace: str, name: str) -> str:
+    # Not for those who only send: it costs as much as this package.
+    from uuid import UUID, uuid5
+
+    return str(uuid5(UUID(namespace), name))

@@ -1,0 +1,68 @@
+"""What stands in the states of users has names that never change; and no two tenants have one in common."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.model import keys
+
+_TENANTS = st.one_of(st.none(), st.text(max_size=5), st.sampled_from(["a", "a:b", "@a", "%3A", "a%3Ab", ""]))
+_KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (keys.once_key("shop.pay", "order:17", tenant=None), "once:shop.pay:order:17"),
+        (keys.unique_key("shop.pay", "7", tenant=None), "unique:shop.pay:7"),
+        (keys.limit_key("api", None, tenant=None), "api"),
+        (keys.limit_key("api", "7", tenant=None), "api:7"),
+        (keys.lock_key("stock"), "lock:stock"),
+        (keys.replaced_key("1"), "replaced:1"),
+        (keys.worker_key("w 1"), "worker:w 1"),
+        (keys.long_run_key("1", "ab"), "handover:1:ab"),
+        (keys.schedule_record_key("shop", "nightly"), "shop/nightly"),
+        (keys.reaction_record_key("shop", "tidy"), "shop//tidy"),
+        (keys.arrival_key("shop", "tidy", 0, "x"), "arrived:shop//tidy:0:x"),
+        (keys.scheduled_job_id("shop", "nightly", 1_700_000_000_000), "bba1ed6a-02ec-5b2c-a394-4f94233c4fed"),
+        (keys.flow_job_id("f", "1", 0), "f.1"),
+        (keys.flow_job_id("f", "1", 2), "f.1~2"),
+        (keys.flow_end_id("f", 0), "f.end~0"),
+        (keys.tenant_key(None, "1"), "1"),
+    ],
+)
+def test_a_name_without_a_tenant_is_what_it_was_before_there_were_any(found: str, wanted: str) -> None:
+    assert found == wanted
+
+
+def test_the_tenant_comes_first() -> None:
+    assert keys.once_key("shop.pay", "order:17", tenant="acme") == "@acme:once:shop.pay:order:17"
+    assert keys.unique_key("shop.pay", "7", tenant="a:b") == "@a%3Ab:unique:shop.pay:7"
+    assert keys.limit_key("api", "7", tenant="acme") == "@acme:api:7"
+    assert keys.tenant_key("acme", "order-17") == "@acme:order-17"
+
+
+def test_a_limit_without_a_key_is_shared_by_tenants() -> None:
+    assert keys.limit_key("api", None, tenant="acme") == "api"
+
+
+@given(_TENANTS, _TENANTS, _KEYS, _KEYS)
+def test_no_two_tenants_have_a_key_in_common(one: str | None, other: str | None, key: str, second: str) -> None:
+    if one != other:
+        assert keys.once_key("t", key, tenant=one) != keys.once_key("t", second, tenant=other)
+        assert keys.unique_key("t", key, tenant=one) != keys.unique_key("t", second, tenant=other)
+
+
+def test_what_is_too_long_to_be_kept_is_kept_by_its_hash_which_knows_the_tenant() -> None:
+    found = {keys.once_key("t", "k" * 600, tenant=tenant) for tenant in (None, "a", "b")}
+
+    assert len(found) == 3
+    assert {len(key) for key in found} == {64}
+
+
+def test_an_event_of_a_reaction_has_one_job() -> None:
+    first = keys.reaction_job_id("shop", "tidy", "1")
+
+    assert first == keys.reaction_job_id("shop", "tidy", "1")
+    assert first != keys.reaction_job_id("shop", "tidy", "2")
+    assert first != keys.reaction_job_id("shop", "other", "1")
