@@ -99,8 +99,8 @@ class TaskMQ:
     ) -> None:
         if content_type not in _CONTENT_TYPES:
             raise InvalidOption(f"content_type={content_type!r}: 'json' or 'msgpack'")
-        self.name = name
-        self.sessions = Sessions(
+        self.name: str = name
+        self.sessions: Sessions = Sessions(
             url=url,
             state=state,
             results_at=results_at,
@@ -111,18 +111,18 @@ class TaskMQ:
             clock=clock,
         )
         described = Queues(queues)
-        self.tasks = TaskRegistry(described, default_queue=default_queue, include=include)
-        self.jobs = JobService(self.sessions, plan_of=self.tasks.plan_of, result_ttl=result_ttl)
-        self.producer = Producer(
+        self.tasks: TaskRegistry = TaskRegistry(described, default_queue=default_queue, include=include)
+        self.jobs: JobService = JobService(self.sessions, plan_of=self.tasks.plan_of, result_ttl=result_ttl)
+        self.producer: Producer = Producer(
             self.sessions,
             self.jobs,
             described,
             content_type=_CONTENT_TYPES[content_type],
             middleware=middleware,
         )
-        self._services = AppServices(self.producer, self.jobs, self.tasks.dependencies)
+        self._services: AppServices = AppServices(self.producer, self.jobs, self.tasks.dependencies)
         self.tasks.serve(self._services)
-        self.schedules = Schedules(name, self.tasks, self.producer)
+        self.schedules: Schedules = Schedules(name, self.tasks, self.producer)
 
     # Tasks and schedules -------------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ counted as missed, and what is claimed is published until the broker has confirm
 one who dies between publish and record, or who was frozen; both messages have the same id and idempotency key, so
 that workers run one of them.
 
-`planner` and `turn` decide, and are pure. `keeper` changes the records of many schedules by few calls. `reference` is
-the time that all agree on. `emitter` makes the messages, and `beat` waits, does the rounds, and owns all tasks: one
-for the loop, one that looks for changes once a second, and at most eight rounds of 250 schedules each.
+`planner` and `turn` decide, and are pure. `record_cache` changes the records of many schedules by few calls.
+`server_clock` is the time that all agree on. `emitter` makes the messages, and `beat` waits, does the rounds, and
+owns all tasks: one for the loop, one that looks for changes once a second, and at most eight rounds of 250 schedules
+each.
 
 Where the state does not answer nothing is claimed, so nothing is emitted (fails closed); what has become due
 meanwhile is late, or missed, once it answers again. Where the broker does not answer, claims stay open, at most 32 of

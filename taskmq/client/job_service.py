@@ -42,7 +42,7 @@ class JobService:
         self, sessions: Sessions, *, plan_of: Callable[[str], TaskPlan | None], result_ttl: Duration = "1d"
     ) -> None:
         self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
-        self.sessions = sessions
+        self.sessions: Sessions = sessions
         self._plan_of = plan_of
 
     def results(self) -> ResultStore:

@@ -59,7 +59,7 @@ class Producer:
         content_type: str = JSON,
         middleware: Sequence[Middleware] = (),
     ) -> None:
-        self.sessions = sessions
+        self.sessions: Sessions = sessions
         self.content_type: str = content_type
         self._jobs = jobs
         self._queues = queues

@@ -13,6 +13,6 @@ class AppServices:
     __slots__ = ("dependencies", "jobs", "producer")
 
     def __init__(self, producer: Producer, jobs: JobService, dependencies: Dependencies) -> None:
-        self.producer = producer
-        self.jobs = jobs
-        self.dependencies = dependencies
+        self.producer: Producer = producer
+        self.jobs: JobService = jobs
+        self.dependencies: Dependencies = dependencies

@@ -1,4 +1,4 @@
-"""The desk of an executor process: its end of the pipe to the worker, which has the connection to the state.
+"""The journal writer of an executor process: its end of the pipe to the worker, which is connected to the state.
 
 A thread of its own writes, from the first time on that a task tells or saves anything: what is raised in the main
 thread from outside (a soft timeout) must not leave half a frame in the pipe.
@@ -56,7 +56,7 @@ class ChildJournalWriter:
         """What the worker has answered; None once it is gone. Called in another thread."""
         self._replies.put(reply)
 
-    # The desk ----------------------------------------------------------------------------------------------
+    # The writer --------------------------------------------------------------------------------------------
 
     def changed(self, journal: RunJournal) -> None:
         if journal is self._journal:
@@ -98,7 +98,7 @@ class ChildJournalWriter:
     def _write(self, content: BeginRun | SaveValue | None) -> None:
         self._outbox.put(content)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="taskmq-desk", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name="taskmq-journal", daemon=True)
             self._thread.start()
 
     def _serve(self) -> None:

@@ -1,8 +1,8 @@
 """What one run writes down while it goes on: its progress, its heartbeat, and what it saves for later runs.
 
-A journal is made when a task uses one of these for the first time; runs that use none have none. Where things are
-written to is a `Desk`: the worker's, which has the connection to the state, or a child process's, which has a pipe
-to the worker.
+A journal is made when a task uses one of these for the first time; runs that use none have none. It writes to a
+`JournalWriter`: the worker's, which has the connection to the state, or a child process's, which has a pipe to the
+worker.
 
 Progress and heartbeats are news: the last ones count, they are written now and then, and where the state cannot be
 reached the task goes on without. What is saved is a promise: it is durable when `save` returns, else that raises.
@@ -231,7 +231,7 @@ class SavedStep:
 
 
 class Detached:
-    """A desk for tasks that are called as plain functions: everything is kept, and goes with the call."""
+    """A writer for tasks that are called as plain functions: everything is kept, and goes with the call."""
 
     def __init__(self) -> None:
         self._leases = OwnLeases()

@@ -1,4 +1,4 @@
-"""A schedule that was made at run time, as it is kept in the state."""
+"""A schedule: a task, its arguments, when, and what if not; its form in the state where it was made at run time."""
 
 import dataclasses
 import hashlib

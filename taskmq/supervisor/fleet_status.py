@@ -21,11 +21,11 @@ _RATE_OVER = 10.0
 
 
 class FleetStatus:
-    """Reads seats and processes, changes none.
+    """Reads slots and processes, changes none.
 
     Args:
         app: what the processes were told to run.
-        seats, children: the supervisor's own, which change.
+        slots, children: the supervisor's own, which change.
         least, most: bounds of the number of processes.
 
     Attributes:
@@ -68,7 +68,7 @@ class FleetStatus:
             return "stopping"
         if any(child.consumes for child in self._children):
             return None
-        states = ", ".join(f"seat {slot.number} {_state(slot)}" for slot in self._slots)
+        states = ", ".join(f"slot {slot.number} {_state(slot)}" for slot in self._slots)
         return f"no process takes jobs: {states or 'there is none'}"
 
     def status(self, *, wanted: int, is_stopping: bool) -> SupervisorStatus:

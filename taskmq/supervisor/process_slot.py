@@ -71,7 +71,7 @@ class ProcessSlot:
         return self._leaving.is_set()
 
     async def run(self) -> Literal["done", "dismissed", "unusable"]:
-        """Return once the seat has been left, its process was dismissed, or, in a burst, is done.
+        """Return once the slot has been left, its process was dismissed, or, in a burst, is done.
 
         `unusable`: the process cannot run at all, and none ever could; trying again would say the same.
         """
@@ -117,7 +117,7 @@ class ProcessSlot:
 
         Returns:
             The old one, which has been told to drain; None where nothing was replaced: the new one did not get
-            ready, and the old one stays; or there was no old one, and the seat starts a new one by itself.
+            ready, and the old one stays; or there was no old one, and the slot starts a new one by itself.
         """
         old = self.current
         if old is None or self._leaving.is_set() or self.is_replacing:
@@ -140,7 +140,7 @@ class ProcessSlot:
                 old.drain()
                 return old
             else:
-                # The old one has ended meanwhile: its seat starts, or has started, another by itself.
+                # The old one has ended meanwhile: its slot starts, or has started, another by itself.
                 new.drain()
             await asyncio.wait((new.ended,))
             return None

@@ -131,7 +131,7 @@ class Supervisor:
         """The numbers for monitoring."""
         return self._overview.snapshot(wanted=self._wanted)
 
-    # Seats ----------------------------------------------------------------------------------------------------
+    # Slots ----------------------------------------------------------------------------------------------------
 
     @property
     def _wanted(self) -> int:
@@ -166,7 +166,7 @@ class Supervisor:
                         pass
 
     async def _start(self, slot: ProcessSlot) -> ChildProcess:
-        # One that looks is enough, and the first seat is never left before the others.
+        # One that looks is enough, and the first slot is never left before the others.
         looks = slot.number == 0 and (self._supervision.most is not None or self._supervision.health is not None)
         order = msgspec.structs.replace(self._order, looks=looks)
         patience = self._order.config.grace + self._supervision.drained_after
@@ -210,7 +210,7 @@ class Supervisor:
     async def _roll(self, why: str, *, patient: bool) -> None:
         """Replace all, one after the other; `patient`: each old one has ended before the next is replaced."""
         for slot in self._slots:
-            # A seat whose process does not start tries the new code now.
+            # A slot whose process does not start tries the new code now.
             slot.restart_now()
         async with self._one_at_a_time:
             for slot in tuple(self._slots):

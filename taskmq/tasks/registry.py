@@ -32,7 +32,7 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
         self, queues: Queues, *, default_queue: str = DEFAULT_QUEUE, include: Iterable[str | ModuleType] = ()
     ) -> None:
         self.default_queue: str = check_queue_name(default_queue)
-        self.dependencies = Dependencies()
+        self.dependencies: Dependencies = Dependencies()
         self._queues = queues
         self._include: list[str | ModuleType] = list(include)
         self._tasks: dict[str, Task[..., Any]] = {}

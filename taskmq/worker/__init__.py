@@ -4,7 +4,7 @@ One delivery goes through five hands, each of which does one thing:
 
     Backlog     holds what the broker has handed over and no slot has taken yet; picks the next one, the
                 priority classes by weight, none left waiting for ever
-    Dispatcher  gives what comes next a slot and what it needs, and settles what has ended; a Crew of asyncio
+    Dispatcher  gives what comes next a slot and what it needs, and settles what has ended; a TaskPool of asyncio
                 tasks carries it out, and only a run that waits for something costs one of its own
     Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known,
                 an argument that does not fit and an error of the function are all outcomes

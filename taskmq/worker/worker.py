@@ -210,11 +210,11 @@ class Worker:
         if not isinstance(broker, Broadcasting):
             return
         events = self._config.events
-        announcer = EventPublisher(
+        publisher = EventPublisher(
             broker, self.stats, name=self.name, status=self.status, clock=self._app.sessions.clock
         )
-        watch = None if events == "off" else announcer.watch
-        await parts.enter_async_context(publishing_events(announcer, events, draining=self._is_draining))
+        watch = None if events == "off" else publisher.watch
+        await parts.enter_async_context(publishing_events(publisher, events, draining=self._is_draining))
         await parts.enter_async_context(
             CommandService(broker, self, watch=watch, obeys=self._config.control).obeying()
         )
@@ -238,7 +238,7 @@ class Worker:
             slots=self._slots,
             cancelled=None if self._revocations is None else self._revocations.reason,
             long_runs=self._long_runs,
-            gates=build_guards(
+            guards=build_guards(
                 self._app, worker=self.name, lease=self._config.lease, concurrency=self._config.concurrency
             ),
         )

@@ -4,6 +4,7 @@ import os
 from typing import Final
 
 from taskmq.client.services import AppServices
+from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ResultRecord
 from taskmq.contracts.stores.flows import FlowStore
 from taskmq.model.envelope import new_job_id
@@ -21,7 +22,7 @@ class WorkflowService:
     """What workflows and their handles call."""
 
     def __init__(self, services: AppServices) -> None:
-        self.sessions = services.producer.sessions
+        self.sessions: Sessions = services.producer.sessions
         self.content_type: str = services.producer.content_type
         self._services = services
 

@@ -234,7 +234,7 @@ class Hub:
             return name in self._queues
 
     def join(self, name: str, wakeup: LoopWakeup) -> None:
-        """Fire `nudge` whenever a message of the queue becomes ready; at once, when some are."""
+        """Fire `wake` whenever a message of the queue becomes ready; at once, when some are."""
         with self._lock:
             queue = self._find(name)
             self._consumers.setdefault(name, []).append(wakeup)
@@ -249,7 +249,7 @@ class Hub:
                 consumers.remove(wakeup)
 
     def keep_time(self, wakeup: LoopWakeup) -> None:
-        """Fire `nudge` now, and whenever the next due instant moves nearer."""
+        """Fire `wake` now, and whenever the next due instant moves nearer."""
         with self._lock:
             self._timekeepers.append(wakeup)
         wakeup.fire()

@@ -94,7 +94,7 @@ class ProcessGauges(NamedTuple):
     """One worker process, as it last said.
 
     Attributes:
-        seat: its number, from 0; a process that replaces another has the same.
+        slot: its number, from 0; a process that replaces another has the same.
         memory: resident bytes.
         loop_lag: seconds.
         cpu: cores used since the report before, 0 to 1 and a bit.

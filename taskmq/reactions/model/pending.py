@@ -3,7 +3,7 @@
     note (who saw it) --> came --> is enough --> a firing --> taken by a beat --> published --> confirmed: gone
     tick (a beat: time) ---^          +-- after `debounce` without another one
 
-The record changes by compare-and-set only. A happening is told by its id: one that is noted twice counts once.
+The record changes by compare-and-set only. An event is told by its id: one that is noted twice counts once.
 A firing stays until the broker has confirmed its message; whoever finds it after its `until` publishes the same one.
 """
 
@@ -53,7 +53,7 @@ class ReactionPlan(msgspec.Struct, frozen=True):
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, array_like=True):
-    """A happening, and what tells it from others of its condition."""
+    """An event, and what tells it from others of its condition."""
 
     id: str
     event: ReactionEvent
@@ -63,7 +63,7 @@ class ReactionCall(msgspec.Struct, frozen=True, array_like=True):
     """One call that is to be sent.
 
     Attributes:
-        happenings: the last one of each condition that has come, in the order of the conditions.
+        events: the last one of each condition that has come, in the order of the conditions.
         owner: the beat that publishes it; "" where none does yet.
         until: when others take it over, ms.
     """
@@ -79,8 +79,8 @@ class PendingReaction(msgspec.Struct, array_like=True):
 
     Attributes:
         rule: tells the plan that it was made by from others.
-        came: the last happening of each condition since the last firing, by the condition's number.
-        seen: the last thousand happenings, by condition and id.
+        came: the last event of each condition since the last firing, by the condition's number.
+        seen: the last thousand events, by condition and id.
         marks: up to where the instants of a condition of time are decided on, by the condition's number.
         due: when it fires by itself, ms; None: not.
         fired: how many calls the broker has confirmed.

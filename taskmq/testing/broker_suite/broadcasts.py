@@ -98,36 +98,36 @@ class BroadcastingTests(BrokerCase):
 
     @case
     async def test_announcements_of_one_broker_come_in_their_order(self) -> None:
-        announcer = self.broadcaster()
+        broadcaster = self.broadcaster()
         heard, _ = await self.listen(self.broadcaster(), ["count.#"])
         topics = [f"count.{number}" for number in range(500)]
 
         for topic in topics:
-            assert announcer.announce(topic, topic.encode())
+            assert broadcaster.announce(topic, topic.encode())
 
         assert await heard.until(topics[-1]) == topics
         assert heard.heard[7] == ("count.7", b"count.7")
 
     @case
     async def test_a_large_body_comes_whole(self) -> None:
-        announcer = self.broadcaster()
+        broadcaster = self.broadcaster()
         heard, _ = await self.listen(self.broadcaster(), ["large"])
         body = bytes(range(256)) * 2_000
 
-        assert announcer.announce("large", body)
+        assert broadcaster.announce("large", body)
 
         await heard.until("large")
         assert heard.heard == [("large", body)]
 
     @case
     async def test_what_was_announced_before_is_not_heard(self) -> None:
-        announcer = self.broadcaster()
+        broadcaster = self.broadcaster()
         early, _ = await self.listen(self.broadcaster(), ["#"])
-        announcer.announce("before", b"")
+        broadcaster.announce("before", b"")
         await early.until("before")
 
         late, _ = await self.listen(self.broadcaster(), ["#"])
-        announcer.announce("after", b"")
+        broadcaster.announce("after", b"")
 
         assert await late.until("after") == ["after"]
 
@@ -173,15 +173,15 @@ class BroadcastingTests(BrokerCase):
     @case
     async def test_a_listener_comes_back_after_the_loss_of_its_connection(self) -> None:
         self.require_lose()
-        announcer, cut_off = self.broadcaster(), self.broadcaster("cut off")
+        broadcaster, cut_off = self.broadcaster(), self.broadcaster("cut off")
         heard, _ = await self.listen(cut_off, ["#"])
-        announcer.announce("before", b"")
+        broadcaster.announce("before", b"")
         await heard.until("before")
 
         await self.lose(cast("Broker", cut_off))
 
         async def is_back() -> bool:
-            announcer.announce("again", b"")
+            broadcaster.announce("again", b"")
             return any(topic == "again" for topic, _ in heard.heard)
 
         await eventually(is_back, expected=True, within=self.patience)

@@ -1,9 +1,9 @@
 """What some runs have to pass before they start, and who has to know how they ended.
 
-    attempt -> gates, one after the other -> a pass for each -> run -> each pass is left, the last one first
+    attempt -> guards, one after the other -> a permit of each -> run -> each permit is released, the last one first
 
-A gate answers with a pass, or with the outcome that the attempt has instead of a run. Most tasks have no gate, and
-pay for none.
+A guard answers with a permit, or with the outcome that the attempt has instead of a run. Most tasks have no guard,
+and pay for none.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ __all__ = ["Guard", "Guards"]
 
 _log = logging.getLogger("taskmq.worker")
 
-# How long an attempt waits at a gate that cannot be asked, in seconds, and how long at the broker afterwards.
+# How long an attempt waits at a guard that cannot be asked, in seconds, and how long at the broker afterwards.
 _PAUSES: Final = (0.1, 0.4, 1.5)
 _LATER: Final = (5.0, 15.0)
 _ENDS: Final = (AlreadyDone, Cancelled, Dead)
@@ -31,14 +31,14 @@ class Guard(Protocol):
     """One thing that a run may have to pass."""
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Whether the attempt has to pass here. Cheap: it is asked for every attempt that may have a gate."""
+        """Whether the attempt has to pass here. Cheap: it is asked for every attempt that may have a guard."""
         ...
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         """Let the attempt in, or say what becomes of it instead.
 
-        A job that was cancelled while it waited (`attempt.cancelled`) enters as well and is not run: a gate that
-        only holds runs back answers with a pass that does nothing, or is not concerned.
+        A job that was cancelled while it waited (`attempt.cancelled`) comes here as well and is not run: a guard that
+        only holds runs back answers with a permit that does nothing, or is not concerned.
 
         Raises:
             StateUnavailable: the state could not be reached; the attempt comes again later.
@@ -47,10 +47,10 @@ class Guard(Protocol):
 
 
 class Guards:
-    """All gates of one worker, in the order in which they are passed."""
+    """All guards of one worker, in the order in which they are passed."""
 
-    def __init__(self, gates: Sequence[Guard]) -> None:
-        self._gates = tuple(gates)
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self._guards = tuple(guards)
 
     async def acquire(self, attempt: Attempt) -> Outcome | None:
         """Give the attempt its passes; otherwise what becomes of it, and it has none.
@@ -61,7 +61,7 @@ class Guards:
             try:
                 return await self._acquire(attempt)
             except StateUnavailable as error:
-                _log.warning("job %s waits at a gate: %s", attempt.job_id, error)
+                _log.warning("job %s waits at a guard: %s", attempt.job_id, error)
                 await asyncio.sleep(pause)
         try:
             return await self._acquire(attempt)
@@ -73,10 +73,10 @@ class Guards:
 
     async def _acquire(self, attempt: Attempt) -> Outcome | None:
         try:
-            for gate in self._gates:
-                if not gate.concerns(attempt):
+            for guard in self._guards:
+                if not guard.concerns(attempt):
                     continue
-                answer = await gate.acquire(attempt)
+                answer = await guard.acquire(attempt)
                 if isinstance(answer, Outcome):
                     attempt.is_turned_back = True
                     # Who let it in has to know the job's end: settling tells that, with the record.
@@ -96,4 +96,4 @@ class Guards:
             try:
                 await attempt.permits.pop().release(outcome, None)
             except (StateUnavailable, SendError) as error:
-                _log.warning("job %s: a pass ends by itself: %s", attempt.job_id, error)
+                _log.warning("job %s: a permit ends by itself: %s", attempt.job_id, error)

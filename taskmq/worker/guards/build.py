@@ -1,4 +1,4 @@
-"""Which gates a worker has."""
+"""Which guards a worker has."""
 
 from msgspec.structs import replace
 
@@ -18,30 +18,30 @@ __all__ = ["build_guards"]
 def build_guards(
     app: TaskMQ, *, worker: str, lease: float = WorkerConfig().lease, concurrency: int = WorkerConfig().concurrency
 ) -> Guards:
-    """The gates of one worker, in the order in which they are passed.
+    """The guards of one worker, in the order in which they are passed.
 
     Args:
         concurrency: slots of the worker.
         lease: seconds until what a run holds passes on when its worker is gone.
     """
-    gates: list[Guard] = []
+    guards: list[Guard] = []
     state = app.sessions.current().state
     if awaited := app.reactions.awaited:
         # The first one, and so the last that is left: what others refuse has not ended.
-        gates.append(ReactionGuard(app, awaited))
+        guards.append(ReactionGuard(app, awaited))
         for task in (app.tasks[name] for name in awaited & app.tasks.keys()):
-            task.plan = replace(task.plan, is_gated=True)
+            task.plan = replace(task.plan, is_guarded=True)
     # Early: what the others answer is an end that the workflow has to know.
-    gates.append(WorkflowRefusal() if state is None else WorkflowGuard(app, worker=worker))
+    guards.append(WorkflowRefusal() if state is None else WorkflowGuard(app, worker=worker))
     if state is not None:
         # The first one: a duplicate that is answered below has ended for it, too.
-        gates.append(OccurrenceGuard(app, state))
-    gates.append(KeyRefusal() if state is None else IdempotencyGuard(app, state, worker=worker, lease=lease))
+        guards.append(OccurrenceGuard(app, state))
+    guards.append(KeyRefusal() if state is None else IdempotencyGuard(app, state, worker=worker, lease=lease))
     if state is not None and has_limits(app):
         # The last one: what is not run must not take a start from others.
-        gates.append(LimitsGuard(app, state.limits, concurrency=concurrency, lease=lease))
+        guards.append(LimitsGuard(app, state.limits, concurrency=concurrency, lease=lease))
     if state is not None and any(task.plan.unique is not None for task in app.tasks.values()):
         # Where it frees a key it never turns the run back; whoever comes behind it might, and the job would wait
         # without its key.
-        gates.append(UniqueGuard(state.claims))
-    return Guards(gates)
+        guards.append(UniqueGuard(state.claims))
+    return Guards(guards)

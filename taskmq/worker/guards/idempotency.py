@@ -234,10 +234,10 @@ class IdempotencyGuard:
 class _HeldClaim:
     """A key that this worker holds."""
 
-    __slots__ = ("_gate", "attempt", "is_lost", "name", "renewed", "since", "token")
+    __slots__ = ("_guard", "attempt", "is_lost", "name", "renewed", "since", "token")
 
-    def __init__(self, gate: IdempotencyGuard, attempt: Attempt, name: str, token: int, *, since: float) -> None:
-        self._gate = gate
+    def __init__(self, guard: IdempotencyGuard, attempt: Attempt, name: str, token: int, *, since: float) -> None:
+        self._guard = guard
         self.attempt = attempt
         self.name = name
         self.token = token
@@ -245,7 +245,7 @@ class _HeldClaim:
         self.is_lost = False
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:
-        return await self._gate.release(self, outcome, record)
+        return await self._guard.release(self, outcome, record)
 
     def lose(self) -> None:
         """Somebody else has it: what the run still does is in vain, and it may look whether it is."""
@@ -260,7 +260,7 @@ class _HeldClaim:
 
 
 class KeyRefusal:
-    """In the place of the gate where there is no state: better no run than one that may be a second."""
+    """In the place of the guard where there is no state: better no run than one that may be a second."""
 
     def concerns(self, attempt: Attempt) -> bool:
         return bool(attempt.envelope.key) and attempt.cancelled is None
@@ -276,7 +276,7 @@ class KeyRefusal:
 
 
 class _NoClaim:
-    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - permits are called so
         return True
 
 

@@ -9,8 +9,8 @@
 
 Places are held under leases, which one call renews for all runs of the worker. Those of a worker that dies pass on
 at their end; at once, when somebody on the same machine who waits for one sees that its process is gone. Starts that
-were granted and not made (the worker stopped meanwhile, another gate refused) are lost: the rate is lower then, never
-higher.
+were granted and not made (the worker stopped meanwhile, another guard refused) are lost: the rate is lower then,
+never higher.
 
 When the state does not answer, jobs wait (`on_failure="closed"`), or run without their limits where all of them say
 so (`"open"`). A place whose lease cannot be renewed in time may be given to another run, while the first goes on:

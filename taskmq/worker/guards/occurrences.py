@@ -100,16 +100,16 @@ class OccurrenceGuard:
 class _OccurrencePermit:
     """What a run was given."""
 
-    __slots__ = ("_gate", "is_ending", "job_id", "schedule")
+    __slots__ = ("_guard", "is_ending", "job_id", "schedule")
 
-    def __init__(self, gate: OccurrenceGuard, job_id: str, schedule: str) -> None:
-        self._gate = gate
+    def __init__(self, guard: OccurrenceGuard, job_id: str, schedule: str) -> None:
+        self._guard = guard
         self.job_id = job_id
         self.schedule = schedule
         self.is_ending = False
 
-    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
-        await self._gate.release(self, outcome)
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - permits are called so
+        await self._guard.release(self, outcome)
         return True
 
 

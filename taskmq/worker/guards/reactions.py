@@ -55,11 +55,11 @@ class ReactionGuard:
 
 
 class _ReactionPermit:
-    def __init__(self, gate: ReactionGuard, attempt: Attempt) -> None:
-        self._gate = gate
+    def __init__(self, guard: ReactionGuard, attempt: Attempt) -> None:
+        self._guard = guard
         self._attempt = attempt
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
         if record is not None:
-            await self._gate.follow(self._attempt, record)
+            await self._guard.follow(self._attempt, record)
         return True

@@ -72,7 +72,7 @@ class UniqueGuard:
 
 
 class _KeyFree:
-    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - permits are called so
         return True
 
 
@@ -86,7 +86,7 @@ class _KeyHeld:
         self._name = name
         self._token = token
 
-    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - a pass is called so
+    async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - permits are called so
         if not isinstance(outcome, _GOES_ON):
             await self._claims.release(self._name, token=self._token)
         elif self._rule.replaces:

@@ -188,10 +188,10 @@ class WorkflowGuard:
 class _NodeRun:
     """One run of a step."""
 
-    __slots__ = ("_envelope", "_gate", "_task", "attempt", "flow_id", "key", "token")
+    __slots__ = ("_envelope", "_guard", "_task", "attempt", "flow_id", "key", "token")
 
-    def __init__(self, gate: WorkflowGuard, attempt: Attempt, flow_id: str, key: str) -> None:
-        self._gate = gate
+    def __init__(self, guard: WorkflowGuard, attempt: Attempt, flow_id: str, key: str) -> None:
+        self._guard = guard
         self._envelope: Envelope = attempt.envelope
         self._task = attempt.task
         self.attempt = attempt
@@ -200,17 +200,17 @@ class _NodeRun:
         self.token = 0
 
     def publisher(self) -> FlowPublisher:
-        return self._gate.publisher(self)
+        return self._guard.publisher(self)
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
-        counts = await self._gate.release(self, record)
+        counts = await self._guard.release(self, record)
         # What stays in a shard enters again, with the arguments that it carries.
         self.attempt.envelope, self.attempt.task = self._envelope, self._task
         return counts
 
 
 class WorkflowRefusal:
-    """In the place of the gate where there is no state."""
+    """In the place of the guard where there is no state."""
 
     def concerns(self, attempt: Attempt) -> bool:
         return attempt.envelope.flow is not None

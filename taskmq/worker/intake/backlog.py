@@ -70,7 +70,7 @@ class Backlog:
         self._served: dict[PriorityClass, float] = dict.fromkeys(CLASSES, 0.0)
         self._regular_turns = _REGULAR_TURNS
         self._others_slots: int | None = None
-        self._gates: dict[str, _QueueRoom] = {}
+        self._rooms: dict[str, _QueueRoom] = {}
         self._shares: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._others_out = 0
@@ -85,10 +85,10 @@ class Backlog:
             if (share := shares.get(queue.name, 1)) > 1:
                 self._shares |= dict.fromkeys(queue.physical, share)
             if (most := limits.get(queue.name)) is not None:
-                gate = _QueueRoom(most, queue.physical)
-                self._gates |= dict.fromkeys(queue.physical, gate)
+                room = _QueueRoom(most, queue.physical)
+                self._rooms |= dict.fromkeys(queue.physical, room)
         self._lines = tuple(self._waiting[name] for name in CLASSES)
-        self._is_plain = not (self._gates or self._shares or self._is_out)
+        self._is_plain = not (self._rooms or self._shares or self._is_out)
         self.resize(slots)
 
     def resize(self, slots: int) -> None:
@@ -166,19 +166,19 @@ class Backlog:
     def enter(self, queue: str) -> None:
         """A delivery of the queue has a slot: one that was taken, or that had none for a while."""
         self._others_out += self._class_of[queue] != "high"
-        if (gate := self._gates.get(queue)) is not None:
-            gate.out += 1
-            if gate.out == gate.most:
-                for other in gate.queues:
+        if (room := self._rooms.get(queue)) is not None:
+            room.out += 1
+            if room.out == room.most:
+                for other in room.queues:
                     _remove(self._waiting[self._class_of[other]], self._lanes[other])
 
     def leave(self, queue: str, *, now: float) -> None:
         """A delivery of the queue that was taken has no slot any more."""
         self._others_out -= self._class_of[queue] != "high"
-        if self._gates and (gate := self._gates.get(queue)) is not None:
-            gate.out -= 1
-            if gate.out == gate.most - 1:
-                for other in gate.queues:
+        if self._rooms and (room := self._rooms.get(queue)) is not None:
+            room.out -= 1
+            if room.out == room.most - 1:
+                for other in room.queues:
                     if self._lanes[other] and not self._is_out.get(other):
                         self._line_up(other, now)
 
@@ -229,8 +229,8 @@ class Backlog:
         return rest
 
     def _is_shut(self, queue: str) -> bool:
-        gate = self._gates.get(queue)
-        return gate is not None and gate.out >= gate.most
+        room = self._rooms.get(queue)
+        return room is not None and room.out >= room.most
 
     def _line_up(self, queue: str, now: float) -> None:
         name = self._class_of[queue]

@@ -55,8 +55,8 @@ class Dispatcher:
     Args:
         slots: what the worker has for tasks that need more than a slot.
         cancelled: why a job was cancelled, None when it was not; None where nothing can be.
-        handover: for runs that take longer than the broker allows.
-        gates: what some runs have to pass before they start.
+        long_runs: for runs that take longer than the broker allows.
+        guards: what some runs have to pass before they start.
 
     Attributes:
         concurrency: how many runs may go on at a time.
@@ -76,7 +76,7 @@ class Dispatcher:
         slots: ResourcePool,
         cancelled: Callable[[str], str | None] | None,
         long_runs: LongRunGuard | None = None,
-        gates: Guards | None = None,
+        guards: Guards | None = None,
     ) -> None:
         self.concurrency = config.concurrency
         self.left_behind = 0
@@ -87,7 +87,7 @@ class Dispatcher:
         self._slots = slots
         self._cancelled = cancelled or _never
         self._long_runs = long_runs
-        self._gates = gates or Guards(())
+        self._guards = guards or Guards(())
         in_threads = executors.get("thread")
         self._threads: ThreadRuns | None = None
         if isinstance(in_threads, ThreadExecutor):
@@ -357,8 +357,8 @@ class Dispatcher:
         try:
             attempt.cancelled = self._cancelled(attempt.job_id)
             outcome: Outcome | None = None
-            if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
-                outcome = await self._gates.acquire(attempt)
+            if attempt.task.plan.is_guarded or attempt.envelope.key is not None or attempt.envelope.flow is not None:
+                outcome = await self._guards.acquire(attempt)
                 attempt.cancelled = self._cancelled(attempt.job_id)
             if attempt.cancelled is not None:
                 outcome = Cancelled(attempt.cancelled)
@@ -407,7 +407,7 @@ class Dispatcher:
                 variables.run(current_context.set, execution.context)
                 self._pool.carry_out(delivery, self._settle(attempt, outcome), variables)
                 return
-        except BaseException as unexpected:  # noqa: BLE001 - as in a member of the crew
+        except BaseException as unexpected:  # noqa: BLE001 - as in a member of the pool
             failure = unexpected
         self._freed(delivery, failure)
         self._pool.call()
@@ -504,8 +504,8 @@ class Dispatcher:
 
     async def _settle_cancelled(self, attempt: Attempt, reason: str) -> bool:
         outcome: Outcome = Cancelled(reason)
-        if attempt.task.plan.is_gated or attempt.envelope.key is not None or attempt.envelope.flow is not None:
-            outcome = await self._gates.acquire(attempt) or outcome
+        if attempt.task.plan.is_guarded or attempt.envelope.key is not None or attempt.envelope.flow is not None:
+            outcome = await self._guards.acquire(attempt) or outcome
         self._over.add(attempt.delivery)
         self._stats.end(attempt, outcome, now=self.monotonic())
         await self._end(attempt, outcome)

@@ -5,37 +5,37 @@ its channel with it: the job then runs a second time beside itself. So a run tha
 from the broker's care into that of a lease in the state:
 
     1 take     a lease on a new key
-    2 publish  a copy of the message, the keeper: same id, attempt and body, the key in a header, due when the lease
-               may end; wait for its confirm
-    3 ack      the delivery. From here on the keeper stands for the job
+    2 publish  a copy of the message, its standby: same id, attempt and body, the key in a header, due when the
+               lease may end; wait for its confirm
+    3 ack      the delivery. From here on the standby stands for the job
     4 renew    the lease, while the run goes on
-    5 done     the key says so for a week: the keeper is dropped when it comes
+    5 done     the key says so for a week: the standby is dropped when it comes
       or given back: a fresh copy is published, and then the key says done
 
-Who gets a keeper looks at the key. While the lease is alive the keeper is put back until the lease may end. When the
-run is done it is dropped. When the lease has ended, the key is marked as taken over, so that the first holder cannot
-come back, and the job runs again, as one that may have ended its worker. A worker without a state runs a keeper as it
-is, so all workers of a queue have the same state, or none.
+The worker that gets a standby looks at the key. While the lease is alive it puts the standby back until the lease may
+end. When the run is done it drops the standby. When the lease has ended it marks the key as taken over, so that the
+first holder cannot come back, and runs the job again, as one that may have ended its worker. A worker without a state
+runs a standby as it is, so all workers of a queue have the same state, or none.
 
-Keepers wait at the broker, also with `delay="state"`: they must not be lost together with the leases. What only waits
-for a slot is given back to the broker when it comes near the time. Nothing is handed over of an ordered queue, whose
-next message must not start before; nor of tasks with early acknowledgement, whose message is gone already.
+Standbys wait at the broker, also with `delay="state"`: they must not be lost together with the leases. What only
+waits for a slot is given back to the broker when it comes near the time. Nothing is handed over of an ordered queue,
+whose next message must not start before; nor of tasks with early acknowledgement, whose message is gone already.
 
 When the state does not answer (the broker's failures are in brackets):
 
     at 1  tried again until the time is nearly over; then all is as without a hand-over: the broker gives the job to
-          another worker [at 2 the same; a keeper whose confirm did not come is dropped when it comes]
+          another worker [at 2 the same; a standby whose confirm did not come is dropped when it comes]
     at 3  the state is not asked [a connection that is lost just before: the broker gives the job to another worker,
-          as ever, and the keeper is dropped]
-    at 4  tried again. Once the lease has ended, its holder and a worker with the keeper are equals: who reaches the
+          as ever, and the standby is dropped]
+    at 4  tried again. Once the lease has ended, its holder and a worker with the standby are equals: who reaches the
           state first has the job. The holder goes on running in any case: that is twice, if it is the other one
     at 5  tried again for as long as the worker lives, and for `_STOPPING` seconds when it stops. Ended without a
-          word, the job runs a second time [the copy is not published: the keeper runs when it comes]
-    a keeper comes: it is put back for one lease's time; so it is, without asking anybody, where its job runs
+          word, the job runs a second time [the copy is not published: the standby runs when it comes]
+    a standby comes: it is put back for one lease's time; so it is, without asking anybody, where its job runs
           [not published: it goes back to its queue after a pause]
 
 The state lost its data: as if all leases had ended. A worker that dies at any point loses nothing: before 3 its
-delivery comes back, after 3 the keeper comes; between the confirm and the ack, both.
+delivery comes back, after 3 the standby comes; between the confirm and the ack, both.
 """
 
 import asyncio
@@ -185,7 +185,7 @@ class LongRunGuard:
         if hold is None:
             return
         if attempt not in self._stats.running or attempt.delivery is not delivery or _is_revoked(delivery):
-            # It has ended meanwhile, or its message is with somebody else: the keeper stands for nothing.
+            # It has ended meanwhile, or its message is with somebody else: the standby message stands for nothing.
             await self._say_done(hold)
             return
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
@@ -202,7 +202,7 @@ class LongRunGuard:
         await self._renew(hold, attempt)
 
     async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_LongRun | None":
-        """The lease, once its keeper is at the broker; None where there is nothing to be done any more."""
+        """The lease, once its standby message is at the broker; None where there is nothing to be done any more."""
         key = long_run_key(attempt.job_id, uuid.uuid4().hex)
         token: int | None = None
         pause = _PAUSE
@@ -231,7 +231,7 @@ class LongRunGuard:
             else:
                 return hold
         if (given_up := self._held.get(key)) is not None:
-            # Its keeper may be there.
+            # Its standby message may be there.
             await self._say_done(given_up)
         return None
 
@@ -307,7 +307,7 @@ class LongRunGuard:
             self._start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
 
     async def _give_back(self, hold: "_LongRun", attempt: Attempt, handed: LeasedDelivery) -> None:
-        """Have the job run by somebody else, at once or as soon as its keeper comes."""
+        """Have the job run by somebody else, at once or as soon as its standby message comes."""
         try:
             body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
             await self._publish(self._outgoing(attempt, handed, body, _plain(handed.headers), due=None))
@@ -332,10 +332,10 @@ class LongRunGuard:
                 pause = min(pause * 2, _LONGEST_PAUSE)
         self._held.pop(hold.key, None)
 
-    # A keeper comes ----------------------------------------------------------------------------------------
+    # A standby message comes ----------------------------------------------------------------------------------------
 
     async def admits(self, attempt: Attempt) -> bool:
-        """Whether a message is to be run; where it is a keeper that is not, it was settled."""
+        """Whether a message is to be run; where it is a standby message that is not, it was settled."""
         standby = attempt.delivery
         key = standby.headers.get(header.LEASE)
         if not isinstance(key, str):
@@ -379,7 +379,7 @@ class LongRunGuard:
                 self._outgoing(attempt, standby, body, _plain(standby.headers, header.LEASE), due=due)
             )
         except (SendError, MalformedMessage) as error:
-            _log.warning("the keeper of job %s goes back to its queue: %s", attempt.job_id, error)
+            _log.warning("the standby message of job %s goes back to its queue: %s", attempt.job_id, error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LONGEST_PAUSE):
                     await self._stopping.wait()

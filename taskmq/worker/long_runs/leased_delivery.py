@@ -51,7 +51,7 @@ class LeasedDelivery(_Copy):
 
 
 class RecoveredDelivery(_Copy):
-    """A keeper whose job was lost and runs again: one that may have ended its worker.
+    """A standby message whose job was lost and runs again: one that may have ended its worker.
 
     Args:
         done: called when it is acknowledged.

@@ -6,7 +6,7 @@ One call does all of it, without an asyncio task, an `Attempt` or a coroutine of
 the long way (`dispatcher`), before anything has happened. What is plain and has to wait, fails, or has a result to
 store takes the long way from there on: the step is made, the rest follows as if it had been made there.
 
-A task is plain when no middleware, resource, gate, soft timeout or early acknowledgement is concerned. The `timeout`
+A task is plain when no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
 of a coroutine counts from its first wait on, since before that nobody could interrupt it. What is plain and runs in a
 thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
 first time, is due and does not expire.
@@ -111,7 +111,7 @@ class FastPath:
         tally: counts every run, and is asked who wants to see each.
         keeps_results: whether the app has a state to keep results in.
         cancelled: why a job was cancelled; None where nothing can be.
-        desk: where the tasks' contexts write to.
+        journal_writer: where the tasks' contexts write to.
         long_way: who goes on.
         threads: what carries out plain functions; None where nothing does.
 
@@ -268,7 +268,7 @@ class FastPath:
             and plan.ack == "late"
             and plan.needs is None
             and plan.soft_timeout is None
-            and not plan.is_gated
+            and not plan.is_guarded
             and not is_shard(queue)
         ):
             keeps_result = self._keeps_results and plan.result is not False

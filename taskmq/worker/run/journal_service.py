@@ -1,4 +1,4 @@
-"""Writes down what runs tell and save: the desk of a worker's journals.
+"""Writes down what runs tell and save.
 
 News (progress, heartbeats) is gathered and written at most every half second, by one task that exists only while
 there is some. What is saved goes to the state at once. A worker whose tasks use none of it does nothing here.
@@ -44,7 +44,7 @@ class JournalService:
         self._beginning: dict[RunJournal, asyncio.Task[BegunRun]] = {}
         self._is_answering = True
 
-    # The desk ----------------------------------------------------------------------------------------------
+    # The writer --------------------------------------------------------------------------------------------
 
     def changed(self, journal: RunJournal) -> None:
         if threading.get_ident() == self._thread:

@@ -39,7 +39,7 @@ class Processor:
 
     Args:
         executors: one for each kind that the app's tasks use.
-        desk: where the tasks' contexts write to.
+        journal_writer: where the tasks' contexts write to.
     """
 
     def __init__(

@@ -12,10 +12,10 @@
     Parked        publish to the parking queue, or back to its own with    ack
                   a delay; wait for its confirm
 
-Before all that an attempt leaves what its gates have given it (`gates`). What has to come first is tried again while
-the broker or the state does not answer: a slot that waits is better than a task that runs twice. When a copy cannot
-be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry what the
-broker has written on the original.
+Before all that an attempt leaves what its guards have given it (`guards`). What has to come first is tried again
+while the broker or the state does not answer: a slot that waits is better than a task that runs twice. When a copy
+cannot be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry
+what the broker has written on the original.
 
 A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
 it is the first. Whatever else it came to has no effect: whoever has the message now decides what follows.
@@ -162,7 +162,7 @@ class Settler:
                 assert_never(outcome)
 
     async def release_permits(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
-        """Leave what the attempt's gates have given it.
+        """Leave what the attempt's guards have given it.
 
         False: the outcome does not count, or nobody could be told of it; the delivery was given back.
         """
@@ -171,7 +171,7 @@ class Settler:
             try:
                 counts = await attempt.permits[-1].release(outcome, record)
             except (StateUnavailable, SendError) as error:
-                _log.warning("job %s has not left what its gates have given it: %s", attempt.job_id, error)
+                _log.warning("job %s has not left what its guards have given it: %s", attempt.job_id, error)
                 if isinstance(outcome, Interrupted) or not await self._pause(pause):
                     attempt.permits = None
                     attempt.delivery.requeue()

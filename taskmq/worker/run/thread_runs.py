@@ -2,9 +2,9 @@
 
     AtOnce -> begin -> a thread -> told on the loop, together with others that have ended -> settled there
 
-Each has a slot from its beginning to its end, as if a member of the crew carried it out. An end is told once: that
-the function has returned or raised, that its time was over, or that it was given up. A thread that comes back after
-that is not listened to.
+Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is told once:
+that the function has returned or raised, that its time was over, or that it was given up. A thread that comes back
+after that is not listened to.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """Moving messages whose time has come from the state to the broker: `TaskMQ(delay="state")`.
 
-Every worker process has a mover, and they share the work: what one has taken no other gets before its lease is over.
-A message is taken, published, confirmed and only then forgotten by the state, so a mover that is killed in between
+Every worker process has a relay, and they share the work: what one has taken no other gets before its lease is over.
+A message is taken, published, confirmed and only then forgotten by the state, so a relay that is killed in between
 leaves it to another one. It may then come twice, under the same job id, and is never lost.
 
-A mover moves for all queues, also for those that its worker does not consume. What the broker has no queue for goes
-to `taskmq.unroutable`, as delayed messages at the broker do.
+A relay publishes for all queues, also for those that its worker does not consume. What the broker has no queue for
+goes to `taskmq.unroutable`, as delayed messages at the broker do.
 """
 
 import asyncio
@@ -53,12 +53,12 @@ async def relaying_delays(app: TaskMQ) -> AsyncGenerator[None, None]:
     if session.delays is None:
         yield
         return
-    mover = DelayRelay(session, session.delays, app.sessions.clock)
-    task = asyncio.create_task(mover.run())
+    relay = DelayRelay(session, session.delays, app.sessions.clock)
+    task = asyncio.create_task(relay.run())
     try:
         yield
     finally:
-        mover.stop()
+        relay.stop()
         await asyncio.wait({task}, timeout=_STOPPING)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -66,7 +66,7 @@ async def relaying_delays(app: TaskMQ) -> AsyncGenerator[None, None]:
 
 
 class DelayRelay:
-    """One process's mover."""
+    """One process's relay."""
 
     def __init__(self, session: Session, delays: DelayStore, clock: Clock) -> None:
         self._session = session

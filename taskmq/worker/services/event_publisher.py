@@ -211,12 +211,12 @@ class EventPublisher:
 
 @asynccontextmanager
 async def publishing_events(
-    announcer: EventPublisher, events: Events, *, draining: asyncio.Event, beat_seconds: float = BEAT_SECONDS
+    publisher: EventPublisher, events: Events, *, draining: asyncio.Event, beat_seconds: float = BEAT_SECONDS
 ) -> AsyncGenerator[None, None]:
     """Tell that the worker is there, while the block runs; `off` tells nothing.
 
     Args:
-        announcer: the worker's.
+        publisher: the worker's.
         events: `on` tells the events of jobs all the time, `auto` while somebody listens.
         draining: set once the worker drains.
         beat_seconds: between two beats.
@@ -224,28 +224,28 @@ async def publishing_events(
     if events == "off":
         yield
         return
-    announcer.tell("online")
+    publisher.tell("online")
     if events == "on":
-        announcer.watch()
-    beating = asyncio.create_task(_beat(announcer, draining, beat_seconds), name="taskmq beat")
+        publisher.watch()
+    beating = asyncio.create_task(_beat(publisher, draining, beat_seconds), name="taskmq beat")
     try:
         yield
     finally:
         beating.cancel()
         await asyncio.wait({beating})
-        announcer.close()
-        announcer.tell("offline")
+        publisher.close()
+        publisher.tell("offline")
 
 
-async def _beat(announcer: EventPublisher, draining: asyncio.Event, seconds: float) -> None:
+async def _beat(publisher: EventPublisher, draining: asyncio.Event, seconds: float) -> None:
     while not draining.is_set():
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await draining.wait()
-        announcer.tell("draining" if draining.is_set() else "beat")
+        publisher.tell("draining" if draining.is_set() else "beat")
     while True:
         await asyncio.sleep(seconds)
-        announcer.tell("beat")
+        publisher.tell("beat")
 
 
 def _starts_first(entry: tuple[tuple[bool, str, str], list[JobEvent]]) -> bool:

@@ -119,5 +119,5 @@ def test_only_tasks_with_limits_are_gated() -> None:
     @task(concurrency=1)
     async def bound() -> None: ...
 
-    assert not free.plan.is_gated
-    assert bound.plan.is_gated
+    assert not free.plan.is_guarded
+    assert bound.plan.is_guarded

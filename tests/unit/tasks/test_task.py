@@ -369,7 +369,7 @@ def test_options_change_the_call_and_not_the_task(app: TaskMQ, clock: FakeClock)
     defined.send(1)
 
     special, usual = message(app, "urgent.p.high"), message(app, "sales")
-    assert special.envelope.id == special.message_id == "job-7"
+    assert special.envelope.id == special.message_id == "@zen:job-7"
     assert (special.envelope.priority, special.envelope.tenant) == (9, "zen")
     assert special.envelope.meta == {"a": "1", "b": "2"}
     assert special.headers == {"x": 1}

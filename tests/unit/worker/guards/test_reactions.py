@@ -183,9 +183,9 @@ def test_jobs_that_nothing_waits_for_pass_no_gate() -> None:
     async def test(app: StagedApp) -> None:
         async with working(app, queues=("work",)):
             await settle_loop()
-        assert app.tasks["load"].plan.is_gated
-        assert not app.tasks["other"].plan.is_gated
-        assert not app.tasks["index"].plan.is_gated
+        assert app.tasks["load"].plan.is_guarded
+        assert not app.tasks["other"].plan.is_guarded
+        assert not app.tasks["index"].plan.is_guarded
 
     _play(test, define)
 
