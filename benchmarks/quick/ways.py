@@ -98,7 +98,7 @@ async def _drain(number: int, define: Callable[[Any, _Gauge], None], task: str) 
     with _Player(number, task) as player:
         app = _app(player.url)
         define(app, gauge)
-        worker = Worker(app, WorkerConfig(name="w", control=False, events="off", max_starts=0))
+        worker = Worker(app, WorkerConfig(name="w", control=False, events="off", max_crashes=0))
         running = asyncio.create_task(worker.run())
         await gauge.over.wait()
         worker.drain()

@@ -22,12 +22,11 @@ _COMMANDS = {
         "The main job on real files: tasks, retries, a schedule, results; checks itself.",
     ),
     "dev": ("taskmq.cli.processes.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
-    "worker": ("taskmq.cli.processes.worker:worker", "Run the tasks of an app's queues."),
-    "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
-    "worker-ctl": (
-        "taskmq.cli.operators.worker_control:app",
-        "Tell workers what to do: status, drain, concurrency, stacks.",
+    "worker": (
+        "taskmq.cli.processes.worker:app",
+        "Run the tasks of an app's queues; `worker control`: status, drain, concurrency, stacks of running ones.",
     ),
+    "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
     "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
     "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),

@@ -31,8 +31,9 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
         most: how many there are at most; None for exactly `processes`.
         limits: when one is replaced.
         health: where health is served; None for nowhere.
-        live_within: a process that has said nothing for so many seconds is not live.
-        hung_after: a process that has said nothing for so many seconds is killed, so that its jobs run elsewhere;
+        liveness_timeout: a process that has said nothing for so many seconds is not live.
+        unresponsive_after: a process that has said nothing for so many seconds is killed, so that its jobs run
+        elsewhere;
             None: it is left alone.
         drained_after: a process that was told to drain is killed so many seconds after its grace; it may wait for its
             broker at both ends of that.
@@ -45,8 +46,8 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
     most: int | None = None
     limits: RecycleLimits = RecycleLimits()
     health: Address | None = None
-    live_within: float = 90.0
-    hung_after: float | None = None
+    liveness_timeout: float = 90.0
+    unresponsive_after: float | None = None
     drained_after: float = 30.0
     calm: float = 60.0
     watch: tuple[str, ...] = ()

@@ -257,7 +257,7 @@ class Supervisor:
             self._tell_systemd()
 
     def _look_for_hung(self) -> None:
-        longest = self._supervision.hung_after
+        longest = self._supervision.unresponsive_after
         for child in self._children:
             if longest is not None and child.silent > longest and not child.ended.done():
                 _log.error("worker process %d has said nothing for %.0f s: killing it", child.pid, child.silent)
@@ -299,12 +299,12 @@ class Supervisor:
     def _tell_systemd(self) -> None:
         ready = sum(child.consumes for child in self._children)
         self._systemd.status(f"{ready} of {self._wanted} processes take jobs")
-        if not self._overview.silent(self._supervision.live_within):
+        if not self._overview.silent(self._supervision.liveness_timeout):
             self._systemd.alive()
 
     def _health(self) -> Health:
         return Health(
-            silent=lambda: self._overview.silent(self._supervision.live_within),
+            silent=lambda: self._overview.silent(self._supervision.liveness_timeout),
             not_ready=lambda: self._overview.not_ready(is_stopping=self.is_stopping),
             status=self.status,
             snapshot=self.snapshot,

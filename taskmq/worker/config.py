@@ -35,9 +35,9 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         unknown_delay: seconds before the first of them; doubles each time.
         weights: of the priority classes high, default and low: how many of each start in a round; at least 1.
         strict: nothing of a class starts while a higher one waits, whatever the weights say.
-        max_starve: seconds after which a waiting class gets a turn out of order; not when `strict`.
-        max_starts: how often a job is started whose worker ends before it does; at least 2, or 0 for no limit.
-        loop_patience: seconds that the event loop may stand before that is said, with its stack; 0: never.
+        starvation_limit: seconds after which a waiting class gets a turn out of order; not when `strict`.
+        max_crashes: how often a job is started whose worker ends before it does; at least 2, or 0 for no limit.
+        slow_loop_warning: seconds that the event loop may stand before that is said, with its stack; 0: never.
         result_limit: bytes of a result, encoded; what is larger makes its job dead.
         max_tasks_per_child: runs after which a process of `executor="process"` is replaced; None: never.
         max_memory_per_child: resident bytes beyond which it is replaced after a run; None: never.
@@ -63,9 +63,9 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     unknown_delay: float = 5.0
     weights: tuple[int, int, int] = (16, 4, 1)
     strict: bool = False
-    max_starve: float = 30.0
-    max_starts: int = 3
-    loop_patience: float = 1.0
+    starvation_limit: float = 30.0
+    max_crashes: int = 3
+    slow_loop_warning: float = 1.0
     result_limit: int = 16 * 2**20
     max_tasks_per_child: int | None = None
     max_memory_per_child: int | None = None

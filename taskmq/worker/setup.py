@@ -41,13 +41,13 @@ def check_config(app: TaskMQ, config: WorkerConfig) -> None:
     """
     if config.concurrency < 1 or config.effective_prefetch < 1:
         raise InvalidOption("concurrency and prefetch: at least 1")
-    if min(config.weights) < 1 or config.max_starve <= 0:
-        raise InvalidOption("weights: at least 1 each; max_starve: more than 0 seconds")
+    if min(config.weights) < 1 or config.starvation_limit <= 0:
+        raise InvalidOption("weights: at least 1 each; starvation_limit: more than 0 seconds")
     if config.lease <= 0:
         raise InvalidOption("lease: more than 0 seconds")
-    if config.max_starts < 0 or config.max_starts == 1:
+    if config.max_crashes < 0 or config.max_crashes == 1:
         # The first start is not recorded: of one start nobody knows whether it ever was.
-        raise InvalidOption("max_starts: at least 2, or 0 for no limit")
+        raise InvalidOption("max_crashes: at least 2, or 0 for no limit")
     check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
     if app.sessions.state_url is None:
         if app.sessions.delay == "state":
@@ -80,7 +80,7 @@ def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) ->
     plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
     own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}
     own[PROCESS] = float(config.process_slots)
-    slots = ResourcePool(found | own, devices=devices(os.environ), patience=config.max_starve)
+    slots = ResourcePool(found | own, devices=devices(os.environ), patience=config.starvation_limit)
     for plan in plans:
         if lacking := slots.lacks(plan.needs or {}):
             raise InvalidOption(

@@ -70,7 +70,7 @@ class Worker:
         check_config(app, config)
         self.stats = WorkerStats()
         self._watch = LoopMonitor(
-            patience=config.loop_patience,
+            patience=config.slow_loop_warning,
             running=self.stats.names,
             stuck_after=_STUCK_SECONDS if has_process else None,
         )

@@ -65,7 +65,7 @@ def test_weights_that_are_none_are_refused(weights: str, shop: Path, taskmq: Her
 
 
 def test_a_worker_takes_weights_and_strictness(shop: Path, taskmq: Here) -> None:
-    assert taskmq("worker", "shop:app", "--burst", "--weights=8:2:1", "--max-starve=5s").code == 0
+    assert taskmq("worker", "shop:app", "--burst", "--weights=8:2:1", "--starvation-limit=5s").code == 0
     assert taskmq("worker", "shop:app", "--burst", "--strict").code == 0
 
 

@@ -68,10 +68,10 @@ def test_a_burst_runs_what_waits_and_ends_with_0(shop: Path, taskmq: Here) -> No
 
 @pytest.mark.parametrize("count", ["1", "-1"])
 def test_of_one_start_nobody_knows_whether_it_ever_was(shop: Path, taskmq: Here, count: str) -> None:
-    ended = taskmq("worker", "shop:app", "--burst", f"--max-starts={count}")
+    ended = taskmq("worker", "shop:app", "--burst", f"--max-crashes={count}")
 
     assert ended.code == 2
-    assert "--max-starts: at least 2, or 0 for no limit" in ended.err
+    assert "--max-crashes: at least 2, or 0 for no limit" in ended.err
 
 
 def test_a_burst_runs_the_named_queues_alone(shop: Path, taskmq: Here) -> None:
@@ -164,7 +164,7 @@ def test_the_bounds_of_a_worker_s_processes_may_come_from_the_file(shop: Path, t
         ["--max-jobs", "0"],
         ["--max-memory", "much"],
         ["--health-port", "http"],
-        ["--kill-hung", "1s"],
+        ["--kill-unresponsive", "1s"],
         ["--processes", "1-2", "--burst"],
     ],
     ids=" ".join,

@@ -30,6 +30,6 @@ def test_the_reasons_and_defaults_are_the_ones_that_there_are() -> None:
 
     assert set(re.findall(r"\| `(\w+)` \|$", _TEXT, re.MULTILINE)) <= {*get_args(DeadReason)}
     assert config.result_limit == 16 * 2**20
-    assert config.loop_patience == 1
-    assert config.max_starts == 3
+    assert config.slow_loop_warning == 1
+    assert config.max_crashes == 3
     assert parse_url("amqp://localhost").heartbeat == 45

@@ -79,11 +79,11 @@ def test_workers_of_several_processes_are_listed_and_one_is_drained_by_its_name(
     job = project.send("gated", "job")
     (attempt,) = project.wait_for("started", "job")
     owner = "one" if int(attempt[1]) == found["one"]["pid"] else "other"
-    drained = operator("-o", "json", "worker-ctl", "drain", owner)
+    drained = operator("-o", "json", "worker", "control", "drain", owner)
     assert (drained.code, drained.data[0]["verdict"], drained.data[0]["state"]) == (0, "done", "draining")
 
     # It ends what it runs, and is seen to drain meanwhile.
-    status = operator("-o", "json", "worker-ctl", "status", owner)
+    status = operator("-o", "json", "worker", "control", "status", owner)
     assert [each["job_id"] for each in status.data[0]["jobs"]] == [job]
     assert operator.workers()[owner]["state"] == "draining"
     project.open("job")
@@ -106,7 +106,7 @@ def test_the_stacks_of_a_worker_show_the_function_that_is_stuck(project: Project
     project.wait_for("started", "hunter3")
     operator.wait_for_workers("one")
 
-    said = operator("worker-ctl", "stacks", "--all")
+    said = operator("worker", "control", "stacks", "--all")
 
     assert said.code == 0
     assert said.out.startswith("== one (done)")
@@ -124,8 +124,8 @@ def test_concurrency_is_changed_while_a_worker_runs(project: Project, operator: 
     project.wait_for("started", "a")
     project.send("gated", "b")
 
-    said = operator("-o", "json", "worker-ctl", "concurrency", "2", "one")
-    one_missing = operator("worker-ctl", "status", "one", "two")
+    said = operator("-o", "json", "worker", "control", "concurrency", "2", "one")
+    one_missing = operator("worker", "control", "status", "one", "two")
 
     assert (said.code, said.data[0]["detail"]) == (0, "1 -> 2")
     assert (one_missing.code, one_missing.err) == (3, "no answer within 1s from two\n")
@@ -151,9 +151,9 @@ def test_a_worker_answers_again_after_a_restart_of_its_broker(
         server.restart()
 
         def answers() -> bool:
-            return operator("worker-ctl", "status", "one", "--within", "2s").code == 0
+            return operator("worker", "control", "status", "one", "--within", "2s").code == 0
 
         until(answers, "an answer after the restart")
-        assert operator("worker-ctl", "drain", "one").code == 0
+        assert operator("worker", "control", "drain", "one").code == 0
     finally:
         project.close()

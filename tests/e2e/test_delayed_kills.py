@@ -88,7 +88,7 @@ class _Worker:
             )
         os.close(writing)
         assert self.process.stdin is not None
-        config = WorkerConfig(concurrency=8, prefetch=PREFETCH, max_starts=0)
+        config = WorkerConfig(concurrency=8, prefetch=PREFETCH, max_crashes=0)
         self.process.stdin.write(msgspec.json.encode(ChildSpec(target="jobs:app", config=config)) + b"\n")
         self.process.stdin.flush()
         self._status = os.fdopen(reading, "rb")

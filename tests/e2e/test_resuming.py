@@ -193,11 +193,11 @@ def test_whenever_workers_are_killed_no_step_runs_again_that_was_saved(parts: Pr
     dice = random.Random(7)
     for _ in range(_KILLS):
         limit = len(parts.ledger) + dice.randint(2, 30)
-        worker = LoneWorker(parts, parts.folder / "log-killed", max_starts=0)
+        worker = LoneWorker(parts, parts.folder / "log-killed", max_crashes=0)
         # In the middle of whatever step it is then.
         until(lambda limit=limit: len(parts.ledger) >= limit or _ended(parts), "steps")  # type: ignore[misc]
         worker.end(signal.SIGKILL)
-    parts.start(max_starts=0)
+    parts.start(max_crashes=0)
 
     for kind, job in jobs.items():
         assert job.result(timeout=60) == 40

@@ -96,7 +96,7 @@ def test_a_worker_without_a_broker_is_live_but_not_ready(local_project: Project)
 
 
 def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
-    run = local_project.start(supervision=SupervisorConfig(health=ANY_PORT, live_within=2.5))
+    run = local_project.start(supervision=SupervisorConfig(health=ANY_PORT, liveness_timeout=2.5))
     (child,) = run.children
     assert _get(run, "/live")[0] == 200
 
@@ -111,7 +111,7 @@ def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
 
 
 def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(project: Project) -> None:
-    run = project.start(supervision=SupervisorConfig(hung_after=2.5))
+    run = project.start(supervision=SupervisorConfig(unresponsive_after=2.5))
     (child,) = run.children
     project.send("gated", "g")
     project.wait_for("started", "g")

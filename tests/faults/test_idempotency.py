@@ -159,7 +159,7 @@ def _troubled(project: Project, effects: Effects) -> Iterator[Troubles]:
             concurrency=CONCURRENCY,
             prefetch=CONCURRENCY,
             lease=LEASE,
-            max_starts=0,
+            max_crashes=0,
             name=f"w{number}",
         )
 

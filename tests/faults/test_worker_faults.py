@@ -224,7 +224,7 @@ def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
 ) -> None:
     project = at_rabbitmq
     # Told sooner than usual: a thread tells by its own processor time, of which a busy machine gives little.
-    worker = project.start(concurrency=8, loop_patience=0.3 if fault == "holds_the_gil" else 1.0)
+    worker = project.start(concurrency=8, slow_loop_warning=0.3 if fault == "holds_the_gil" else 1.0)
     if fault == "freeze":
         project.send("gated", "it")
     else:

@@ -1,4 +1,4 @@
-"""`taskmq worker-ctl`."""
+"""`taskmq worker control`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
 __all__ = ["app"]
 
 app = App(
-    name="worker-ctl",
+    name="control",
     help="Tell workers what to do: status, drain, concurrency, stacks.",
     result_action="return_value",
 )

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
@@ -19,11 +19,19 @@ from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
 from taskmq.worker.host.event_loop import loop_factory
 
-__all__ = ["banner", "watched", "worker"]
+__all__ = ["app", "banner", "watched", "worker"]
 
 _SHORTEST_HANG = 10.0
 
+app = App(name="worker", help="Run the tasks of an app's queues.", result_action="return_value")
+app.command(
+    "taskmq.cli.operators.worker_control:app",
+    name="control",
+    help="Tell running workers what to do: status, drain, concurrency, stacks.",
+)
 
+
+@app.default
 def worker(
     target: str | None = None,
     /,
@@ -37,12 +45,12 @@ def worker(
     watch: Annotated[bool, Parameter(negative="")] = False,
     weights: str = "16:4:1",
     strict: Annotated[bool, Parameter(negative="")] = False,
-    max_starve: str = "30s",
-    max_starts: int = WorkerConfig().max_starts,
+    starvation_limit: str = "30s",
+    max_crashes: int = WorkerConfig().max_crashes,
     resources: str | None = None,
     cancel_grace: str = "5s",
     lease: str = "60s",
-    loop_patience: str = "1s",
+    slow_loop_warning: str = "1s",
     result_limit: str = "16M",
     max_tasks_per_child: int | None = None,
     max_memory_per_child: str | None = None,
@@ -51,10 +59,10 @@ def worker(
     name: str = "",
     max_jobs: int | None = None,
     max_memory: str | None = None,
-    max_descriptors: int | None = None,
+    max_open_files: int | None = None,
     health_port: Annotated[str | None, Parameter(env_var="TASKMQ_HEALTH_PORT")] = None,
-    live_within: str = "90s",
-    kill_hung: str | None = None,
+    liveness_timeout: str = "90s",
+    kill_unresponsive: str | None = None,
 ) -> int:
     """Run the tasks of an app's queues.
 
@@ -84,9 +92,9 @@ def worker(
         How many jobs of the priority classes high, default and low start in a round, while all of them wait.
     strict
         Start nothing of a class while a higher one waits; lower ones may starve.
-    max_starve
+    starvation_limit
         A class that has waited so long gets a turn out of order; not with --strict.
-    max_starts
+    max_crashes
         Starts of a job whose worker ends before it does, until it is dead: at least 2, or 0 for no limit.
     resources
         What one process has for tasks that need resources, such as cpu=8,memory=16G,gpu=1; default: the machine's.
@@ -94,7 +102,7 @@ def worker(
         A job that runs for so long that it was handed over to the state runs again this much after its worker died.
     cancel_grace
         How long a cancelled run in a thread or process gets to end by itself.
-    loop_patience
+    slow_loop_warning
         How long the event loop may stand before that is logged with the stack of what holds it up; 0s for never.
     result_limit
         The largest result, encoded, such as 16M; a job with a larger one is dead.
@@ -112,13 +120,13 @@ def worker(
         A process is replaced after about so many jobs; a successor consumes before it drains.
     max_memory
         A process is replaced when it holds so much memory, such as 512M.
-    max_descriptors
+    max_open_files
         A process is replaced when it has so many descriptors open.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
-    live_within
+    liveness_timeout
         A process that says nothing for so long is not live.
-    kill_hung
+    kill_unresponsive
         Kill a process whose event loop has stood for so long, such as 10m, so that its jobs run elsewhere; default:
         leave it alone.
     """
@@ -143,9 +151,9 @@ def worker(
         burst=burst,
         weights=_weights(weights),
         strict=strict,
-        max_starve=parse_duration(max_starve, what="max_starve").total_seconds(),
-        max_starts=max_starts,
-        loop_patience=parse_duration(loop_patience, what="--loop-patience").total_seconds(),
+        starvation_limit=parse_duration(starvation_limit, what="starvation_limit").total_seconds(),
+        max_crashes=max_crashes,
+        slow_loop_warning=parse_duration(slow_loop_warning, what="--slow-loop-warning").total_seconds(),
         result_limit=parse_size(result_limit, what="--result-limit"),
         max_tasks_per_child=max_tasks_per_child,
         max_memory_per_child=(
@@ -161,8 +169,8 @@ def worker(
         raise InvalidOption("--concurrency and --prefetch: at least 1")
     if config.max_tasks_per_child is not None and config.max_tasks_per_child < 1:
         raise InvalidOption("--max-tasks-per-child: at least 1")
-    if config.max_starts < 0 or config.max_starts == 1:
-        raise InvalidOption("--max-starts: at least 2, or 0 for no limit")
+    if config.max_crashes < 0 or config.max_crashes == 1:
+        raise InvalidOption("--max-crashes: at least 2, or 0 for no limit")
     order = ChildSpec(
         target=target_of(target), config=config, url=options.url, state=options.state, log_level=options.log_level
     )
@@ -170,10 +178,10 @@ def worker(
     supervision = SupervisorConfig(
         processes=least,
         most=most,
-        limits=limits_of(jobs=max_jobs, memory=max_memory, descriptors=max_descriptors),
+        limits=limits_of(jobs=max_jobs, memory=max_memory, descriptors=max_open_files),
         health=parse_address(health_port) if health_port else None,
-        live_within=parse_duration(live_within, what="live_within").total_seconds(),
-        hung_after=None if kill_hung is None else _hung_after(kill_hung),
+        liveness_timeout=parse_duration(liveness_timeout, what="liveness_timeout").total_seconds(),
+        unresponsive_after=None if kill_unresponsive is None else _unresponsive_after(kill_unresponsive),
         watch=watched() if watch else (),
     )
 
@@ -184,11 +192,11 @@ def worker(
         return runner.run(run())
 
 
-def _hung_after(text: str) -> float:
-    seconds = parse_duration(text, what="kill_hung").total_seconds()
+def _unresponsive_after(text: str) -> float:
+    seconds = parse_duration(text, what="kill_unresponsive").total_seconds()
     if seconds < _SHORTEST_HANG:
         # Processes speak once a second, and on a busy machine a little later.
-        raise InvalidOption(f"--kill-hung {text}: at least {_SHORTEST_HANG:g} s")
+        raise InvalidOption(f"--kill-unresponsive {text}: at least {_SHORTEST_HANG:g} s")
     return seconds
 
 
@@ -198,7 +206,7 @@ def limits_of(*, jobs: int | None, memory: str | None, descriptors: int | None) 
     Raises:
         InvalidOption: a limit is less than 1.
     """
-    for flag, value in (("--max-jobs", jobs), ("--max-descriptors", descriptors)):
+    for flag, value in (("--max-jobs", jobs), ("--max-open-files", descriptors)):
         if value is not None and value < 1:
             raise InvalidOption(f"{flag} {value}: at least 1")
     size = None if memory is None else parse_size(memory, what="max_memory")

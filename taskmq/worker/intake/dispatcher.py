@@ -111,7 +111,7 @@ class Dispatcher:
             slots=config.concurrency,
             weights=dict(zip(CLASSES, config.weights, strict=True)),
             strict=config.strict,
-            starvation_limit=config.max_starve,
+            starvation_limit=config.starvation_limit,
             limits=config.queue_slots,
             shares=config.queue_shares,
         )
@@ -135,11 +135,11 @@ class Dispatcher:
             threads=self._threads,
         )
         self._quarantine: Quarantine | None = None
-        if config.max_starts:
+        if config.max_crashes:
             self._quarantine = Quarantine(
                 self._processor.run,
                 CrashCounter(app),
-                most=config.max_starts,
+                most=config.max_crashes,
                 running=self._pool.busy,
                 threads=self._threads,
                 resume=self._pool.call,

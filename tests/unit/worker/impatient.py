@@ -176,7 +176,7 @@ class Node:
             grace=0,
             concurrency=100,
             prefetch=200,
-            loop_patience=0,
+            slow_loop_warning=0,
             resources={"cpu": 1.0},
         )
         self.worker = Worker(self.app, config)

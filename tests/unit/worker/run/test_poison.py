@@ -129,7 +129,7 @@ def test_the_limit_of_starts_can_be_set_and_lifted() -> None:
         gate.open.set()
         await come_back(app, "a")
         await crash(app, "a", times=4)
-        async with working(app, max_starts=0):
+        async with working(app, max_crashes=0):
             assert gate.finished == ["a"]
 
     play(test)
@@ -139,7 +139,7 @@ def test_the_limit_of_starts_can_be_set_and_lifted() -> None:
         await come_back(app, "a", "b")
         await crash(app, "a", times=4)
         await crash(app, "b", times=3)
-        async with working(app, max_starts=5):
+        async with working(app, max_crashes=5):
             await asyncio.sleep(0.1)
             assert gate.started == ["b"]
         assert ids(await app.messages("work.dlq")) == ["a"]
@@ -152,7 +152,7 @@ def test_of_one_start_nobody_knows_whether_it_ever_was(count: int) -> None:
     with staged() as app:
         Gate().define(app)
         with pytest.raises(InvalidOption, match="at least 2, or 0"):
-            Worker(app, WorkerConfig(max_starts=count))
+            Worker(app, WorkerConfig(max_crashes=count))
 
 
 def test_the_last_start_waits_for_what_runs_and_nothing_starts_beside_it() -> None:
