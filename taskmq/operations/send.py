@@ -43,15 +43,8 @@ async def send_by_name(app: TaskMQ, task: str, *, args: Raw, kwargs: Raw, **opti
         sending = known.options(**options).sending(*positional, **named)
     else:
         plan = plan_call(CallPlan(queue=app.tasks.default_queue), options, task=task)
-        envelope = envelope_of(
-            plan,
-            task=task,
-            args=args,
-            kwargs=kwargs,
-            key=plan.idempotency_key,
-            order_key=plan.order_key,
-            now=app.sessions.clock.now_ms(),
-        )
+        now = app.sessions.clock.now_ms()
+        envelope = envelope_of(plan, task, args, kwargs, plan.idempotency_key, plan.order_key, now)
         sending = Sending(envelope, plan.queue, JSON, dict(plan.headers) if plan.headers else {})
     await app.producer.send_async(sending, declares=False)
     envelope = sending.envelope

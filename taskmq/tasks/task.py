@@ -107,8 +107,12 @@ class Call(Generic[P, R_co]):
         """`send` for coroutines."""
         sending = self._sending(args, kwargs)
         task = self._task
-        await task.services.producer.start_send(sending)
-        return self._job(sending.envelope.id)
+        services = task.services
+        await services.producer.start_send(sending)
+        keeps_result = task.plan.result is not False
+        return Job(
+            sending.envelope.id, task=task.name, jobs=services.jobs, returns=task.returns, keeps_result=keeps_result
+        )
 
     def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
         """Send many calls, pipelined; returns when all are confirmed.
@@ -308,15 +312,8 @@ class Call(Generic[P, R_co]):
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
-        envelope = envelope_of(
-            plan,
-            task=task.name,
-            args=raw_args,
-            kwargs=raw_kwargs,
-            key=key,
-            order_key=order_key,
-            now=producer.sessions.clock.now_ms(),
-        )
+        now = producer.sessions.clock.now_ms()
+        envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
         headers = dict(plan.headers) if plan.headers else {}
         unique = None if task.plan.unique is None else task.unique_call(args, kwargs, tenant=plan.tenant)
         return Sending(envelope, plan.queue, content_type, headers, unique)
@@ -334,14 +331,7 @@ class Call(Generic[P, R_co]):
 
 
 def envelope_of(
-    plan: CallPlan,
-    *,
-    task: str,
-    args: Raw,
-    kwargs: Raw,
-    key: str | None,
-    order_key: str | None,
-    now: int,
+    plan: CallPlan, task: str, args: Raw, kwargs: Raw, key: str | None, order_key: str | None, now: int
 ) -> Envelope:
     """The envelope of a call; where a task runs here, that is its parent.
 

@@ -88,7 +88,7 @@ def test_a_worker_without_a_broker_is_live_but_not_ready(local_project: Project)
         unanswered.bind(("127.0.0.1", 0))
         project.url = f"amqp://127.0.0.1:{unanswered.getsockname()[1]}/"
         run = project.start(wait=False, supervision=SupervisorConfig(health=ANY_PORT))
-        until(lambda: "seat 0 starting" in _get(run, "/ready")[1]["reason"], "it says why it is not ready")
+        until(lambda: "slot 0 starting" in _get(run, "/ready")[1]["reason"], "it says why it is not ready")
         assert _get(run, "/ready")[0] == 503
         assert _get(run, "/live") == (200, {"live": True})
         run.signal()
