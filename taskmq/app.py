@@ -18,8 +18,8 @@ from taskmq.client.queues import Queues
 from taskmq.client.services import AppServices
 from taskmq.client.session import Session
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.stores import LeaseStore
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.contracts.stores import LeaseStore, require_state, state_required
+from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware
 from taskmq.model.clock import Clock
@@ -330,9 +330,7 @@ class TaskMQ:
             UnsupportedFeature: the app has no state.
         """
         if self.sessions.state_url is None:
-            raise UnsupportedFeature(
-                "locks need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
-            )
+            raise state_required("locks need")
         return Lock(
             name,
             leases=lambda: _lease_store(self.sessions.current()),
@@ -370,6 +368,4 @@ class TaskMQ:
 
 
 def _lease_store(session: Session) -> LeaseStore:
-    """The leases of a session whose app has a state."""
-    assert session.state is not None
-    return session.state.leases
+    return require_state(session.state, "locks need").leases

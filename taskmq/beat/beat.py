@@ -15,8 +15,8 @@ from taskmq.beat.emitter import Emission, Emitter
 from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
-from taskmq.contracts.stores import State, Timekeeper
-from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
+from taskmq.contracts.stores import State, Timekeeper, state_required
+from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.keys import scheduled_job_id
 from taskmq.schedules import ScheduleEntry
@@ -58,10 +58,7 @@ class Beat:
 
     def __init__(self, app: TaskMQ) -> None:
         if app.sessions.state_url is None:
-            raise UnsupportedFeature(
-                "beat needs a state, so that replicas do not emit twice: TaskMQ(..., state='redis://...'), "
-                "$TASKMQ_STATE, or local://PATH on one host"
-            )
+            raise state_required("beat needs")
         self._app = app
         self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
         self._emitter = Emitter(app)

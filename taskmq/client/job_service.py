@@ -15,17 +15,15 @@ from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sessions import Sessions
 from taskmq.client.unique import release_waiting
 from taskmq.contracts.broker import Broadcasting
-from taskmq.contracts.stores import ResultRecord, ResultStore
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.contracts.stores import ResultRecord, ResultStore, require_state, state_required
+from taskmq.errors import InvalidOption
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
-from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.options.task_options import TaskPlan
 
 __all__ = ["JobService"]
 
 _REASON_LIMIT: Final = 500
-_ENDED: Final = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
 
 
 class JobService:
@@ -53,9 +51,7 @@ class JobService:
         """
         results = self.sessions.current().results
         if results is None:
-            raise UnsupportedFeature(
-                "results need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
-            )
+            raise state_required("results need")
         return results
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
@@ -74,11 +70,7 @@ class JobService:
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
         """What the job's task has told last, if it has told anything."""
-        state = self.sessions.current().state
-        if state is None:
-            raise UnsupportedFeature(
-                "progress needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
-            )
+        state = require_state(self.sessions.current().state, "progress needs")
         record = await state.progress.find(job_id)
         return None if record is None else progress_of(record)
 
@@ -117,12 +109,7 @@ class JobService:
         seconds = parse_duration(remember, what="remember").total_seconds()
         if len(reason) > _REASON_LIMIT:
             raise InvalidOption(f"reason: at most {_REASON_LIMIT} characters, these are {len(reason)}")
-        state = self.sessions.current().state
-        if state is None:
-            raise UnsupportedFeature(
-                "cancelling needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on "
-                "one host"
-            )
+        state = require_state(self.sessions.current().state, "cancelling needs")
         if (message := await cancel(state.delays, job_id)) is not None:
             await release_waiting(state.claims, message)
             if self._keeps_result(message.task):
@@ -130,7 +117,7 @@ class JobService:
                 await state.results.put(record, ttl=self.result_ttl_of(message.task))
             return True
         found = await state.results.get(job_id)
-        if found is not None and found.state in _ENDED:
+        if found is not None and found.state.is_final:
             return False
         await state.revocations.revoke(job_id, reason=reason, ttl=seconds)
         self.say_cancelled(job_id)

@@ -20,7 +20,7 @@ from taskmq.client.portal import Portal, current_portal
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.stores import DelayStore, State
+from taskmq.contracts.stores import DelayStore, require_state
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 _Sessions = dict[int, tuple[int, asyncio.AbstractEventLoop, Session]]
 _Exchanged = tuple[Settings | None, Clock, _Sessions]
+_DELAYS: Final = "delay='state' needs"
 _EMBEDDED: Final = ("local://", "memory://")
 
 
@@ -130,7 +131,7 @@ class Sessions:
             open_broker(self.url, options),
             state,
             send_timeout=self._send_timeout,
-            delays=_delay_store(state) if self.delay == "state" else None,
+            delays=require_state(state, _DELAYS).delays if self.delay == "state" else None,
             blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
             inline=self._result_inline,
             clock=self.clock,
@@ -153,7 +154,7 @@ class Sessions:
         Raises:
             UnsupportedFeature: the app has no state.
         """
-        return _delay_store(self.current().state)
+        return require_state(self.current().state, _DELAYS).delays
 
     async def aclose(self) -> None:
         """Close the running loop's connections; what was sent is with the broker before this returns."""
@@ -214,14 +215,6 @@ class Sessions:
             RuntimeWarning,
             stacklevel=5,
         )
-
-
-def _delay_store(state: State | None) -> DelayStore:
-    if state is None:
-        raise UnsupportedFeature(
-            "delay='state' needs a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH"
-        )
-    return state.delays
 
 
 _to_close: "weakref.WeakSet[Sessions]" = weakref.WeakSet()

@@ -21,6 +21,11 @@ class JobState(StrEnum):
     DEAD = "dead"
     CANCELLED = "cancelled"
 
+    @property
+    def is_final(self) -> bool:
+        """Whether a job ends in it."""
+        return self in TERMINAL
+
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.SCHEDULED: frozenset({JobState.QUEUED, JobState.CANCELLED}),

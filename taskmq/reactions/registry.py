@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
+from taskmq.contracts.stores import require_state
+from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.keys import reaction_record_key
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration, to_ms
@@ -177,12 +178,7 @@ class Reactions(Mapping[str, Reaction]):
         """`status` for coroutines."""
         if name not in self._own:
             raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
-        state = self._producer.sessions.current().state
-        if state is None:
-            raise UnsupportedFeature(
-                "what has come is kept in the state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or "
-                "local://PATH on one host"
-            )
+        state = require_state(self._producer.sessions.current().state, "reactions to several things need")
         (pending,) = await read_pending(state.schedules, [reaction_record_key(self._app_name, name)])
         conditions = self._own[name].plan.conditions
         return ReactionStatus(

@@ -9,8 +9,8 @@ from typing import Any, Final, Unpack
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.contracts.stores import ScheduleStore
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.contracts.stores import ScheduleStore, require_state
+from taskmq.errors import InvalidOption
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import schedule_record_key
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
@@ -316,12 +316,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return schedule_record_key(self._app_name, name)
 
     def _store(self) -> ScheduleStore:
-        state = self._producer.sessions.current().state
-        if state is None:
-            raise UnsupportedFeature(
-                "schedules need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
-            )
-        return state.schedules
+        return require_state(self._producer.sessions.current().state, "schedules need").schedules
 
 
 def _instant(value: datetime, name: str) -> int:

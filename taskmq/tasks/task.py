@@ -330,7 +330,7 @@ class Call(Generic[P, R_co]):
         return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
 
 
-def envelope_of(
+def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
     plan: CallPlan, task: str, args: Raw, kwargs: Raw, key: str | None, order_key: str | None, now: int
 ) -> Envelope:
     """The envelope of a call; where a task runs here, that is its parent.

@@ -14,9 +14,9 @@ import msgspec
 
 from taskmq.client.services import AppServices
 from taskmq.client.session import Session
-from taskmq.contracts.stores import ErrorRecord, ResultRecord, State
+from taskmq.contracts.stores import ErrorRecord, ResultRecord, State, require_state
 from taskmq.contracts.stores.flows import FlowStore, NodeState, Taken, TakenNode
-from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable, UnsupportedFeature
+from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import MSGPACK, NO_KWARGS, VERSION, Envelope
 from taskmq.model.keys import flow_end_id, flow_job_id
@@ -231,8 +231,4 @@ def state_of(session: Session) -> State:
     Raises:
         UnsupportedFeature: the app has none.
     """
-    if session.state is None:
-        raise UnsupportedFeature(
-            "workflows need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
-        )
-    return session.state
+    return require_state(session.state, "workflows need")

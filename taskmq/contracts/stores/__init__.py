@@ -26,7 +26,7 @@ from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
 from taskmq.contracts.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.contracts.stores.revocations import Revocation, RevocationStore
 from taskmq.contracts.stores.schedules import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
-from taskmq.contracts.stores.state import DiagnosableState, State, Timekeeper
+from taskmq.contracts.stores.state import DiagnosableState, State, Timekeeper, require_state, state_required
 
 __all__ = [
     "BegunNode",
@@ -74,4 +74,6 @@ __all__ = [
     "Timekeeper",
     "WaitingMessage",
     "remembered_for",
+    "require_state",
+    "state_required",
 ]

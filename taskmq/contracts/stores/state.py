@@ -13,8 +13,9 @@ from taskmq.contracts.stores.progress import ProgressStore
 from taskmq.contracts.stores.results import ResultStore
 from taskmq.contracts.stores.revocations import RevocationStore
 from taskmq.contracts.stores.schedules import ScheduleStore
+from taskmq.errors import UnsupportedFeature
 
-__all__ = ["DiagnosableState", "State", "Timekeeper"]
+__all__ = ["DiagnosableState", "State", "Timekeeper", "require_state", "state_required"]
 
 
 class State(Protocol):
@@ -87,3 +88,25 @@ class Timekeeper(Protocol):
             StateUnavailable: the state could not be reached.
         """
         ...
+
+
+def require_state(state: State | None, what: str) -> State:
+    """The state.
+
+    Raises:
+        UnsupportedFeature: there is none; see `state_required`.
+    """
+    if state is None:
+        raise state_required(what)
+    return state
+
+
+def state_required(what: str) -> UnsupportedFeature:
+    """What is raised where something is asked for that an app without a state does not have.
+
+    Args:
+        what: a subject and its verb, such as "results need".
+    """
+    return UnsupportedFeature(
+        f"{what} a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
+    )

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import BegunRun, ProgressRecord, State
+from taskmq.contracts.stores import BegunRun, ProgressRecord, State, state_required
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.model.outcome import Cancelled, Outcome, Succeeded
 from taskmq.model.units import Duration
@@ -80,7 +80,7 @@ class JournalService:
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
         # Asked for in any thread: the session is only looked for on the loop.
         if self._app.sessions.state_url is None:
-            raise _no_state("locks")
+            raise state_required(f"{'locks'} need")
         return Lock(
             name,
             leases=lambda: self._state("locks").leases,
@@ -193,7 +193,7 @@ class JournalService:
     def _state(self, what: str = "progress, steps and checkpoints") -> State:
         state = self._app.sessions.current().state
         if state is None:
-            raise _no_state(what)
+            raise state_required(f"{what} need")
         return state
 
     def _superseded(self, journal: RunJournal) -> RunSuperseded:
@@ -215,9 +215,3 @@ class JournalService:
         except (RuntimeError, concurrent.futures.CancelledError) as error:
             call.close()
             raise StateUnavailable(f"the worker has stopped: {error}", is_certain=False) from error
-
-
-def _no_state(what: str) -> UnsupportedFeature:
-    return UnsupportedFeature(
-        f"{what} need a state: TaskMQ(..., state='redis://...'), $TASKMQ_STATE, or local://PATH on one host"
-    )

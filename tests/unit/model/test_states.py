@@ -53,3 +53,7 @@ def test_a_job_runs_only_from_the_queue_and_is_retried_only_from_a_run() -> None
 
 def test_the_values_are_the_words_people_see() -> None:
     assert [str(state) for state in JobState] == [state.name.lower() for state in JobState]
+
+
+def test_a_job_ends_in_the_terminal_states_and_in_no_other() -> None:
+    assert {state for state in JobState if state.is_final} == TERMINAL
