@@ -1,11 +1,10 @@
 """What may be wrong with a Redis that keeps state. Pure."""
 
 from collections.abc import Mapping
-from typing import Literal
+
+from taskmq.contracts.finding import Finding
 
 __all__ = ["Finding", "diagnose", "parse_info"]
-
-Finding = tuple[Literal["ok", "warning", "problem"], str, str, str]
 
 
 def parse_info(text: str) -> dict[str, str]:
@@ -16,29 +15,29 @@ def parse_info(text: str) -> dict[str, str]:
 def diagnose(info: Mapping[str, str]) -> list[Finding]:
     """Findings: level, what it is about, what was found, and the remedy."""
     version = info.get("redis_version", "?")
-    return [("ok", "redis", f"version {version}", ""), _role(info), _eviction(info), _durability(info)]
+    return [Finding("ok", "redis", f"version {version}"), _role(info), _eviction(info), _durability(info)]
 
 
 def _role(info: Mapping[str, str]) -> Finding:
     role = info.get("role", "?")
     if role == "master":
-        return "ok", "role", "takes writes", ""
-    return "problem", "role", f"is a {role}: it takes no writes", "name the primary in the state's URL"
+        return Finding("ok", "role", "takes writes")
+    return Finding("problem", "role", f"is a {role}: it takes no writes", "name the primary in the state's URL")
 
 
 def _eviction(info: Mapping[str, str]) -> Finding:
     policy = info.get("maxmemory_policy", "?")
     if policy.startswith("allkeys"):
         found = f"maxmemory-policy {policy}: delayed jobs, results and claims may be dropped at any time"
-        return "problem", "eviction", found, "set maxmemory-policy noeviction"
+        return Finding("problem", "eviction", found, "set maxmemory-policy noeviction")
     if policy.startswith("volatile"):
         found = f"maxmemory-policy {policy}: results and claims may be dropped before their time"
-        return "warning", "eviction", found, "set maxmemory-policy noeviction"
-    return "ok", "eviction", f"maxmemory-policy {policy}", ""
+        return Finding("warning", "eviction", found, "set maxmemory-policy noeviction")
+    return Finding("ok", "eviction", f"maxmemory-policy {policy}")
 
 
 def _durability(info: Mapping[str, str]) -> Finding:
     if info.get("aof_enabled") == "1":
-        return "ok", "durability", "appendonly is on", ""
+        return Finding("ok", "durability", "appendonly is on")
     found = "appendonly is off: a restart forgets the latest writes, delayed jobs (delay='state') among them"
-    return "warning", "durability", found, "set appendonly yes"
+    return Finding("warning", "durability", found, "set appendonly yes")

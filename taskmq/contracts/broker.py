@@ -21,10 +21,11 @@ Guarantees every adapter gives:
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from taskmq.contracts.finding import Finding
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue
@@ -403,10 +404,8 @@ class Archiving(Protocol):
 class Diagnosable(Protocol):
     """A broker that can tell what is wrong with its server."""
 
-    async def diagnose(
-        self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0
-    ) -> list[tuple[Literal["ok", "warning", "problem"], str, str, str]]:
-        """Findings: level, what it is about, what was found, and the remedy ("" where none is needed).
+    async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> list[Finding]:
+        """What was found.
 
         Nothing is changed.
 

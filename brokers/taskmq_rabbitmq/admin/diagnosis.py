@@ -5,8 +5,9 @@ What it says about queues is in `queue_diagnosis`; the facts are gathered in `ex
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from taskmq.contracts.finding import Finding, Level
 from taskmq_rabbitmq.admin.inspection import NodeFacts
 
 __all__ = [
@@ -23,8 +24,6 @@ __all__ = [
     "version_findings",
 ]
 
-Level = Literal["ok", "warning", "problem"]
-Finding = tuple[Level, str, str, str]
 
 _OLDEST: Final = (3, 10)
 _NEWEST: Final = (4, 3)
@@ -68,21 +67,23 @@ class Rights:
 def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
     """What the node's version means for taskmq."""
     if version is None:
-        return [("warning", "rabbitmq", "the node does not say its version", "taskmq is tested on 3.10 to 4.3")]
+        return [
+            Finding("warning", "rabbitmq", "the node does not say its version", "taskmq is tested on 3.10 to 4.3")
+        ]
     text = ".".join(map(str, version))
     series = (version[0], version[1] if len(version) > 1 else 0)
     if series < _OLDEST:
         finding = f"version {text}: dead-lettering cannot be made safe before 3.10"
-        return [("problem", "rabbitmq", finding, "upgrade, through 3.13, to 4.x")]
+        return [Finding("problem", "rabbitmq", finding, "upgrade, through 3.13, to 4.x")]
     if series > _NEWEST:
         finding = f"version {text}: taskmq is not tested on it, the newest that it is tested on is 4.3"
-        return [("warning", "rabbitmq", finding, "look for a newer taskmq")]
+        return [Finding("warning", "rabbitmq", finding, "look for a newer taskmq")]
     if series in _ENDED:
         finding = f"version {text}: the RabbitMQ team mends {series[0]}.{series[1]} no more, {_ENDED[series]}"
         through = ", through 3.13 and 4.2," if series < (3, 13) else ", through 4.2," if series < (4, 2) else ""
         remedy = f"upgrade{through} to 4.3, or see that your distribution mends it; nothing changes for taskmq"
-        return [("warning", "rabbitmq", finding, remedy)]
-    return [("ok", "rabbitmq", f"version {text}", "")]
+        return [Finding("warning", "rabbitmq", finding, remedy)]
+    return [Finding("ok", "rabbitmq", f"version {text}")]
 
 
 def erlang_findings(text: str | None) -> list[Finding]:
@@ -93,8 +94,8 @@ def erlang_findings(text: str | None) -> list[Finding]:
     safe = _SAFE_ERLANG.get(numbers[0])
     if numbers[0] < min(_SAFE_ERLANG) or (safe is not None and numbers < safe):
         finding = f"version {text}: anybody may pass for the owner of a client certificate (CVE-2022-37026)"
-        return [("problem", "erlang", finding, "upgrade Erlang/OTP to the last release of its series")]
-    return [("ok", "erlang", f"version {text}", "")]
+        return [Finding("problem", "erlang", finding, "upgrade Erlang/OTP to the last release of its series")]
+    return [Finding("ok", "erlang", f"version {text}")]
 
 
 def api_findings(reason: str | None, address: str) -> list[Finding]:
@@ -105,9 +106,9 @@ def api_findings(reason: str | None, address: str) -> list[Finding]:
         address: where it is looked for.
     """
     if reason is None:
-        return [("ok", "management", address, "")]
+        return [Finding("ok", "management", address)]
     skipped = "alarms, nodes, policies, queue arguments, quorum members and feature flags were not looked at"
-    return [("warning", "management", f"{skipped}: {reason}", "make the HTTP API available to this user")]
+    return [Finding("warning", "management", f"{skipped}: {reason}", "make the HTTP API available to this user")]
 
 
 def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding]:
@@ -122,27 +123,27 @@ def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding
     findings: list[Finding] = []
     if rights.send is False:
         finding = f"{user!r} may not write to the default exchange (amq.default): it cannot send anything"
-        findings.append(("problem", about, finding, remedy))
+        findings.append(Finding("problem", about, finding, remedy))
     if rights.delay is False:
         finding = f"{user!r} may not write to the delay ladder (taskmq.delay.*): no delayed jobs, no retries"
-        findings.append(("problem", about, finding, remedy))
+        findings.append(Finding("problem", about, finding, remedy))
     if rights.declare is False and declares:
         finding = f"{user!r} may not configure anything, and taskmq declares its queues when it starts"
-        findings.append(("problem", about, finding, f"add ?declare=off to the broker URL; {remedy}"))
+        findings.append(Finding("problem", about, finding, f"add ?declare=off to the broker URL; {remedy}"))
     if findings:
         return findings
     can_send = rights.send and rights.delay is not False
     if can_send and rights.consume is False:
-        return [("ok", about, f"{user!r} may send and not consume: enough for a producer, not for a worker", "")]
+        return [Finding("ok", about, f"{user!r} may send and not consume: enough for a producer, not for a worker")]
     if can_send and rights.declare and rights.operate:
-        return [("ok", about, f"{user!r} may configure, write and read: enough for every role", "")]
+        return [Finding("ok", about, f"{user!r} may configure, write and read: enough for every role")]
     if can_send and rights.consume:
-        return [("ok", about, f"{user!r} may send and consume: enough for a worker, not for an operator", "")]
+        return [Finding("ok", about, f"{user!r} may send and consume: enough for a worker, not for an operator")]
     if can_send and rights.consume is None:
         which = "whether it may consume was not tried: name the app with --app, and no messages may wait"
-        return [("ok", about, f"{user!r} may send: enough for a producer; {which}", "")]
+        return [Finding("ok", about, f"{user!r} may send: enough for a producer; {which}")]
     finding = f"what {user!r} may do could not be tried"
-    return [("warning", about, finding, "see what else is told here, and try again; `taskmq topology apply`")]
+    return [Finding("warning", about, finding, "see what else is told here, and try again; `taskmq topology apply`")]
 
 
 def blocked_findings(reason: str | None) -> list[Finding]:
@@ -150,7 +151,7 @@ def blocked_findings(reason: str | None) -> list[Finding]:
     if reason is None:
         return []
     finding = f"the broker takes no messages from anybody: {reason or 'it does not say why'}"
-    return [("problem", "rabbitmq", finding, "see its memory and disk alarms: rabbitmq-diagnostics alarms")]
+    return [Finding("problem", "rabbitmq", finding, "see its memory and disk alarms: rabbitmq-diagnostics alarms")]
 
 
 def node_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
@@ -158,24 +159,26 @@ def node_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
     findings: list[Finding] = []
     for node in nodes:
         if not node.running:
-            findings.append(("problem", node.name, "the node is down", "start it, or remove it from the cluster"))
+            findings.append(
+                Finding("problem", node.name, "the node is down", "start it, or remove it from the cluster")
+            )
         if node.memory_alarm:
             finding = "memory alarm: the cluster takes no messages"
             remedy = "give the node more memory, raise vm_memory_high_watermark, or have the queues drained"
-            findings.append(("problem", node.name, finding, remedy))
+            findings.append(Finding("problem", node.name, finding, remedy))
         if node.disk_alarm:
             finding = "disk alarm: the cluster takes no messages"
-            findings.append(("problem", node.name, finding, "free disk space, or lower disk_free_limit"))
+            findings.append(Finding("problem", node.name, finding, "free disk space, or lower disk_free_limit"))
         if node.partitions:
             finding = f"has lost sight of {', '.join(node.partitions)}: the cluster is in parts"
             remedy = "mend the network, then restart the nodes of the smaller part; see cluster_partition_handling"
-            findings.append(("problem", node.name, finding, remedy))
+            findings.append(Finding("problem", node.name, finding, remedy))
         used, limit = node.descriptors_used, node.descriptors
         if limit and used >= limit * _OFTEN_FULL:
             finding = f"{used:,} of {limit:,} file descriptors are used: new connections will be refused"
-            findings.append(("problem", node.name, finding, "raise the limit of open files of the service"))
+            findings.append(Finding("problem", node.name, finding, "raise the limit of open files of the service"))
     if nodes and not findings:
-        return [("ok", "nodes", f"{len(nodes)} up, no alarms", "")]
+        return [Finding("ok", "nodes", f"{len(nodes)} up, no alarms")]
     return findings
 
 
@@ -186,9 +189,9 @@ def flag_findings(states: Mapping[str, str], version: tuple[int, ...] | None) ->
         return []
     missing = [name for name in _NEEDED_FLAGS if states.get(name, "enabled") != "enabled"]
     if not missing:
-        return [("ok", "feature flags", "all that are needed are enabled", "")]
+        return [Finding("ok", "feature flags", "all that are needed are enabled")]
     finding = f"{', '.join(missing)} disabled: no safe queues, or no safe dead-lettering, and so no safe delays"
-    return [("problem", "feature flags", finding, f"rabbitmqctl enable_feature_flag {missing[0]}")]
+    return [Finding("problem", "feature flags", finding, f"rabbitmqctl enable_feature_flag {missing[0]}")]
 
 
 def clock_findings(offset_ms: int | None, error_ms: int, *, about: str) -> list[Finding]:
@@ -203,11 +206,11 @@ def clock_findings(offset_ms: int | None, error_ms: int, *, about: str) -> list[
         return []
     seconds = max(0, abs(offset_ms) - error_ms) / 1000
     if seconds * 1000 < _CLOCK_WARNING_MS:
-        return [("ok", about, f"clock: within {_CLOCK_WARNING_MS / 1000:g} s of this host's", "")]
+        return [Finding("ok", about, f"clock: within {_CLOCK_WARNING_MS / 1000:g} s of this host's")]
     level: Level = "problem" if seconds * 1000 >= _CLOCK_PROBLEM_MS else "warning"
     side = "ahead of" if offset_ms > 0 else "behind"
     finding = f"clock: at least {seconds:.0f} s {side} this host's: delays, expiry and schedules are off by that"
-    return [(level, about, finding, "let NTP (chrony, systemd-timesyncd) set the clock on every host")]
+    return [Finding(level, about, finding, "let NTP (chrony, systemd-timesyncd) set the clock on every host")]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -112,7 +112,9 @@ async def _by_api(management: Management, version: tuple[int, ...] | None, clock
         findings += flag_findings(flags, version)
     except (AccessDenied, ManagementRefused) as error:
         remedy = "give the user the tag `monitoring`"
-        findings.append(("warning", "nodes", f"alarms, nodes and feature flags were not looked at: {error}", remedy))
+        findings.append(
+            Finding("warning", "nodes", f"alarms, nodes and feature flags were not looked at: {error}", remedy)
+        )
     began = time.monotonic()
     if (date := await management.clock_ms()) is not None:
         travel = int((time.monotonic() - began) * 1000)

@@ -52,7 +52,7 @@ def policy_findings(queues: Iterable[QueueFacts]) -> list[Finding]:
     findings: list[Finding] = []
     for (level, policy, finding, advice), names in found.items():
         findings.append(
-            ("problem" if level == "problem" else "warning", _several(names), f"{policy}: {finding}", advice)
+            Finding("problem" if level == "problem" else "warning", _several(names), f"{policy}: {finding}", advice)
         )
     return findings
 
@@ -141,20 +141,24 @@ def _judge_limit(limit: int, least: int, text: str, advice: str) -> Iterator[tup
 def comparison_findings(comparison: Comparison) -> list[Finding]:
     """Queues, exchanges and bindings that are not what taskmq declares."""
     findings: list[Finding] = [
-        ("problem", entry.name, f"{entry.kind}: {entry.detail}", entry.remedy)
+        Finding("problem", entry.name, f"{entry.kind}: {entry.detail}", entry.remedy)
         for entry in comparison.entries
         if entry.status == "different"
     ]
     missing = [f"{entry.kind} {entry.name}" for entry in comparison.entries if entry.status == "missing"]
     if missing:
         findings.append(
-            ("warning", "topology", f"missing: {_several(missing)}", "start a worker, or `taskmq topology apply`")
+            Finding(
+                "warning", "topology", f"missing: {_several(missing)}", "start a worker, or `taskmq topology apply`"
+            )
         )
     if extra := [entry.name for entry in comparison.entries if entry.status == "extra" and entry.kind == "queue"]:
         remedy_text = "see what is in them (`taskmq queue list -Q`), then delete them"
-        findings.append(("warning", _several(extra), "left over: the app does not use these any more", remedy_text))
+        findings.append(
+            Finding("warning", _several(extra), "left over: the app does not use these any more", remedy_text)
+        )
     if not findings and comparison.blind is None:
-        findings.append(("ok", "topology", "everything is as taskmq declares it", ""))
+        findings.append(Finding("ok", "topology", "everything is as taskmq declares it"))
     return findings
 
 
@@ -187,10 +191,12 @@ def timeout_findings(
         text = f"consumer timeout {seconds:g} s ({whose})"
         if longest is None:
             finding = f"{text}: tasks without a `timeout` that run longer are started a second time beside themselves"
-            findings.append(("warning", work.name, finding, f"give the tasks a `timeout`, or {remedy(version)}"))
+            findings.append(
+                Finding("warning", work.name, finding, f"give the tasks a `timeout`, or {remedy(version)}")
+            )
         elif longest > seconds:
             finding = f"{text}: tasks may take {longest:g} s, and are started a second time beside themselves"
-            findings.append(("problem" if limits else "warning", work.name, finding, remedy(version)))
+            findings.append(Finding("problem" if limits else "warning", work.name, finding, remedy(version)))
     return findings
 
 
@@ -217,12 +223,14 @@ def member_findings(queues: Iterable[QueueFacts]) -> list[Finding]:
     findings: list[Finding] = []
     if stopped:
         finding = "no leader, or no majority of its members is up: nothing goes in or out"
-        findings.append(("problem", _several(stopped), finding, "bring the nodes back that keep the other members"))
+        findings.append(
+            Finding("problem", _several(stopped), finding, "bring the nodes back that keep the other members")
+        )
     if down:
-        findings.append(("problem", _several(down), "the node that keeps it is down", "bring the node back"))
+        findings.append(Finding("problem", _several(down), "the node that keeps it is down", "bring the node back"))
     if weak:
         finding = "a member is down: the next loss may stop it"
-        findings.append(("warning", _several(weak), finding, "bring the node back"))
+        findings.append(Finding("warning", _several(weak), finding, "bring the node back"))
     return findings
 
 
@@ -246,21 +254,21 @@ def stuck_findings(
         if not full:
             return []
         finding = f"{_DEAD_LETTERS_AT_ONCE} or more messages are on their way out: too many to be moving"
-        return [("warning", _several(full), finding, f"`taskmq doctor --watch 30` tells for sure; {advice}")]
+        return [Finding("warning", _several(full), finding, f"`taskmq doctor --watch 30` tells for sure; {advice}")]
     after = {queue.name: queue.dead_letters for queue in second if queue.dead_letters}
     stuck = [name for name, count in before.items() if after.get(name, 0) >= count]
     if not stuck:
-        return [("ok", "dead-lettering", f"nothing was stuck for {seconds:g} s", "")]
+        return [Finding("ok", "dead-lettering", f"nothing was stuck for {seconds:g} s")]
     count = sum(after[name] for name in stuck)
     finding = f"{count} messages are on their way out, and none has arrived within {seconds:g} s"
-    return [("problem", _several(stuck), finding, advice)]
+    return [Finding("problem", _several(stuck), finding, advice)]
 
 
 def letter_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) -> list[Finding]:
     """Dead letters of queues that the app does not name; those of its own are told elsewhere."""
     own = {dead_letter_queue(queue.name) for queue in known}
     return [
-        ("warning", name, f"{queue.ready} dead letters", f"taskmq dlq groups {name}")
+        Finding("warning", name, f"{queue.ready} dead letters", f"taskmq dlq groups {name}")
         for queue in queues
         if queue.name.endswith(".dlq") and queue.name not in own and queue.ready
         for name in (logical_queue(queue.name),)
@@ -283,9 +291,13 @@ def orphan_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) ->
     names = [name for name, count in waiting.items() if count]
     count = sum(waiting.values())
     return [
-        ("warning", _several(names), f"no consumer, {count} messages wait, and the app does not know the queue",
-         "start its worker, or delete it if nobody needs it any more")
-    ]  # fmt: skip
+        Finding(
+            "warning",
+            _several(names),
+            f"no consumer, {count} messages wait, and the app does not know the queue",
+            "start its worker, or delete it if nobody needs it any more",
+        )
+    ]
 
 
 def _limits(policy: Mapping[str, Any]) -> str:

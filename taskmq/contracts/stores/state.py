@@ -1,7 +1,8 @@
 """All stores of one shared state, and what only some states can do."""
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from taskmq.contracts.finding import Finding
 from taskmq.contracts.stores.checkpoints import CheckpointStore
 from taskmq.contracts.stores.claims import ClaimStore
 from taskmq.contracts.stores.crash_counts import StartStore
@@ -68,8 +69,8 @@ class State(Protocol):
 class DiagnosableState(Protocol):
     """A state that can tell what is wrong with its server."""
 
-    async def diagnose(self) -> list[tuple[Literal["ok", "warning", "problem"], str, str, str]]:
-        """Findings: level, what it is about, what was found, and the remedy ("" where none is needed).
+    async def diagnose(self) -> list[Finding]:
+        """What was found.
 
         Raises:
             StateUnavailable: the state could not be reached.

@@ -1,0 +1,135 @@
+"""Examining an installation: settings, broker and state; what is wrong, and what to do about it."""
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Diagnosable
+from taskmq.contracts.finding import Finding
+from taskmq.contracts.stores import DiagnosableState, Timekeeper
+from taskmq.errors import BrokerUnavailable, StateUnavailable
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+
+__all__ = ["Examination", "examine"]
+
+_TIMEOUT: Final = 10.0
+_CLOCK_SECONDS: Final = 2.0
+_CLOCK_LIMIT: Final = 30.0
+
+
+class Examination(NamedTuple):
+    """What was found.
+
+    Attributes:
+        is_complete: broker and state could be reached.
+    """
+
+    findings: list[Finding]
+    is_complete: bool
+
+    @property
+    def has_problem(self) -> bool:
+        return any(finding.level == "problem" for finding in self.findings)
+
+
+async def examine(app: TaskMQ, *, watch: float = 0) -> Examination:
+    """Look at settings, broker and state of an app, and at its queues; changes nothing and raises nothing of theirs.
+
+    Args:
+        watch: look a second time after so many seconds: shows what is stuck on its way out of a queue.
+    """
+    findings = [Finding("ok", "python", platform.python_version()), *_settings(app)]
+    try:
+        async with app:
+            findings += [finding async for finding in _broker(app, watch)]
+            findings += [finding async for finding in _state(app)]
+    except BrokerUnavailable as error:
+        findings.append(Finding("problem", "broker", str(error), "is it running, and is the URL right? --url"))
+        return Examination(findings, is_complete=False)
+    except StateUnavailable as error:
+        findings.append(Finding("problem", "state", str(error), "is it running, and is the URL right? --state"))
+        return Examination(findings, is_complete=False)
+    return Examination(findings, is_complete=True)
+
+
+def _settings(app: TaskMQ) -> list[Finding]:
+    origin = app.sessions.settings.origin
+    return [
+        Finding("ok", "settings", f"{key} comes from {source}" if key in ("url", "state") else f"{key}: {source}")
+        for key, source in origin.items()
+    ] or [Finding("ok", "settings", "none given: the embedded broker in .taskmq")]
+
+
+async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
+    broker = app.sessions.current().broker
+    await broker.connect(timeout=_TIMEOUT)
+    yield Finding("ok", "broker", broker.address)
+    if isinstance(broker, Diagnosable):
+        for finding in await broker.diagnose(_loads(app), watch=watch):
+            yield finding
+    for entry in await broker.stats([PARKING, UNROUTABLE]):
+        if entry.ready:
+            yield Finding(
+                "problem",
+                entry.queue,
+                f"{entry.ready} messages that nobody can run",
+                f"taskmq dlq list {entry.queue}; once its cause is gone, taskmq dlq replay {entry.queue}",
+            )
+    for queue in app.tasks.queues:
+        stats = {entry.queue: entry for entry in await broker.stats([*queue.physical, dead_letter_queue(queue.name)])}
+        letters = stats.pop(dead_letter_queue(queue.name), None)
+        if letters and letters.ready:
+            yield Finding("warning", queue.name, f"{letters.ready} dead letters", f"taskmq dlq groups {queue.name}")
+        if not stats:
+            yield Finding("warning", queue.name, "the queue does not exist yet", "start a worker")
+        elif sum(entry.consumers for entry in stats.values()) == 0:
+            waiting = sum(entry.ready for entry in stats.values())
+            yield Finding(
+                "problem" if waiting else "warning",
+                queue.name,
+                f"no consumer, {waiting} messages wait",
+                "start a worker",
+            )
+
+
+async def _state(app: TaskMQ) -> AsyncIterator[Finding]:
+    state = app.sessions.current().state
+    if state is None:
+        yield Finding("warning", "state", "none: no results, no beat", "TaskMQ(..., state=...) or $TASKMQ_STATE")
+        return
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            await state.results.get("doctor")
+    except (StateUnavailable, TimeoutError) as error:
+        raise StateUnavailable(f"{state.address}: {str(error) or 'no answer'}") from error
+    yield Finding("ok", "state", state.address)
+    if isinstance(state, DiagnosableState):
+        for finding in await state.diagnose():
+            yield finding
+    if isinstance(state, Timekeeper):
+        yield _clock(await state.server_now_ms() - app.sessions.clock.now_ms())
+
+
+def _clock(offset: int) -> Finding:
+    seconds = abs(offset) / 1000
+    if seconds < _CLOCK_SECONDS:
+        return Finding("ok", "state", f"clock: within {_CLOCK_SECONDS:g} s of this host's")
+    side = "ahead of" if offset > 0 else "behind"
+    return Finding(
+        "problem" if seconds >= _CLOCK_LIMIT else "warning",
+        "state",
+        f"clock: {seconds:.0f} s {side} this host's: expiry, schedules and leases are off by that",
+        "let NTP (chrony, systemd-timesyncd) set the clock on every host",
+    )
+
+
+def _loads(app: TaskMQ) -> dict[WorkQueue, float | None]:
+    """How long messages of each queue may stay in a worker's hands; None where a task has no time limit."""
+    loads: dict[WorkQueue, float | None] = {}
+    for queue in app.tasks.queues:
+        limits = [task.plan.timeout for task in app.tasks.values() if task.queue == queue.name]
+        known = [limit for limit in limits if limit is not None]
+        loads[queue] = max(known) if known and len(known) == len(limits) else None
+    return loads
