@@ -16,8 +16,9 @@ _SHORT = {
     "taskmq/__main__.py",
     "taskmq/cli/processes/probe.py",
     "taskmq/version.py",
-    # Commands that ask `taskmq.operations` and print.
+    # Commands that ask `taskmq.operations` and print; one noun a module there.
     "taskmq/cli/operators/doctor.py",
+    "taskmq/operations/queues.py",
     # One contract, or one store, a module.
     "contrib/taskmq_redis/stores/checkpoints.py",
     "contrib/taskmq_redis/stores/crash_counts.py",

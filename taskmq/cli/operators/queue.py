@@ -9,8 +9,7 @@ from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import confirm, note, print_rows
 from taskmq.contracts.broker import QueueStats
-from taskmq.errors import InvalidOption
-from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
+from taskmq.operations import queues as operations
 
 __all__ = ["app"]
 
@@ -29,14 +28,11 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
         Queues, separated by commas.
     """
     target = open_app()
-    names = [target.producer.queue(name.strip()) for name in queues.split(",")] if queues else target.tasks.queues
-    if not names:
-        raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
+    names = [name.strip() for name in queues.split(",")] if queues else []
 
     async def run() -> list[QueueStats]:
         async with target:
-            physical = [name for queue in names for name in (*queue.physical, dead_letter_queue(queue.name))]
-            return await target.sessions.current().broker.stats([*physical, PARKING, UNROUTABLE])
+            return await operations.list_queues(target, names)
 
     stats = asyncio.run(run())
     print_rows(_COLUMNS, [{column: getattr(entry, column) for column in _COLUMNS} for entry in stats])
@@ -59,8 +55,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
 
     async def run() -> int:
         async with target:
-            broker = target.sessions.current().broker
-            return sum([await broker.purge(name) for name in target.producer.queue(queue).physical])
+            return await operations.purge_queue(target, queue)
 
     note(f"{asyncio.run(run())} messages deleted")
     return 0

@@ -8,10 +8,11 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.workers import ask_workers, describe
+from taskmq.cli.operators.workers import at_app, describe, seconds_of
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.errors import InvalidOption
-from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
+from taskmq.model.commands import Command, CommandAnswer
+from taskmq.operations.workers import WorkerAnswers, tell_workers
 
 __all__ = ["app"]
 
@@ -40,16 +41,16 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
     within
         How long to wait for answers.
     """
-    answers = _ask(names, Command(id="", name="ping"), every=every, host=host, within=within)
+    told = _ask(names, Command(id="", name="ping"), every=every, host=host, within=within)
     if current_globals().output != "table":
-        print_rows((), [describe(answer.status) for answer in answers])
-        return _exit_code(names, answers)
-    for answer in answers:
+        print_rows((), [describe(answer.status) for answer in told.answers])
+        return _exit_code(told)
+    for answer in told.answers:
         record = dict(describe(answer.status))
         jobs: Sequence[Mapping[str, Any]] = record.pop("jobs")
         print_record(record)
         print_rows(("job_id", "task", "queue", "attempt", "seconds"), jobs)
-    return _exit_code(names, answers)
+    return _exit_code(told)
 
 
 @app.command
@@ -113,36 +114,30 @@ def stacks(*names: str, every: _Every = False, host: str | None = None, within: 
     within
         How long to wait for answers.
     """
-    answers = _ask(names, Command(id="", name="stacks"), every=every, host=host, within=within)
+    told = _ask(names, Command(id="", name="stacks"), every=every, host=host, within=within)
     if current_globals().output != "table":
-        print_rows((), [{**_row(answer), "text": answer.text} for answer in answers])
+        print_rows((), [{**_row(answer), "text": answer.text} for answer in told.answers])
     else:
-        for answer in answers:
+        for answer in told.answers:
             # The functions' names are the app's own, and no words of a message.
             sys.stdout.write(f"== {answer.worker} ({answer.verdict})\n{answer.text}\n")
-    return _exit_code(names, answers)
+    return _exit_code(told)
 
 
 def _tell(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> int:
-    answers = _ask(names, command, every=every, host=host, within=within)
-    print_rows(("worker", "verdict", "detail", "state", "slots"), [_row(answer) for answer in answers])
-    return _exit_code(names, answers)
+    told = _ask(names, command, every=every, host=host, within=within)
+    print_rows(("worker", "verdict", "detail", "state", "slots"), [_row(answer) for answer in told.answers])
+    return _exit_code(told)
 
 
-def _ask(
-    names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str
-) -> Sequence[CommandAnswer]:
-    to = (*names, *([f"@{host}"] if host else []), *([EVERY_WORKER] if every else []))
-    if not to:
-        raise InvalidOption("which workers? Name them, or say --host HOST or --all")
-    from msgspec.structs import replace
-
-    answers = ask_workers(replace(command, to=to), within=within)
-    if not answers:
+def _ask(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> WorkerAnswers:
+    seconds = seconds_of(within)
+    told = at_app(lambda target: tell_workers(target, command, names, host=host, every=every, within=seconds))
+    if not told.answers:
         note(f"no worker answers within {within}")
-    elif missing := _missing(names, answers):
-        note(f"no answer within {within} from {', '.join(missing)}")
-    return answers
+    elif told.missing:
+        note(f"no answer within {within} from {', '.join(told.missing)}")
+    return told
 
 
 def _row(answer: CommandAnswer) -> Mapping[str, Any]:
@@ -155,12 +150,7 @@ def _row(answer: CommandAnswer) -> Mapping[str, Any]:
     }
 
 
-def _missing(names: Sequence[str], answers: Sequence[CommandAnswer]) -> list[str]:
-    found = {answer.worker for answer in answers}
-    return [name for name in names if name not in found]
-
-
-def _exit_code(names: Sequence[str], answers: Sequence[CommandAnswer]) -> int:
-    if not answers or _missing(names, answers):
+def _exit_code(told: WorkerAnswers) -> int:
+    if not told.answers or told.missing:
         return NOT_FOUND
-    return OK if all(answer.verdict == "done" for answer in answers) else CONFLICT
+    return OK if all(answer.verdict == "done" for answer in told.answers) else CONFLICT

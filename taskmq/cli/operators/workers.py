@@ -1,20 +1,24 @@
 """`taskmq workers`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_rows
-from taskmq.events.control import command_workers
-from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import parse_duration
+from taskmq.operations.workers import list_workers
 
-__all__ = ["ask_workers", "describe", "workers"]
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+
+__all__ = ["at_app", "describe", "seconds_of", "workers"]
+
+T = TypeVar("T")
 
 _COLUMNS = (
     "name",
@@ -43,22 +47,25 @@ def workers(*, within: Annotated[str, Parameter(help="How long to wait for answe
     within
         How long to wait for answers.
     """
-    answers = ask_workers(Command(id="", name="ping"), within=within)
+    answers = at_app(lambda target: list_workers(target, within=seconds_of(within)))
     if not answers:
         note(f"no worker answers within {within}")
     print_rows(_COLUMNS, [describe(answer.status) for answer in answers])
 
 
-def ask_workers(command: Command, *, within: str) -> Sequence[CommandAnswer]:
-    """What workers answer to a command."""
+def at_app(ask: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
+    """What the workers at the broker of the app, or of --url, answer."""
     target = open_app()
-    seconds = parse_duration(within, what="within").total_seconds()
 
-    async def run() -> Sequence[CommandAnswer]:
+    async def run() -> T:
         async with target:
-            return await command_workers(target.sessions.current().broker, command, within=seconds)
+            return await ask(target)
 
     return asyncio.run(run())
+
+
+def seconds_of(within: str) -> float:
+    return parse_duration(within, what="within").total_seconds()
 
 
 def describe(status: WorkerStatus) -> Mapping[str, Any]:

@@ -1,0 +1,57 @@
+"""Running workers: who answers, and what they are told to do."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.errors import InvalidOption
+from taskmq.events.control import command_workers
+from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
+
+__all__ = ["WorkerAnswers", "list_workers", "tell_workers"]
+
+_PING = Command(id="", name="ping")
+
+
+class WorkerAnswers(NamedTuple):
+    """What workers have answered, one answer of each process.
+
+    Attributes:
+        missing: those that were named and have not answered.
+    """
+
+    answers: Sequence[CommandAnswer]
+    missing: Sequence[str] = ()
+
+
+async def list_workers(app: TaskMQ, *, within: float = 1.0) -> Sequence[CommandAnswer]:
+    """The workers that answer within so many seconds; raises as `taskmq.events.command_workers`.
+
+    A worker whose event loop is held up by a task, or that obeys no commands, does not answer.
+    """
+    return await command_workers(app.sessions.current().broker, _PING, within=within)
+
+
+async def tell_workers(
+    app: TaskMQ,
+    command: Command,
+    names: Sequence[str] = (),
+    *,
+    host: str | None = None,
+    every: bool = False,
+    within: float = 1.0,
+) -> WorkerAnswers:
+    """Tell workers what to do: those of these names, those of a host, or all.
+
+    Raises:
+        InvalidOption: none of the three is given.
+        BrokerUnavailable, TopologyMismatch, UnsupportedFeature: as `taskmq.events.command_workers`.
+    """
+    to = (*names, *([f"@{host}"] if host else []), *([EVERY_WORKER] if every else []))
+    if not to:
+        raise InvalidOption("which workers? Name them, or say --host HOST or --all")
+    answers = await command_workers(app.sessions.current().broker, replace(command, to=to), within=within)
+    found = {answer.worker for answer in answers}
+    return WorkerAnswers(answers, [name for name in names if name not in found])

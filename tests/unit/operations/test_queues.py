@@ -1,0 +1,50 @@
+import asyncio
+
+import pytest
+
+from taskmq import InvalidOption, QueueMissing, TaskMQ, WorkQueue
+from taskmq.operations.queues import list_queues, purge_queue
+from tests.unit.app_kit import new_url
+
+
+@pytest.fixture
+def app() -> TaskMQ:
+    app = TaskMQ(new_url(), queues=[WorkQueue("mail", priorities="native")])
+
+    @app.task(name="resize", queue="images")
+    def resize(number: int) -> None: ...
+
+    return app
+
+
+def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_lost(app: TaskMQ) -> None:
+    async def main() -> None:
+        async with app:
+            await app.sessions.current().declare(app.tasks.queues)
+            await app.tasks["resize"].options(priority=9).asend(1)
+            found = {stats.queue: stats.ready for stats in await list_queues(app)}
+            named = [stats.queue for stats in await list_queues(app, ["mail"])]
+
+        assert found["images.p.high"] == 1
+        assert {"images", "images.dlq", "mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"} <= set(found)
+        assert named == ["mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"]
+
+    asyncio.run(main())
+
+
+def test_without_any_queue_the_caller_is_asked_which() -> None:
+    with pytest.raises(InvalidOption, match="which queues"):
+        asyncio.run(list_queues(TaskMQ(new_url())))
+
+
+def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:
+    async def main() -> None:
+        async with app:
+            for priority in (0, 5, 9):
+                await app.tasks["resize"].options(priority=priority).asend(1)
+            assert await purge_queue(app, "images") == 3
+            assert await purge_queue(app, "images") == 0
+            with pytest.raises(QueueMissing):
+                await purge_queue(app, "imags")
+
+    asyncio.run(main())
