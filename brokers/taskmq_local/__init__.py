@@ -13,7 +13,7 @@ Each broker or state object does its SQLite work in one thread of its own (`Data
 (publishes, acks, leases, results) while the thread is busy and hands them over together: one transaction, one sync
 of the disk, however many they are. A future ends after the commit.
 
-Announcements are rows that all who listen read and that expire after half a minute (`local_listener`).
+Announcements are rows that all who listen read and that expire after half a minute (`broker.listener`).
 
 A message is `ready` in its queue, or leased by an `Owner`, or `delayed`. Its id is its place: given back, it comes
 first again. Taking writes a lease and is not synced; acknowledging deletes lease and message and is.

@@ -16,8 +16,9 @@ heartbeats is a loss (`SilenceDetector`). Nothing is carried over from one to th
   delivery knows its feed; settling one whose channel has ended does nothing and is counted.
 - What was declared or found (`Declarations`) is looked at once more in each generation. Declares, looks and
   purges run on channels of their own, because a refusal costs the channel. After quorum queues that are new one
-  more is declared and deleted, or a broker that dies at once would have forgotten the last of them (`registration`).
-- What the broker refuses costs the publisher's channel: the guilty message ends with its error (`refused`), all
+  more is declared and deleted, or a broker that dies at once would have forgotten the last of them
+  (`metadata_flush`).
+- What the broker refuses costs the publisher's channel: the refused message ends with its error (`refusals`), all
   others go out again.
 - Announcements have a channel of their own on the publishing connection, without confirms, and are dropped where the
   publisher would wait (`BroadcastPublisher`). A listener has an exclusive queue, on the consuming connection, and
@@ -32,16 +33,15 @@ publishing connection was lost with confirms outstanding, after a consumer's cha
 when RabbitMQ's own dead-letter worker restarts on the delay ladder. All copies carry the same message id.
 
 Per message. No task, no timer, no log line. Deliveries and confirms are read from the received bytes and publishes
-and settlings written as ready bytes (`wire`), beside pika on its own connection (`lane`); the frames of one turn of
-the loop leave in one write, or by the dozen where they are many, past pika's transport where there is no TLS
-(`shortcut`). Messages of one task to one queue share their ready bytes (`template`). `?wire=plain` in the URL
-leaves all frames to pika. Messages are written in `outgoing` and come in through `Feed.receive`, and nowhere else.
+and settlings written as ready bytes (`frames`), beside pika on its own connection (`fast_connection`); the frames of
+one turn of the loop leave in one write, or by the dozen where they are many, past pika's transport where there is no
+TLS (`direct_socket`). Messages of one task to one queue share their ready bytes (`publish_template`). `?wire=plain`
+in the URL leaves all frames to pika. Messages are written in `pending` and come in through `Feed.receive`, and
+nowhere else.
 
-Modules, pure first: url, delay, topology, deaths, wire, letterhead, denial, timeouts, diagnosis,
-queue_diagnosis; amqp (the border with pika), resolver, resets, shortcut, lane, channels, pulse, connection;
-registration, declarations; outgoing, refused, publisher; announcements, listener; delivery, queue_consumer,
-watchdog, consumer, hold; examination (what the doctor asks); broker. Topology as code, loaded on demand:
-plan, definitions, policies; management, inspection; blueprint; `migrate`, which only its command loads.
+Packages: `model` decides and is pure; `amqp` is the border with pika, and the fast way past it; `connect` opens and
+keeps connections; `declare`, `publish` and `consume` use them. `admin` (the doctor, topology as code) and `migrate`
+load on demand.
 """
 
 from taskmq.contracts.broker import Broker, BrokerOptions

@@ -33,8 +33,7 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
         health: where health is served; None for nowhere.
         liveness_timeout: a process that has said nothing for so many seconds is not live.
         unresponsive_after: a process that has said nothing for so many seconds is killed, so that its jobs run
-        elsewhere;
-            None: it is left alone.
+            elsewhere; None: it is left alone.
         drained_after: a process that was told to drain is killed so many seconds after its grace; it may wait for its
             broker at both ends of that.
         calm: seconds of little to do before one process less is kept.

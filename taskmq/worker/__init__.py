@@ -1,6 +1,6 @@
 """The worker: takes deliveries, runs tasks, settles outcomes.
 
-One delivery goes through five hands, each of which does one thing:
+One delivery passes five parts, each of which does one thing:
 
     Backlog     holds what the broker has handed over and no slot has taken yet; picks the next one, the
                 priority classes by weight, none left waiting for ever
@@ -9,12 +9,12 @@ One delivery goes through five hands, each of which does one thing:
     Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known,
                 an argument that does not fit and an error of the function are all outcomes
     Settler     Outcome -> effects: first what must be durable (the result, the retry's copy, the dead
-                letter), then the ack. The only place that settles a delivery, but for tasks with early
-                acknowledgement, which the Processor acknowledges right before it calls their function
+                letter), then the ack. Where else a delivery is settled, and why, tests/house/test_places.py lists
     Worker      start, drain, and what lives as long as it consumes
 
-Beside them the Recorder writes down what tasks tell and save while they run (`taskmq.run.journal`); a task that does
-neither has nothing to do with it.
+Most runs need nothing of that: the FastPath and the ThreadRuns take a plain one from its message to its
+acknowledgement without an asyncio task of its own. Guards may hold a run back before it starts (`guards`). The
+JournalService writes down what tasks tell and save while they run (`taskmq.run.journal`).
 
 Invariants:
 

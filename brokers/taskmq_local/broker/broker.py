@@ -131,7 +131,7 @@ class LocalBroker:
         return consumer
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """See `taskmq.broker.Broadcasting`; how late and how bounded: `local_listener`."""
+        """See `taskmq.broker.Broadcasting`; how late and how bounded: `listener`."""
         if self._is_closed or self._announcing >= MAX_PENDING or len(topic.encode()) > MAX_TOPIC_BYTES:
             return False
         now = self._clock.now_ms()

@@ -19,7 +19,7 @@ back a large message moves a few bytes. Its id is its place in the queue:
                when somebody is about to publish it
     progress   how far jobs are, as their last runs have said
     checkpoints, saved   the last run of a job, and what its runs have saved
-    broadcasts what was announced a short while ago, for those who listen, see `local_listener`
+    broadcasts what was announced a short while ago, for those who listen, see `listener`
     revocations jobs that were cancelled, in the order of `place`
     schedule_records, schedules   how far each schedule is, and those that were made at run time
     keys       who holds what of the lease store, and until when

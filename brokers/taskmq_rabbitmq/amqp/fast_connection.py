@@ -134,7 +134,7 @@ class AmqpChannel(PikaChannel):
 
     Attributes:
         is_live: whether it is open, as an attribute, because it is looked at for every delivery.
-        letterheads: those that were made; another dictionary from time to time.
+        templates: those that were made; another dictionary from time to time.
     """
 
     lane: "AmqpConnection | None" = None
@@ -214,7 +214,7 @@ class AmqpChannel(PikaChannel):
         self.is_live = connection_state == self.OPEN
 
     def template(self, key: TemplateKey, lane: "AmqpConnection", *, sequence: str, kind: str) -> PublishTemplate:
-        """A new one, kept in `letterheads`.
+        """A new one, kept in `templates`.
 
         Args:
             key: queue, task, content type and priority.

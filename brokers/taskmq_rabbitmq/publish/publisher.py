@@ -7,7 +7,7 @@ head of the line and out again on the next channel, marked `x-taskmq-republished
 come from. One whose deadline passes unconfirmed keeps its place in the window until the channel ends, because
 the broker still has it to work off.
 
-A channel that confirms nothing of what another one does (`second_channel`) is closed.
+A channel that confirms nothing of what another one does (`probe_channel`) is closed.
 
 A message that the broker refuses (no permission, too large) costs the channel and so the confirms of all others.
 Whose fault it was is read from the broker's words (`refused`), or, where these do not tell, found by sending out

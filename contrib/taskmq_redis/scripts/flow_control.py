@@ -1,4 +1,4 @@
-"""The Lua scripts that cancel workflows and drive them anew; see `flow_scripts`."""
+"""The Lua scripts that cancel workflows and drive them anew; see `flows`."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
 """Runs of plain functions that go on in threads, and nobody waits for: no task, no future and no timer for each.
 
-    AtOnce -> begin -> a thread -> told on the loop, together with others that have ended -> settled there
+    FastPath -> begin -> a thread -> told on the loop, together with others that have ended -> settled there
 
 Each has a slot from its beginning to its end, as if a member of the task pool carried it out. An end is told once:
 that the function has returned or raised, that its time was over, or that it was given up. A thread that comes back
