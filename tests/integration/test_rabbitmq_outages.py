@@ -162,7 +162,7 @@ class TestReconnecting(RabbitMQCase):
         assert after[0] <= before[0] + 1
         assert after[1] <= before[1] + 2
         # Each of the reconnects since then would leave at least its connection, with some 300 objects.
-        assert after[2] <= before[2] + 10 * len(brokers)
+        assert after[2] <= before[2] + 20 * len(brokers) * (RECONNECTS - 3)
         assert all(generation(broker) >= RECONNECTS for broker in brokers)
         # Two connections for each broker, and the other one's; the dead ones are gone from the node as well.
         await eventually(self.count_connections, 2 * len(brokers) + 1, within=20)

@@ -12,6 +12,7 @@ __all__ = ["LimitCases"]
 _MANY = 30
 _STEPS = 200
 _KEYS = 3
+_MINUTE = 60.0
 
 
 class LimitCases(StateCase):
@@ -20,12 +21,12 @@ class LimitCases(StateCase):
     @case
     async def test_a_burst_starts_at_once_and_the_others_are_told_their_turns(self) -> None:
         state, other = self.state(), self.state()
-        rate = RateDemand(key=new("größe ☂ rate"), interval=self.short, burst=3)
+        rate = RateDemand(key=new("größe ☂ rate"), interval=_MINUTE, burst=3)
 
         entries = [await _enter((state, other)[number % 2].limits, f"job {number}", rate) for number in range(6)]
 
         assert [entry.granted for entry in entries] == [True] * 3 + [False] * 3
-        waits = [entry.wait / self.short for entry in entries]
+        waits = [entry.wait / _MINUTE for entry in entries]
         assert max(waits[:3]) < 1e-4
         for place, wait in enumerate(waits[3:], start=1):
             assert place - 0.9 < wait < place + 0.001
@@ -189,7 +190,7 @@ class LimitCases(StateCase):
     @case
     async def test_a_job_that_is_not_wanted_any_more_gives_its_turn_away(self) -> None:
         state = self.state()
-        rate = RateDemand(key=new("rate"), interval=self.short)
+        rate = RateDemand(key=new("rate"), interval=LONG)
         await _enter(state.limits, "first", rate)
         second = await _enter(state.limits, "second", rate)
 
