@@ -160,7 +160,6 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
     `worker_concurrency` as one of its own (`one_of`), and the process that it runs in; None when a slot is enough.
-    `is_guarded`: some of its runs may have to pass a guard of the worker first (`taskmq.worker.guards.base`).
     """
 
     name: str
@@ -177,7 +176,6 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     worker_concurrency: int | None = None
     limits: tuple[Limit, ...] = ()
     soft_timeout: float | None = None
-    is_guarded: bool = False
     idempotency: Idempotency = NO_IDEMPOTENCY
     unique: Uniqueness | None = None
     result_ttl: float | None = None
@@ -232,7 +230,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             needs[plan.one_of] = 1
         if plan.executor == "process":
             needs[PROCESS] = 1
-        return replace(plan, resources=resources, needs=needs or None, is_guarded=_is_guarded(plan))
+        return replace(plan, resources=resources, needs=needs or None)
     except InvalidOption as error:
         raise InvalidOption(f"task {function}: {error}") from None
 
@@ -248,11 +246,6 @@ def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallP
         return _call(base, options)
     except InvalidOption as error:
         raise InvalidOption(f"task {task}: {error}") from None
-
-
-def _is_guarded(plan: TaskPlan) -> bool:
-    is_unique = plan.unique is not None and plan.unique.policy != "throttle"
-    return plan.idempotency.maker is not None or is_unique or bool(plan.limits)
 
 
 def _soft_timeout(options: Mapping[str, Any]) -> float | None:

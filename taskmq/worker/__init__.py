@@ -1,20 +1,22 @@
 """The worker: takes deliveries, runs tasks, settles outcomes.
 
-One delivery passes five parts, each of which does one thing:
+One delivery passes these parts, each of which does one thing:
 
-    Backlog     holds what the broker has handed over and no slot has taken yet; picks the next one, the
-                priority classes by weight, none left waiting for ever
-    Dispatcher  gives what comes next a slot and what it needs, and settles what has ended; a TaskPool of asyncio
-                tasks carries it out, and only a run that waits for something costs one of its own
-    Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known,
-                an argument that does not fit and an error of the function are all outcomes
-    Settler     Outcome -> effects: first what must be durable (the result, the retry's copy, the dead
-                letter), then the ack. Where else a delivery is settled, and why, tests/house/test_places.py lists
+    Dispatcher  starts what comes next and stops what is not to go on
+    Slots       owns every delivery in hand: which one has a slot, which waits for one or for resources, which is held
+                in its shard. The Backlog in it picks the next one, the priority classes by weight
+    FastPath    takes a plain run from its message to its acknowledgement in one call
+    Pipeline    takes every other one there: in its turn -> Guards -> Processor -> Settler
+    Guards      what some runs have to pass before they start; `guards.build.GUARDS` is the list, with ranks
+    Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known, an
+                argument that does not fit and an error of the function are all outcomes
+    Settler     Outcome -> effects: first what must be durable (the result, the retry's copy, the dead letter), then
+                the ack. Where else a delivery is settled, and why, tests/house/test_places.py lists
     Worker      start, drain, and what lives as long as it consumes
 
-Most runs need nothing of that: the FastPath and the ThreadRuns take a plain one from its message to its
-acknowledgement without an asyncio task of its own. Guards may hold a run back before it starts (`guards`). The
-JournalService writes down what tasks tell and save while they run (`taskmq.run.journal`).
+A TaskPool of asyncio tasks carries out what the pipeline does, and only a run that waits for something costs a task
+of its own; ThreadRuns go on in threads without one. The JournalService writes down what tasks tell and save while
+they run (`taskmq.run.journal`).
 
 Invariants:
 

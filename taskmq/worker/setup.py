@@ -16,7 +16,7 @@ from taskmq.worker.host.resources import capacity, devices
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
 from taskmq.worker.intake.resources import ResourcePool
 
-__all__ = ["check_config", "executors_for", "longest_run", "queues_of", "slots_for"]
+__all__ = ["check_config", "executors_for", "longest_run", "queues_of", "resources_for"]
 
 
 def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
@@ -65,7 +65,7 @@ def check_config(app: TaskMQ, config: WorkerConfig) -> None:
             raise UnsupportedFeature(f"unique needs a state, and the app has none: {', '.join(unique)}")
 
 
-def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> ResourcePool:
+def resources_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> ResourcePool:
     """What the worker has for tasks that need more than a slot.
 
     Raises:
@@ -80,9 +80,9 @@ def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) ->
     plans = [task.plan for task in app.tasks.values() if task.queue in names and task.plan.needs]
     own = {plan.one_of: float(plan.worker_concurrency) for plan in plans if plan.worker_concurrency is not None}
     own[PROCESS] = float(config.process_slots)
-    slots = ResourcePool(found | own, devices=devices(os.environ), patience=config.starvation_limit)
+    pool = ResourcePool(found | own, devices=devices(os.environ), patience=config.starvation_limit)
     for plan in plans:
-        if lacking := slots.lacks(plan.needs or {}):
+        if lacking := pool.lacks(plan.needs or {}):
             raise InvalidOption(
                 f"task {plan.name} needs {amounts_text(plan.needs or {})} and can never run here: this worker has "
                 f"{amounts_text(lacking)}; see --resources, or give the task a queue of its own"
@@ -91,7 +91,7 @@ def slots_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) ->
         raise InvalidOption(
             "several worker processes would hand out the same GPUs: run one process each, with CUDA_VISIBLE_DEVICES"
         )
-    return slots
+    return pool
 
 
 def longest_run(app: TaskMQ, queue: WorkQueue) -> float | None:

@@ -18,10 +18,10 @@ from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
 from taskmq.version import VERSION
 from taskmq.worker.config import WorkerConfig
+from taskmq.worker.dispatcher import Dispatcher
 from taskmq.worker.guards.build import build_guards
 from taskmq.worker.host.event_loop import LoopMonitor
 from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
-from taskmq.worker.intake.dispatcher import Dispatcher
 from taskmq.worker.intake.prefetch_tuner import tuning_prefetch
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.run.stats import WorkerStats
@@ -29,7 +29,7 @@ from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.delay_relay import relaying_delays
 from taskmq.worker.services.event_publisher import EventPublisher, publishing_events
-from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, slots_for
+from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, resources_for
 
 __all__ = ["Worker"]
 
@@ -80,7 +80,7 @@ class Worker:
         self._dispatcher: Dispatcher | None = None
         self._long_runs: LongRunGuard | None = None
         self._revocations: Cancellations | None = None
-        self._slots = slots_for(app, config, self._queues)
+        self._resources = resources_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
         self.is_ready = asyncio.Event()
@@ -94,7 +94,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many runs go on."""
-        return 0 if self._dispatcher is None else self._dispatcher.running
+        return 0 if self._dispatcher is None else self._dispatcher.slots.running
 
     def status(self) -> WorkerStatus:
         """How it goes now; costs a few system calls."""
@@ -108,9 +108,9 @@ class Worker:
             app=self._target or self._app.name,
             queues=[queue.name for queue in self._queues],
             state=self._state,
-            slots=self._config.concurrency if dispatcher is None else dispatcher.concurrency,
+            slots=self._config.concurrency if dispatcher is None else dispatcher.slots.concurrency,
             running=self.running,
-            backlog=0 if dispatcher is None else dispatcher.waiting,
+            backlog=0 if dispatcher is None else dispatcher.slots.waiting,
             ended=self.stats.ended,
             abandoned=abandoned(self._executors.values()),
             memory=resident_bytes(),
@@ -156,7 +156,7 @@ class Worker:
         """
         if self._dispatcher is None:
             raise InvalidOption("concurrency: the worker does not run yet")
-        self._dispatcher.resize(concurrency)
+        self._dispatcher.slots.resize(concurrency)
 
     def revoked(self, job_id: str) -> None:
         """Somebody says over the broker that a job was cancelled: look into the state, which knows, at once."""
@@ -189,13 +189,15 @@ class Worker:
                     await parts.enter_async_context(relaying_delays(app))
                     if self._long_runs is not None:
                         queues = [name for queue in self._queues for name in queue.physical]
-                        await parts.enter_async_context(self._long_runs.serving(self._consumer, dispatcher, queues))
+                        await parts.enter_async_context(
+                            self._long_runs.serving(self._consumer, dispatcher.slots, queues)
+                        )
                     await self._show(parts, app.sessions.current().broker)
                     if self._revocations is not None:
                         await parts.enter_async_context(self._revocations.following())
                     if self._config.prefetch is None:
                         await parts.enter_async_context(
-                            tuning_prefetch(self._consumer, dispatcher, self._queues, self.stats)
+                            tuning_prefetch(self._consumer, dispatcher.slots, self._queues, self.stats)
                         )
                     await self._serve(self._consumer, dispatcher)
         finally:
@@ -235,12 +237,10 @@ class Worker:
             self._executors,
             worker=self.name,
             stats=self.stats,
-            slots=self._slots,
+            resources=self._resources,
             cancelled=None if self._revocations is None else self._revocations.reason,
             long_runs=self._long_runs,
-            guards=build_guards(
-                self._app, worker=self.name, lease=self._config.lease, concurrency=self._config.concurrency
-            ),
+            guards=build_guards(self._app, self._config, worker=self.name),
         )
 
     def _cancel(self, job_id: str, reason: str) -> None:
@@ -303,20 +303,20 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_draining.wait(), _BURST_LOOK)
             try:
-                is_idle = not dispatcher.is_busy and not any(entry.ready for entry in await broker.stats(names))
+                is_idle = not dispatcher.slots.is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:
                 is_idle = False
-            idle = idle + 1 if is_idle and not dispatcher.is_busy else 0
+            idle = idle + 1 if is_idle and not dispatcher.slots.is_busy else 0
         self.drain()
 
     async def _drain(self, consumer: Consumer, dispatcher: Dispatcher) -> None:
         dispatcher.stop_taking()
         await consumer.stop()
         dispatcher.give_back()
-        if dispatcher.running:
-            _log.info("draining: %d running, %g s of grace", dispatcher.running, self._config.grace)
+        if dispatcher.slots.running:
+            _log.info("draining: %d running, %g s of grace", dispatcher.slots.running, self._config.grace)
             hurried = asyncio.create_task(self._is_hurried.wait())
-            finished = asyncio.create_task(dispatcher.finished())
+            finished = asyncio.create_task(dispatcher.slots.finished())
             try:
                 await asyncio.wait(
                     (hurried, finished), timeout=self._config.grace, return_when=asyncio.FIRST_COMPLETED
@@ -324,6 +324,6 @@ class Worker:
             finally:
                 hurried.cancel()
                 finished.cancel()
-                if dispatcher.running:
+                if dispatcher.slots.running:
                     await dispatcher.interrupt()
                     self.left_behind = dispatcher.left_behind

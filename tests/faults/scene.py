@@ -33,7 +33,7 @@ def worker_scene(worker: Worker, broker: RabbitMQBroker, loop: asyncio.AbstractE
     ]
     tasks = [f"{task.get_name()}: {task.get_coro()!r}" for task in asyncio.all_tasks(loop)]
     assert worker._dispatcher is not None
-    suspects = worker._dispatcher._quarantine
+    suspects = worker._dispatcher.quarantine
     assert suspects is not None
     quarantine = f"closed={suspects.is_closed} counted={[*suspects._counted]} at the door={len(suspects._at_door)}"
     broker_line = f"{broker!r}, {broker.stale_settles} late settlings"

@@ -12,8 +12,8 @@ _SETTLES: dict[str, str] = {
     "taskmq/operations/dead_letters/browse.py": "a dead letter that is deleted",
     "taskmq/operations/dead_letters/replay.py": "a dead letter whose copy the broker has confirmed",
     "taskmq/testing/flaky_broker.py": "forwards to the broker that it makes fail",
-    "taskmq/worker/intake/dispatcher.py": "goes back before a run has begun",
     "taskmq/worker/intake/ordered_shards.py": "goes back before a run has begun",
+    "taskmq/worker/intake/slots.py": "goes back before a run has begun, or when a run cannot be stopped",
     "taskmq/worker/long_runs/guard.py": "the state's lease stands in for the delivery of a long run",
     "taskmq/worker/long_runs/leased_delivery.py": "the state's lease stands in for the delivery of a long run",
     "taskmq/worker/run/fast_path.py": "a run that needs nothing is settled without a coroutine",
@@ -146,10 +146,7 @@ def test_a_protocol_outside_the_contracts_has_two_implementations() -> None:
 _ONE_IMPLEMENTATION: set[str] = {
     # tasks, which make steps of workflows and stand above them
     "taskmq.workflow.step_call.StepTask",
-    # the middle of the worker
-    "taskmq.worker.long_runs.guard.DeliveryHolder",
-    "taskmq.worker.run.fast_path.LongWay",
-    "taskmq.worker.run.thread_runs.ThreadSlots",
+    # the worker, which starts the service and stands above it
     "taskmq.worker.services.commands.CommandTarget",
 }
 

@@ -1,23 +1,28 @@
 """What some runs have to pass before they start, and who has to know how they ended.
 
-    attempt -> guards, one after the other -> a permit of each -> run -> each permit is released, the last one first
+    attempt -> guards by rank, the smallest first -> a permit of each -> run -> permits released, the last one first
 
 A guard answers with a permit, or with the outcome that the attempt has instead of a run. Most tasks have no guard,
-and pay for none.
+and pay for none: `Guards.concern` says whether an attempt has any, and the fast path asks the two halves of that,
+`concern_task` once for a task and `is_marked` for each message.
 """
 
 import asyncio
+import enum
 import logging
+import operator
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from taskmq.errors import SendError, StateUnavailable
+from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Interrupted, Outcome, Snoozed
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
-__all__ = ["Guard", "Guards"]
+__all__ = ["Guard", "GuardRank", "Guards", "is_marked"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -27,11 +32,35 @@ _LATER: Final = (5.0, 15.0)
 _ENDS: Final = (AlreadyDone, Cancelled, Dead)
 
 
+class GuardRank(enum.IntEnum):
+    """The order in which the worker's own guards are passed, the smallest first. Others take any number between."""
+
+    REACTIONS = 10
+    """The first to be passed and the last to be released: what a later guard sends back has not ended."""
+    WORKFLOWS = 20
+    """Early: what later guards answer is an end that the workflow has to know."""
+    OCCURRENCES = 30
+    """Before the keys: for its schedule, a duplicate that is answered there has ended, too."""
+    IDEMPOTENCY = 40
+    LIMITS = 50
+    """Behind all that may refuse: what is not run must not take a start from others."""
+    UNIQUENESS = 60
+    """The last: it frees its key, and if another guard sent the run back then, the job would wait without one."""
+
+
 class Guard(Protocol):
     """One thing that a run may have to pass."""
 
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        """Whether runs of this task may have to pass here, whatever their message says. Asked once for a task."""
+        ...
+
     def concerns(self, attempt: Attempt) -> bool:
-        """Whether the attempt has to pass here. Cheap: it is asked for every attempt that may have a guard."""
+        """Whether the attempt has to pass here.
+
+        Asked for every attempt of a task that some guard `concerns_task`, or whose message `is_marked`; no other
+        attempt comes here.
+        """
         ...
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
@@ -46,14 +75,35 @@ class Guard(Protocol):
         ...
 
 
-class Guards:
-    """All guards of one worker, in the order in which they are passed."""
+def is_marked(envelope: Envelope) -> bool:
+    """Whether a message says of itself that guards are concerned: it has a key, or is a step of a workflow."""
+    return envelope.key is not None or envelope.flow is not None
 
-    def __init__(self, guards: Sequence[Guard]) -> None:
-        self._guards = tuple(guards)
+
+class Guards:
+    """All guards of one worker.
+
+    Args:
+        ranked: each with its rank.
+    """
+
+    def __init__(self, ranked: Iterable[tuple[int, Guard]]) -> None:
+        self._guards = tuple(guard for _, guard in sorted(ranked, key=operator.itemgetter(0)))
+        self._tasks: dict[str, bool] = {}
+
+    def concern(self, attempt: Attempt) -> bool:
+        """Whether the attempt may have to pass a guard."""
+        return is_marked(attempt.envelope) or self.concern_task(attempt.task)
+
+    def concern_task(self, task: Task[..., Any]) -> bool:
+        """Whether each attempt of the task may have to pass a guard."""
+        known = self._tasks.get(task.name)
+        if known is None:
+            known = self._tasks[task.name] = any(guard.concerns_task(task) for guard in self._guards)
+        return known
 
     async def acquire(self, attempt: Attempt) -> Outcome | None:
-        """Give the attempt its passes; otherwise what becomes of it, and it has none.
+        """Acquire the permits of an attempt that guards concern; otherwise what becomes of it, and it has none.
 
         Where the state does not answer for two seconds, the attempt is snoozed.
         """

@@ -1,10 +1,14 @@
-"""Which guards a worker has."""
+"""Which guards a worker has: the one list to add a guard to."""
 
-from msgspec.structs import replace
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.stores import State
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.guards.base import Guard, Guards
+from taskmq.worker.guards.base import Guard, GuardRank, Guards
 from taskmq.worker.guards.idempotency import IdempotencyGuard, KeyRefusal
 from taskmq.worker.guards.limits import LimitsGuard, has_limits
 from taskmq.worker.guards.occurrences import OccurrenceGuard
@@ -12,36 +16,69 @@ from taskmq.worker.guards.reactions import ReactionGuard
 from taskmq.worker.guards.uniqueness import UniqueGuard
 from taskmq.worker.guards.workflow import WorkflowGuard, WorkflowRefusal
 
-__all__ = ["build_guards"]
+__all__ = ["GUARDS", "GuardSetup", "build_guards"]
 
 
-def build_guards(
-    app: TaskMQ, *, worker: str, lease: float = WorkerConfig().lease, concurrency: int = WorkerConfig().concurrency
-) -> Guards:
-    """The guards of one worker, in the order in which they are passed.
+class GuardSetup(msgspec.Struct, frozen=True):
+    """What guards are made from.
 
-    Args:
-        concurrency: slots of the worker.
+    Attributes:
+        state: the app's; None where it has none.
+        worker: the worker's name, shown as the owner of what its guards hold.
         lease: seconds until what a run holds passes on when its worker is gone.
+        concurrency: slots of the worker.
     """
-    guards: list[Guard] = []
-    state = app.sessions.current().state
-    if awaited := app.reactions.awaited:
-        # The first one, and so the last that is left: what others refuse has not ended.
-        guards.append(ReactionGuard(app, awaited))
-        for task in (app.tasks[name] for name in awaited & app.tasks.keys()):
-            task.plan = replace(task.plan, is_guarded=True)
-    # Early: what the others answer is an end that the workflow has to know.
-    guards.append(WorkflowRefusal() if state is None else WorkflowGuard(app, worker=worker))
-    if state is not None:
-        # The first one: a duplicate that is answered below has ended for it, too.
-        guards.append(OccurrenceGuard(app, state))
-    guards.append(KeyRefusal() if state is None else IdempotencyGuard(app, state, worker=worker, lease=lease))
-    if state is not None and has_limits(app):
-        # The last one: what is not run must not take a start from others.
-        guards.append(LimitsGuard(app, state.limits, concurrency=concurrency, lease=lease))
-    if state is not None and any(task.plan.unique is not None for task in app.tasks.values()):
-        # Where it frees a key it never turns the run back; whoever comes behind it might, and the job would wait
-        # without its key.
-        guards.append(UniqueGuard(state.claims))
-    return Guards(guards)
+
+    app: TaskMQ
+    state: State | None
+    worker: str
+    lease: float
+    concurrency: int
+
+
+def _reactions(setup: GuardSetup) -> Guard | None:
+    awaited = setup.app.reactions.awaited
+    return ReactionGuard(setup.app, awaited) if awaited else None
+
+
+def _workflows(setup: GuardSetup) -> Guard | None:
+    return WorkflowRefusal() if setup.state is None else WorkflowGuard(setup.app, worker=setup.worker)
+
+
+def _occurrences(setup: GuardSetup) -> Guard | None:
+    return None if setup.state is None else OccurrenceGuard(setup.app, setup.state)
+
+
+def _idempotency(setup: GuardSetup) -> Guard | None:
+    if setup.state is None:
+        return KeyRefusal()
+    return IdempotencyGuard(setup.app, setup.state, worker=setup.worker, lease=setup.lease)
+
+
+def _limits(setup: GuardSetup) -> Guard | None:
+    if setup.state is None or not has_limits(setup.app):
+        return None
+    return LimitsGuard(setup.app, setup.state.limits, concurrency=setup.concurrency, lease=setup.lease)
+
+
+def _uniqueness(setup: GuardSetup) -> Guard | None:
+    if setup.state is None or all(task.plan.unique is None for task in setup.app.tasks.values()):
+        return None
+    return UniqueGuard(setup.state.claims)
+
+
+GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
+    (GuardRank.REACTIONS, _reactions),
+    (GuardRank.WORKFLOWS, _workflows),
+    (GuardRank.OCCURRENCES, _occurrences),
+    (GuardRank.IDEMPOTENCY, _idempotency),
+    (GuardRank.LIMITS, _limits),
+    (GuardRank.UNIQUENESS, _uniqueness),
+]
+"""By rank: what makes the guard, or None where the app does not need it."""
+
+
+def build_guards(app: TaskMQ, config: WorkerConfig, *, worker: str) -> Guards:
+    """The guards of one worker."""
+    setup = GuardSetup(app, app.sessions.current().state, worker, config.lease, config.concurrency)
+    return Guards((rank, guard) for rank, make in GUARDS if (guard := make(setup)) is not None)

@@ -23,7 +23,7 @@ import logging
 import random
 import secrets
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.client.large_values import REFERENCE
@@ -40,6 +40,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.keys import once_key, worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.run.context import SCHEDULE_NAME
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
 __all__ = ["IdempotencyGuard", "KeyRefusal"]
@@ -78,6 +79,10 @@ class IdempotencyGuard:
         self._alive_until = 0.0
         self._alive_token: int | None = None
         self._renewing: asyncio.Task[None] | None = None
+
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        """See `Guard`."""
+        return task.idempotency_key is not None
 
     def concerns(self, attempt: Attempt) -> bool:
         """Jobs that have a key, or whose task makes one."""
@@ -261,6 +266,10 @@ class _HeldClaim:
 
 class KeyRefusal:
     """In the place of the guard where there is no state: better no run than one that may be a second."""
+
+    def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - its jobs have a key
+        """See `Guard`."""
+        return False
 
     def concerns(self, attempt: Attempt) -> bool:
         return bool(attempt.envelope.key) and attempt.cancelled is None

@@ -24,7 +24,7 @@ import logging
 import random
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, PlaceDemand, ResultRecord
@@ -32,6 +32,7 @@ from taskmq.errors import InvalidArguments, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Snoozed
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.host.process_facts import is_gone, process_identity
 
@@ -81,8 +82,12 @@ class LimitsGuard:
         self._lease = lease
         self._holder = _Holder(limits, self._clock, lease=lease)
 
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        """See `Guard`."""
+        return bool(task.limits)
+
     def concerns(self, attempt: Attempt) -> bool:
-        return bool(attempt.task.limits)
+        return self.concerns_task(attempt.task)
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         try:

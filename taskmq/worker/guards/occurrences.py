@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord, ScheduleStore, State
@@ -24,6 +24,7 @@ from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME
 from taskmq.schedules.record import PENDING_MS, ActiveRun, ScheduleRecord
 from taskmq.schedules.record_access import change_record
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
 __all__ = ["OccurrenceGuard"]
@@ -45,6 +46,10 @@ class OccurrenceGuard:
         self._store: ScheduleStore = state.schedules
         self._held: set[_OccurrencePermit] = set()
         self._renewing: asyncio.Task[None] | None = None
+
+    def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - beat gives each occurrence a key
+        """See `Guard`."""
+        return False
 
     def concerns(self, attempt: Attempt) -> bool:
         """Occurrences of schedules that say how many may run."""

@@ -8,6 +8,7 @@ So a job that ended here is followed at least once; workers run what follows onc
 """
 
 from datetime import UTC, datetime
+from typing import Any
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord
@@ -15,6 +16,7 @@ from taskmq.model.outcome import Outcome
 from taskmq.reactions import Cause, ReactionDelivery
 from taskmq.reactions.model.events import JobEnded
 from taskmq.reactions.model.pending import RecordedEvent
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
 __all__ = ["ReactionGuard"]
@@ -32,9 +34,13 @@ class ReactionGuard:
         self._awaited = awaited
         self._delivery = ReactionDelivery(app.name, app.producer)
 
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        """See `Guard`."""
+        return task.name in self._awaited
+
     def concerns(self, attempt: Attempt) -> bool:
         """Jobs that something waits for."""
-        return attempt.task.name in self._awaited
+        return self.concerns_task(attempt.task)
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         return _ReactionPermit(self, attempt)

@@ -7,13 +7,14 @@ the sake of a key.
 
 import random
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from taskmq.client.unique import REMEMBERED, RUNNING, WAITING, unique_claim_of
 from taskmq.contracts.stores import ClaimStore, Done, Granted, Held, ResultRecord
 from taskmq.model.keys import replaced_key
 from taskmq.model.outcome import Cancelled, Interrupted, Outcome, Retried, Snoozed
 from taskmq.options.uniqueness import UNIQUE_META, Uniqueness
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 
 __all__ = ["UniqueGuard"]
@@ -28,9 +29,14 @@ class UniqueGuard:
     def __init__(self, claims: ClaimStore) -> None:
         self._claims = claims
 
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        """See `Guard`."""
+        rule = task.plan.unique
+        return rule is not None and rule.policy != "throttle"
+
     def concerns(self, attempt: Attempt) -> bool:
-        rule, meta = attempt.task.plan.unique, attempt.envelope.meta
-        return rule is not None and rule.policy != "throttle" and meta is not None and UNIQUE_META in meta
+        meta = attempt.envelope.meta
+        return self.concerns_task(attempt.task) and meta is not None and UNIQUE_META in meta
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         rule, claim = attempt.task.plan.unique, unique_claim_of(attempt.envelope.meta)

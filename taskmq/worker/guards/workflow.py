@@ -68,6 +68,10 @@ class WorkflowGuard:
         self._renewing: asyncio.Task[None] | None = None
         self._variants: dict[tuple[str, int], Task[..., Any]] = {}
 
+    def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - a message says that it is a step
+        """See `Guard`."""
+        return False
+
     def concerns(self, attempt: Attempt) -> bool:
         """Steps of workflows."""
         return attempt.envelope.flow is not None
@@ -211,6 +215,10 @@ class _NodeRun:
 
 class WorkflowRefusal:
     """In the place of the guard where there is no state."""
+
+    def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - a message says that it is a step
+        """See `Guard`."""
+        return False
 
     def concerns(self, attempt: Attempt) -> bool:
         return attempt.envelope.flow is not None

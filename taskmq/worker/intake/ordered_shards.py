@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.contracts.broker import Delivery, Revocable
+from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.model.clock import Clock
 from taskmq.model.outcome import Outcome, Parked, Retried, Snoozed
 from taskmq.model.units import to_ms
@@ -159,7 +159,7 @@ class OrderedShards:
         await self._clock.sleep_until(min(front.due, front.came + _LONGEST_MS))
         front.waiting = None
         delivery = front.delivery
-        if isinstance(delivery, Revocable) and delivery.revoked:
+        if is_revoked(delivery):
             self._passed(delivery)
         elif self._clock.now_ms() >= front.came + _LONGEST_MS:
             delivery.requeue()

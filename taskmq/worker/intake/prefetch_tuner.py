@@ -10,7 +10,7 @@ from typing import Final
 from taskmq.contracts.broker import Consumer
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.topology import WorkQueue
-from taskmq.worker.intake.dispatcher import Dispatcher
+from taskmq.worker.intake.slots import Slots
 from taskmq.worker.prefetch import prefetch_for, worth_changing
 from taskmq.worker.run.stats import WorkerStats
 
@@ -30,10 +30,10 @@ _ENOUGH_EARLY_RUNS: Final = 10
 
 @asynccontextmanager
 async def tuning_prefetch(
-    consumer: Consumer, dispatcher: Dispatcher, queues: Sequence[WorkQueue], stats: WorkerStats
+    consumer: Consumer, slots: Slots, queues: Sequence[WorkQueue], stats: WorkerStats
 ) -> AsyncGenerator[None, None]:
     """Adapt while the block runs."""
-    prefetching = PrefetchTuner(consumer, dispatcher, queues, stats)
+    prefetching = PrefetchTuner(consumer, slots, queues, stats)
     task = asyncio.create_task(prefetching.run(), name="taskmq worker adapts its prefetch")
     try:
         yield
@@ -49,19 +49,19 @@ class PrefetchTuner:
     def __init__(
         self,
         consumer: Consumer,
-        dispatcher: Dispatcher,
+        slots: Slots,
         queues: Sequence[WorkQueue],
         stats: WorkerStats,
     ) -> None:
         self._consumer = consumer
-        self._dispatcher = dispatcher
+        self._slots = slots
         self._stats = stats
         # The next of a shard would only wait here.
         self._queues = [queue for queue in queues if queue.ordered is None]
-        first = prefetch_for(dispatcher.concurrency, seconds=None)
+        first = prefetch_for(slots.concurrency, seconds=None)
         self._now = dict.fromkeys((queue.name for queue in self._queues), first)
         self._rested: dict[str, float] = {}
-        self._monotonic = dispatcher.monotonic
+        self._monotonic = slots.monotonic
         self._clock = asyncio.get_running_loop().time
         self._seen: dict[str, tuple[int, float]] = {}
 
@@ -69,7 +69,7 @@ class PrefetchTuner:
         """Look now and then, until cancelled."""
         for pause in _EARLY:
             await asyncio.sleep(pause)
-            await self.look(enough=_ENOUGH_EARLY_RUNS * self._dispatcher.concurrency)
+            await self.look(enough=_ENOUGH_EARLY_RUNS * self._slots.concurrency)
         pause = _LOOK - sum(_EARLY)
         while True:
             await asyncio.sleep(pause)
@@ -82,7 +82,7 @@ class PrefetchTuner:
             name = queue.name
             if self._clock() < self._rested.get(name, 0.0):
                 continue
-            wanted = prefetch_for(self._dispatcher.concurrency, seconds=self._mean(queue, enough))
+            wanted = prefetch_for(self._slots.concurrency, seconds=self._mean(queue, enough))
             if worth_changing(self._now[name], wanted):
                 await self._change(queue, wanted)
 
@@ -115,4 +115,4 @@ class PrefetchTuner:
         self._rested[queue.name] = self._clock() + _REST
         if wanted < before:
             for physical in queue.physical:
-                self._dispatcher.shed(physical, keep=max(wanted - self._dispatcher.concurrency, 0))
+                self._slots.shed(physical, keep=max(wanted - self._slots.concurrency, 0))

@@ -43,12 +43,12 @@ import contextlib
 import logging
 import math
 import uuid
-from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, Revocable, TimeLimited
+from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, TimeLimited, is_revoked
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
@@ -56,11 +56,12 @@ from taskmq.model.envelope import JSON, amend
 from taskmq.model.keys import long_run_key
 from taskmq.model.topology import is_shard
 from taskmq.worker.attempt import Attempt
+from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.delivery_ages import DeliveryAges
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDelivery
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["DeliveryHolder", "LongRunGuard"]
+__all__ = ["LongRunGuard"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -79,22 +80,6 @@ _RENEWALS: Final = 3
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _STOPPING: Final = 5.0
-
-
-class DeliveryHolder(Protocol):
-    """Who has deliveries in hand."""
-
-    def waiting_deliveries(self) -> Iterable[Delivery]:
-        """Those that have not begun to run."""
-        ...
-
-    def give_back_some(self, deliveries: Iterable[Delivery]) -> None:
-        """Give back those of these that have not begun."""
-        ...
-
-    def replace(self, old: Delivery, new: Delivery) -> None:
-        """Settle `new` instead of `old` from now on."""
-        ...
 
 
 class LongRunGuard:
@@ -118,19 +103,17 @@ class LongRunGuard:
         self._begun: set[Delivery] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._holder: DeliveryHolder | None = None
+        self._slots: Slots | None = None
 
     @asynccontextmanager
-    async def serving(
-        self, consumer: Consumer, holder: DeliveryHolder, queues: Collection[str]
-    ) -> AsyncGenerator[None, None]:
+    async def serving(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> AsyncGenerator[None, None]:
         """Hand over what comes near its time, while the block runs; then wait a while for what has to be said.
 
         Args:
             queues: the physical queues that are consumed.
         """
-        self._holder = holder
-        looking = asyncio.create_task(self._look_on(consumer, holder, queues), name="taskmq worker hands over")
+        self._slots = slots
+        looking = asyncio.create_task(self._look_on(consumer, slots, queues), name="taskmq worker hands over")
         try:
             yield
         finally:
@@ -146,7 +129,7 @@ class LongRunGuard:
 
     # Near its time -----------------------------------------------------------------------------------------
 
-    async def _look_on(self, consumer: Consumer, holder: DeliveryHolder, queues: Collection[str]) -> None:
+    async def _look_on(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> None:
         if not isinstance(consumer, TimeLimited):
             return
         loop = asyncio.get_running_loop()
@@ -158,15 +141,13 @@ class LongRunGuard:
             pause = _LONGEST_LOOK if shortest is None else shortest / _LOOKS
             await asyncio.sleep(min(max(pause, _SHORTEST_LOOK), _LONGEST_LOOK))
             try:
-                self._look(limits, holder, ages, now=loop.time())
+                self._look(limits, slots, ages, now=loop.time())
             except Exception:  # noqa: BLE001 - without a look all long jobs would run twice
                 _log.critical("long jobs were not looked at", exc_info=True)
 
-    def _look(
-        self, limits: Mapping[str, float | None], holder: DeliveryHolder, ages: DeliveryAges, *, now: float
-    ) -> None:
+    def _look(self, limits: Mapping[str, float | None], slots: Slots, ages: DeliveryAges, *, now: float) -> None:
         running = {attempt.delivery: attempt for attempt in self._stats.running if _can_be_handed_over(attempt)}
-        waiting = [delivery for delivery in holder.waiting_deliveries() if not is_shard(delivery.queue)]
+        waiting = [delivery for delivery in slots.waiting_deliveries() if not is_shard(delivery.queue)]
         ages.look((*running, *waiting), now=now)
         self._begun &= running.keys()
 
@@ -174,7 +155,7 @@ class LongRunGuard:
             limit = limits.get(delivery.queue)
             return math.inf if limit is None else part * limit - ages.most(delivery, now=now)
 
-        holder.give_back_some([delivery for delivery in waiting if left(delivery, _BEGIN) <= 0])
+        slots.give_back([delivery for delivery in waiting if left(delivery, _BEGIN) <= 0])
         for delivery, attempt in running.items():
             if delivery not in self._begun and left(delivery, _BEGIN) <= 0:
                 self._begun.add(delivery)
@@ -184,14 +165,14 @@ class LongRunGuard:
         hold = await self._publish_standby(attempt, delivery, until=until)
         if hold is None:
             return
-        if attempt not in self._stats.running or attempt.delivery is not delivery or _is_revoked(delivery):
+        if attempt not in self._stats.running or attempt.delivery is not delivery or is_revoked(delivery):
             # It has ended meanwhile, or its message is with somebody else: the standby message stands for nothing.
             await self._say_done(hold)
             return
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
         hold.handed = handed
-        assert self._holder is not None
-        self._holder.replace(delivery, handed)
+        assert self._slots is not None
+        self._slots.replace(delivery, handed)
         attempt.delivery = handed
         delivery.ack()
         _log.info(
@@ -206,7 +187,7 @@ class LongRunGuard:
         key = long_run_key(attempt.job_id, uuid.uuid4().hex)
         token: int | None = None
         pause = _PAUSE
-        while attempt in self._stats.running and not _is_revoked(delivery):
+        while attempt in self._stats.running and not is_revoked(delivery):
             try:
                 if token is None:
                     token = await self._take(key)
@@ -367,8 +348,8 @@ class LongRunGuard:
         )
         standby = attempt.delivery
         recovered = RecoveredDelivery(standby, lambda: self._start(self._say_done(hold)))
-        if self._holder is not None:
-            self._holder.replace(standby, recovered)
+        if self._slots is not None:
+            self._slots.replace(standby, recovered)
         attempt.delivery = recovered
 
     async def _put_back(self, attempt: Attempt, standby: Delivery, seconds: float) -> None:
@@ -439,12 +420,8 @@ def _can_be_handed_over(attempt: Attempt) -> bool:
         attempt.task.plan.ack == "late"
         and not isinstance(delivery, LeasedDelivery)
         and not is_shard(delivery.queue)
-        and not _is_revoked(delivery)
+        and not is_revoked(delivery)
     )
-
-
-def _is_revoked(delivery: Delivery) -> bool:
-    return isinstance(delivery, Revocable) and delivery.revoked
 
 
 def _plain(headers: Mapping[str, object], *kept: str) -> dict[str, HeaderValue]:

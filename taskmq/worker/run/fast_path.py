@@ -2,9 +2,9 @@
 
     delivery -> arguments -> the coroutine's first step -> it has returned -> ack
 
-One call does all of it, without an asyncio task, an `Attempt` or a coroutine of ours. What is not plain is left to
-the long way (`dispatcher`), before anything has happened. What is plain and has to wait, fails, or has a result to
-store takes the long way from there on: the step is made, the rest follows as if it had been made there.
+One call does all of it, without an asyncio task, an `Attempt` or a coroutine of ours. It is the first segment of the
+`pipeline`: a delivery that is not plain goes through all of that, since nothing has happened here. What is plain and
+has to wait, fails, or has a result to store goes on there behind the run.
 
 A task is plain when no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
 of a coroutine counts from its first wait on, since before that nobody could interrupt it. What is plain and runs in a
@@ -15,15 +15,17 @@ first time, is due and does not expire.
 import enum
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery
-from taskmq.errors import InvalidArguments
+from taskmq.errors import InvalidArguments, MalformedMessage
 from taskmq.middleware.chain import is_bare
 from taskmq.model.codec import Arguments
-from taskmq.model.envelope import JSON, MSGPACK, Envelope
-from taskmq.model.outcome import Dead, Outcome, Succeeded
+from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope
+from taskmq.model.outcome import Dead, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import is_shard, logical_queue
 from taskmq.run.context import Context, current_context
@@ -31,11 +33,13 @@ from taskmq.run.execution import Execution
 from taskmq.run.journal import JournalWriter
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Guards, is_marked
+from taskmq.worker.run.processor import Processor
 from taskmq.worker.run.stats import WorkerStats
-from taskmq.worker.run.task_pool import WorkItem
+from taskmq.worker.run.task_pool import Continuation
 from taskmq.worker.run.thread_runs import ThreadRuns
 
-__all__ = ["FastPath", "FastPathResult", "LongWay"]
+__all__ = ["EndedRun", "FastPath", "FastPathResult", "FastPathStep", "WaitingRun"]
 
 
 class FastPathResult(enum.Enum):
@@ -47,31 +51,30 @@ class FastPathResult(enum.Enum):
     """It goes on in a thread, and has a slot."""
     UNCLEAN = enum.auto()
     """It is settled, and the run has left context variables changed."""
-    DECLINED = enum.auto()
-    """Nothing has happened: it is for others."""
 
 
 _DONE: Final = FastPathResult.DONE
 _BEGUN: Final = FastPathResult.BEGUN
 _UNCLEAN: Final = FastPathResult.UNCLEAN
-_NOT_PLAIN: Final = FastPathResult.DECLINED
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
 
 
-class LongWay(Protocol):
-    """Who goes on with what does not end at once."""
+class EndedRun(msgspec.Struct, eq=False):
+    """A run that has ended, and is to be settled."""
 
-    def go_on(self, attempt: Attempt, rest: Coroutine[Any, Any, Any], waits_for: object) -> WorkItem:
-        """Go on with a run that has made its first step and waits for something."""
-        ...
+    attempt: Attempt
+    outcome: Outcome
 
-    def conclude(self, attempt: Attempt, outcome: Outcome) -> WorkItem:
-        """Settle a run that has ended."""
-        ...
 
-    def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
-        """The outcome of a run that has raised."""
-        ...
+class WaitingRun(msgspec.Struct, eq=False):
+    """A run that has made its first step and waits for something."""
+
+    attempt: Attempt
+    rest: Continuation
+
+
+FastPathStep = FastPathResult | EndedRun | WaitingRun | Envelope | Parked
+"""How far a delivery has come. An envelope is that of a delivery which is not plain: nothing else has happened."""
 
 
 class _Plain:
@@ -108,11 +111,12 @@ class FastPath:
     """The short way of one worker.
 
     Args:
-        tally: counts every run, and is asked who wants to see each.
+        stats: counts every run, and is asked who wants to see each.
         keeps_results: whether the app has a state to keep results in.
         cancelled: why a job was cancelled; None where nothing can be.
         journal_writer: where the tasks' contexts write to.
-        long_way: who goes on.
+        processor: says what an error comes to.
+        guards: a task that concerns some of them is not plain.
         threads: what carries out plain functions; None where nothing does.
 
     Attributes:
@@ -127,7 +131,8 @@ class FastPath:
         keeps_results: bool,
         cancelled: Callable[[str], str | None] | None,
         journal_writer: JournalWriter,
-        long_way: LongWay,
+        processor: Processor,
+        guards: Guards,
         threads: ThreadRuns | None = None,
     ) -> None:
         self._tasks = app.tasks.by_name
@@ -138,21 +143,23 @@ class FastPath:
         self._keeps_results = keeps_results
         self._cancelled = cancelled
         self._journal_writer = journal_writer
-        self._long_way = long_way
+        self._processor = processor
+        self._guards = guards
         self._threads = threads
         self._plain: dict[tuple[str, str], _Plain | None] = {}
         self.ended = 0.0
 
-    def run(
-        self, delivery: Delivery, envelope: Envelope, content_type: str | None, *, now: float
-    ) -> FastPathResult | WorkItem:
-        """Run the delivery as far as it goes at once; what is left of it is a piece that has to be carried out.
+    def run(self, delivery: Delivery, *, now: float) -> FastPathStep:
+        """Run the delivery as far as it goes at once.
 
         Args:
-            envelope: what the delivery says.
-            content_type: the delivery's.
             now: by the monotonic clock.
         """
+        content_type = delivery.content_type
+        try:
+            envelope = decode_envelope(delivery.body, content_type)
+        except MalformedMessage as error:
+            return Parked(str(error))
         key = (envelope.task, delivery.queue)
         plain = self._plain[key] if key in self._plain else self._prepare(key)
         job_id, stats = envelope.id, self._stats
@@ -161,21 +168,20 @@ class FastPath:
             or not job_id
             or envelope.eta is not None
             or envelope.expires is not None
-            or envelope.key is not None
-            or envelope.flow is not None
+            or is_marked(envelope)
             or delivery.redelivered
             or stats.on_start
             or content_type not in _CONTENT_TYPES
             or (self._cancelled is not None and self._cancelled(job_id) is not None)
         ):
-            return _NOT_PLAIN
+            return envelope
         try:
             args, kwargs = plain.decode(envelope.args, envelope.kwargs, content_type)
         except InvalidArguments as error:
             attempt = Attempt(delivery, envelope, plain.task, job_id)
-            return self._long_way.conclude(attempt, Dead("invalid_arguments", error))
+            return EndedRun(attempt, Dead("invalid_arguments", error))
         except BaseException:  # noqa: BLE001 - the long way meets it again, and knows what it means
-            return _NOT_PLAIN
+            return envelope
         started = self._now_ms()
         context = Context(
             envelope,
@@ -211,19 +217,19 @@ class FastPath:
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = is_clean
             stats.running[attempt] = now
-            return self._long_way.conclude(attempt, Succeeded(stop.value))
+            return EndedRun(attempt, Succeeded(stop.value))
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
             stats.current = None
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = copy_context() == before
             stats.running[attempt] = now
-            return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
+            return EndedRun(attempt, self._processor.failed(attempt, error))
         stats.current = None
         attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
         stats.running[attempt] = now
-        return self._long_way.go_on(attempt, run, waits_for)
+        return WaitingRun(attempt, Continuation(run, waits_for))
 
-    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathResult | WorkItem:
+    def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathStep:
         assert self._threads is not None
         assert attempt.execution is not None
         count = None if plain.keeps_result else plain.count
@@ -231,7 +237,7 @@ class FastPath:
             # Its own variables: what the function changes, nobody else sees.
             self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
-            return self._long_way.conclude(attempt, self._long_way.failed(attempt, error))
+            return EndedRun(attempt, self._processor.failed(attempt, error))
         return _BEGUN
 
     def _attempt(
@@ -268,7 +274,7 @@ class FastPath:
             and plan.ack == "late"
             and plan.needs is None
             and plan.soft_timeout is None
-            and not plan.is_guarded
+            and not self._guards.concern_task(task)
             and not is_shard(queue)
         ):
             keeps_result = self._keeps_results and plan.result is not False

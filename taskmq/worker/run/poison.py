@@ -23,7 +23,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from taskmq.contracts.broker import Delivery, Revocable
+from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.errors import WorkerLost
 from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried
 from taskmq.worker.attempt import Attempt
@@ -183,7 +183,7 @@ class Quarantine:
         while self._counted:
             await asyncio.sleep(_LOOK)
             for job_id, delivery in tuple(self._counted.items()):
-                if isinstance(delivery, Revocable) and delivery.revoked:
+                if is_revoked(delivery):
                     # Somebody else gets the message now, although nothing has crashed.
                     await self._end(job_id)
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Delivery, Revocable
+from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
 from taskmq.executors import CoroutineExecutor
 from taskmq.middleware.chain import Proceed, execute_chain
@@ -104,7 +104,7 @@ class Processor:
 
     def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
         """What an attempt comes to that has raised `error`."""
-        if isinstance(error, RunSuperseded) and isinstance(attempt.delivery, Revocable) and attempt.delivery.revoked:
+        if isinstance(error, RunSuperseded) and is_revoked(attempt.delivery):
             # The run that took over has the message now; a copy of it would be one too many.
             return Interrupted()
         policy = attempt.task.plan.retry

@@ -20,21 +20,13 @@ from taskmq.run.execution import Execution
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["ThreadRuns", "ThreadSlots"]
+__all__ = ["ThreadRuns"]
 
 _NEVER_SOONER: Final = 0.001
 
 
-class ThreadSlots(Protocol):
-    """Whose slots they have."""
-
-    def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
-        """What the attempt's function came to: its slot is free, its delivery is to be settled. Never raises."""
-        ...
-
-    def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
-        """A delivery's slot is free, and the delivery is settled unless there was an error. Never raises."""
-        ...
+class _Settled(Protocol):
+    def __call__(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None: ...
 
 
 class ThreadRuns:
@@ -42,20 +34,29 @@ class ThreadRuns:
 
     Args:
         executor: whose threads carry it out.
-        tally: counts every run, and is asked who wants to see each.
-        slots: told of each end; an attempt that was given up ends with a `CancelledError`.
+        stats: counts every run, and is asked who wants to see each.
+        ended: called with what an attempt's function came to, whose delivery is to be settled; an attempt that was
+            given up ends with a `CancelledError`. Must not raise.
+        settled: called with a delivery that has been settled here, or why it could not be. Must not raise.
 
     Attributes:
         going: those that have not ended.
     """
 
     def __init__(
-        self, executor: ThreadExecutor, stats: WorkerStats, slots: ThreadSlots, monotonic: Callable[[], float]
+        self,
+        executor: ThreadExecutor,
+        stats: WorkerStats,
+        monotonic: Callable[[], float],
+        *,
+        ended: Callable[[Attempt, object, BaseException | None], None],
+        settled: _Settled,
     ) -> None:
         self.going: dict[Attempt, _ThreadRun] = {}
         self._executor = executor
         self._stats = stats
-        self._slots = slots
+        self._tell_ended = ended
+        self._tell_settled = settled
         self._monotonic = monotonic
         self._limits: dict[float, _TimeLimit] = {}
         self._watched: dict[_ThreadRun, asyncio.Future[None]] = {}
@@ -121,7 +122,7 @@ class ThreadRuns:
             or execution.context.journal is not None
             or stats.on_end
         ):
-            self._slots.ended(attempt, value, error)
+            self._tell_ended(attempt, value, error)
             return
         delivery, envelope, now = attempt.delivery, attempt.envelope, self._monotonic()
         stats.ended += 1
@@ -133,7 +134,7 @@ class ThreadRuns:
             delivery.ack()
         except BaseException as unexpected:  # noqa: BLE001 - told to whose delivery it is
             failure = unexpected
-        self._slots.settled(delivery, failure, now=now)
+        self._tell_settled(delivery, failure, now=now)
 
     def _time_out(self, run: "_ThreadRun") -> None:
         self._abandon(run, timed_out(run.execution))

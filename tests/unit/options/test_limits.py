@@ -110,14 +110,3 @@ def test_a_limit_that_is_shared_goes_by_its_name() -> None:
     assert demands("ann", rate_limit=RateLimit("1/s", name="stripe"))[0].key == "rate:stripe"
     with pytest.raises(InvalidOption, match="two limits of one task are called 'stripe'"):
         demands("ann", rate_limit=[RateLimit("1/s", name="stripe"), RateLimit("9/m", name="stripe")])
-
-
-def test_only_tasks_with_limits_are_gated() -> None:
-    @task
-    async def free() -> None: ...
-
-    @task(concurrency=1)
-    async def bound() -> None: ...
-
-    assert not free.plan.is_guarded
-    assert bound.plan.is_guarded

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,11 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Retried, Snoozed, Succeeded
+from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
-from taskmq.worker.guards.base import Guards
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.guards.base import GuardRank, Guards
+from taskmq.worker.guards.build import GUARDS, build_guards
 from tests.unit.worker.gate import working
 from tests.unit.worker.staged import StagedApp, settle_loop, staged
 from tests.unit.worker.virtual_time import run
@@ -30,6 +34,11 @@ class Door:
     seen: list[str] = field(default_factory=list[str])
     records: list[ResultRecord | None] = field(default_factory=list["ResultRecord | None"])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    rank: int = 1
+    tasks: set[str] = field(default_factory=set[str])
+
+    def concerns_task(self, task: Task[..., Any]) -> bool:
+        return task.name in self.tasks
 
     def concerns(self, attempt: Attempt) -> bool:
         return attempt.envelope.key != "none of mine"
@@ -56,6 +65,10 @@ class Door:
 ran: list[str] = []
 
 
+def _guards(*doors: Door) -> Guards:
+    return Guards((door.rank, door) for door in doors)
+
+
 def _play(*doors: Door, test: Callable[[StagedApp], object] | None = None, task: str = "fine", key: str = "k") -> str:
     """Run one job behind `doors`: the story of its broker and state, settled or after some turns."""
     stories: list[str] = []
@@ -63,11 +76,10 @@ def _play(*doors: Door, test: Callable[[StagedApp], object] | None = None, task:
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards(doors))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(*doors))
             _define(app)
-            await app.put(
-                b'{"task":"%s","id":"job-1","key":"%s","args":[]}' % (task.encode(), key.encode()), task=task
-            )
+            said_key = f'"{key}"' if key else "null"
+            await app.put(f'{{"task":"{task}","id":"job-1","key":{said_key},"args":[]}}'.encode(), task=task)
             async with working(app):
                 await settle_loop()
                 if test is not None:
@@ -171,7 +183,7 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards([door]))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(door))
             _define(app)
             await app.jobs.cancel_job("job-1", reason="not wanted", remember="1h")
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
@@ -213,7 +225,7 @@ def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> No
 
     async def main() -> None:
         with staged() as app, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: Guards([door]))
+            patch.setattr("taskmq.worker.worker.build_guards", lambda *_, **__: _guards(door))
             _define(app)
             await app.put(b'{"task":"fine","id":"job-1","key":"k"}', task="fine")
             async with working(app):
@@ -238,9 +250,55 @@ def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
             async with app.flaky.peek("work", limit=1) as (delivery,):
                 attempt = Attempt(delivery, decode_envelope(delivery.body), app.tasks["fine"], "job-1")
                 with pytest.raises(ZeroDivisionError):
-                    await Guards([first, Door("second"), Broken()]).acquire(attempt)
+                    await _guards(first, Door("second"), Broken()).acquire(attempt)
                 assert attempt.permits == []
 
     run(main())
     assert first.outcomes == []
     assert first.seen == ["first entered"]
+
+
+def test_guards_are_passed_by_rank_in_whatever_order_they_were_made() -> None:
+    last, first = Door("last", rank=20), Door("first", rank=10)
+    last.seen = first.seen
+
+    _play(last, first)
+
+    assert first.seen == ["first entered", "last entered", "last left", "first left"]
+
+
+def test_no_two_guards_of_the_worker_have_the_same_rank() -> None:
+    assert sorted(rank for rank, _ in GUARDS) == sorted(GuardRank)
+
+
+def test_a_guard_of_a_task_keeps_its_runs_off_the_fast_path() -> None:
+    door = Door(tasks={"quiet"})
+
+    assert _play(door, task="quiet", key="") == "acked work"
+    assert door.seen == ["door entered", "door left"]
+
+
+def test_no_guard_is_asked_about_other_tasks() -> None:
+    door = Door(tasks={"fine"})
+
+    assert _play(door, task="quiet", key="") == "acked work"
+    assert door.seen == []
+
+
+def test_tasks_with_limits_keys_or_uniqueness_concern_a_guard_and_no_other_task_does() -> None:
+    async def main() -> None:
+        with staged() as app:
+
+            async def work(number: int) -> None: ...
+
+            app.task(name="plain", queue="work")(work)
+            app.task(name="limited", queue="work", concurrency=1)(work)
+            app.task(name="keyed", queue="work", idempotency_key="number")(work)
+            app.task(name="unique", queue="work", unique=True)(work)
+            guards = build_guards(app, WorkerConfig(), worker="w1")
+
+            found = {name for name, task in app.tasks.items() if guards.concern_task(task)}
+            assert found == {"limited", "keyed", "unique"}
+            await app.aclose()
+
+    run(main())

@@ -11,8 +11,9 @@ from taskmq import Context, InvalidOption, Reject, TaskMQ
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.reactions import JobEnded, ReactionEvent, all_of, any_of, file, job
 from taskmq.worker import Worker, WorkerConfig
+from taskmq.worker.guards.build import build_guards
 from tests.unit.worker.gate import working
-from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
+from tests.unit.worker.staged import Fault, StagedApp, staged
 from tests.unit.worker.virtual_time import run
 
 
@@ -181,11 +182,10 @@ def test_jobs_that_nothing_waits_for_pass_no_gate() -> None:
         async def index(ended: JobEnded) -> None: ...
 
     async def test(app: StagedApp) -> None:
-        async with working(app, queues=("work",)):
-            await settle_loop()
-        assert app.tasks["load"].plan.is_guarded
-        assert not app.tasks["other"].plan.is_guarded
-        assert not app.tasks["index"].plan.is_guarded
+        guards = build_guards(app, WorkerConfig(), worker="w1")
+        assert guards.concern_task(app.tasks["load"])
+        assert not guards.concern_task(app.tasks["other"])
+        assert not guards.concern_task(app.tasks["index"])
 
     _play(test, define)
 

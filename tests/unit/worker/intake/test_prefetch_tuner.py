@@ -136,7 +136,7 @@ def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again() -> None:
                         raise BrokerUnavailable("away")
 
             assert worker._dispatcher is not None
-            prefetching = PrefetchTuner(Away(), worker._dispatcher, worker.queues, worker.stats)
+            prefetching = PrefetchTuner(Away(), worker._dispatcher.slots, worker.queues, worker.stats)
             await prefetching.look()
             assert asked == [250]
             runs(worker, 10, seconds=0.0)

@@ -52,16 +52,25 @@ class Yard:
     def __init__(self) -> None:
         self.executor = ThreadExecutor()
         self.stats = WorkerStats()
-        self.runs = ThreadRuns(self.executor, self.stats, self, time.monotonic)
+        self.runs = ThreadRuns(
+            self.executor,
+            self.stats,
+            time.monotonic,
+            ended=self.tell,
+            settled=self.settle,
+        )
         self.count = Count("task", "work")
         self.ends: list[tuple[str, object, BaseException | None]] = []
         self.settled_ones: list[Delivery] = []
+
+    def tell(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
+        self.ended(attempt, value, error)
 
     def ended(self, attempt: Attempt, value: object, error: BaseException | None, /) -> None:
         self.stats.forget(attempt)
         self.ends.append((attempt.job_id, value, error))
 
-    def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
+    def settle(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
         assert error is None
         self.settled_ones.append(delivery)
 
@@ -145,7 +154,7 @@ def test_each_run_has_its_own_time_and_a_thread_that_comes_back_late_is_not_list
         yard.ended = note  # type: ignore[method-assign]
         for name, seconds in (("long", 0.4), ("short", 0.1), ("late", 0.1)):
             yard.begin(name, lambda: release.wait(20), timeout=seconds)
-        yard.begin("in time", lambda: "done", timeout=0.1)
+        yard.begin("in time", lambda: "done", timeout=20.0)
         await reached(lambda: not yard.runs.going)
 
         errors = {name: error for name, _, error in yard.ends}

@@ -1,0 +1,236 @@
+"""Gives what comes next a slot, and stops what is not to go on.
+
+    deliver -> Slots -> FastPath -> settled, or the rest of it: an item of the Pipeline, carried out by the TaskPool
+
+A job that was cancelled while it waited is settled as cancelled when its turn comes; one that runs is asked to stop,
+and stopped after a grace.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.executors import ThreadExecutor
+from taskmq.model.topology import WorkQueue
+from taskmq.options.task_options import ExecutorKind
+from taskmq.run.execution import Executor
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.guards.base import Guards
+from taskmq.worker.intake.resources import ResourcePool
+from taskmq.worker.intake.slots import Slots
+from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.pipeline import Pipeline
+from taskmq.worker.run.crash_counter import CrashCounter
+from taskmq.worker.run.fast_path import FastPath, FastPathResult
+from taskmq.worker.run.journal_service import JournalService
+from taskmq.worker.run.poison import Quarantine
+from taskmq.worker.run.processor import Processor
+from taskmq.worker.run.settle import Settler
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.task_pool import LOOP_BUDGET, Pause, WorkItem
+
+__all__ = ["Dispatcher"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_INTERRUPT_TIMEOUT: Final = 5.0
+
+
+class Dispatcher:
+    """Starts and stops the runs of one worker.
+
+    Args:
+        resources: what the worker has for tasks that need more than a slot.
+        guards: what some runs have to pass before they start.
+        cancelled: why a job was cancelled, None when it was not; None where nothing can be.
+        long_runs: for runs that take longer than the broker allows; None where there is no state.
+
+    Attributes:
+        slots: who has a slot.
+        quarantine: where runs that may be poison are counted; None where nobody counts them.
+        left_behind: runs that did not end even when they were cancelled; their jobs went back.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        queues: Sequence[WorkQueue],
+        config: WorkerConfig,
+        executors: Mapping[ExecutorKind, Executor],
+        *,
+        worker: str,
+        stats: WorkerStats,
+        resources: ResourcePool,
+        guards: Guards,
+        cancelled: Callable[[str], str | None] | None,
+        long_runs: LongRunGuard | None = None,
+    ) -> None:
+        self.left_behind = 0
+        self._config = config
+        self._executors = executors
+        self._stats = stats
+        self._is_open = True
+        in_threads = executors.get("thread")
+        self.slots = Slots(
+            queues,
+            config,
+            resources,
+            app.sessions.clock,
+            stats,
+            threads=in_threads if isinstance(in_threads, ThreadExecutor) else None,
+            next_item=self._next_item,
+            thread_ended=self._thread_ended,
+        )
+        self._monotonic = self.slots.monotonic
+        self._journal = JournalService(app)
+        self._processor = Processor(app, executors, config, journal_writer=self._journal)
+        self._settler = Settler(app, worker=worker, result_limit=config.result_limit)
+        self._fast_path = FastPath(
+            app,
+            stats,
+            keeps_results=self._settler.keeps_results,
+            cancelled=cancelled,
+            journal_writer=self._journal,
+            processor=self._processor,
+            guards=guards,
+            threads=self.slots.threads,
+        )
+        self.quarantine: Quarantine | None = None
+        if config.max_crashes:
+            self.quarantine = Quarantine(
+                self._processor.run,
+                CrashCounter(app),
+                most=config.max_crashes,
+                running=self.slots.in_tasks,
+                threads=self.slots.threads,
+                resume=self.slots.call,
+            )
+        self._pipeline = Pipeline(
+            slots=self.slots,
+            processor=self._processor,
+            settler=self._settler,
+            journal=self._journal,
+            guards=guards,
+            quarantine=self.quarantine,
+            long_runs=long_runs,
+            stats=stats,
+            cancelled=cancelled or _never,
+        )
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
+        self.slots.put(delivery)
+
+    def stop_taking(self) -> None:
+        """Start nothing from here on."""
+        self._is_open = False
+
+    def give_back(self) -> None:
+        """Start nothing from here on, and give back everything that has not begun."""
+        self._is_open = False
+        self.slots.give_back_all()
+
+    async def interrupt(self) -> None:
+        """Interrupt what runs and give it back; what is being settled is settled."""
+        slots = self.slots
+        _log.warning("interrupting %d running tasks; they go back to their queues", slots.running)
+        self._processor.is_interrupting = True
+        if self.quarantine is not None:
+            self.quarantine.is_stopping = True
+        self._settler.stop_trying()
+        for task, delivery in tuple(slots.in_tasks.items()):
+            if delivery not in slots.settling:
+                task.cancel()
+        if slots.threads is not None:
+            for attempt in tuple(slots.threads.going):
+                slots.threads.give_up(attempt)
+        if slots.in_tasks:
+            await asyncio.wait(tuple(slots.in_tasks), timeout=_INTERRUPT_TIMEOUT)
+        self.left_behind = slots.give_up()
+
+    async def aclose(self) -> None:
+        """Nothing runs any more: let go."""
+        await self.slots.aclose()
+        await self._journal.aclose()
+        if self.quarantine is not None:
+            await self.quarantine.aclose()
+
+    # What comes next ---------------------------------------------------------------------------------------
+
+    def _next_item(self) -> tuple[Delivery, WorkItem] | Pause | None:
+        """What to do next. Plain runs that never wait are carried out here, up to the first other one."""
+        slots = self.slots
+        if (settling := slots.take_cancelled()) is not None:
+            return settling
+        if not self._is_open or (self.quarantine is not None and self.quarantine.is_closed):
+            return None
+        began = now = self._monotonic()
+        room = slots.room
+        if (attempt := slots.take_granted(now=now)) is not None:
+            return attempt.delivery, self._pipeline.resume(attempt)
+        while room and (delivery := slots.take(now=now)) is not None:
+            if is_revoked(delivery):
+                slots.drop(delivery, now=now)
+                continue
+            step = self._fast_path.run(delivery, now=now)
+            if not isinstance(step, FastPathResult):
+                return delivery, self._pipeline.go_on(delivery, step)
+            if step is FastPathResult.BEGUN:
+                room -= 1
+                now = self._monotonic()
+                continue
+            slots.leave(delivery.queue, now=now)
+            if step is FastPathResult.UNCLEAN:
+                return Pause.LEAVE
+            now = self._fast_path.ended
+            if now - began > LOOP_BUDGET:
+                return Pause.TURN
+        return None
+
+    def _thread_ended(self, attempt: Attempt, value: object, error: BaseException | None) -> None:
+        self._pipeline.thread_ended(attempt, value, error)
+
+    # Cancelling --------------------------------------------------------------------------------------------
+
+    def cancel(self, job_id: str, reason: str) -> bool:
+        """Stop a job's run: a coroutine at once, a thread or process after it was asked and a grace has passed.
+
+        One that waits for resources is settled now. What waits for its slot is settled when it gets one. Whether
+        there was a run to stop, or one that waited.
+        """
+
+        def settle(attempt: Attempt) -> WorkItem:
+            attempt.cancelled = reason
+            return self._pipeline.settle_cancelled(attempt)
+
+        if self.slots.withdraw(job_id, settle):
+            return True
+        found = [attempt for attempt in self._stats.running if attempt.job_id == job_id and attempt.cancelled is None]
+        for attempt in found:
+            self._stop(attempt, reason)
+        return bool(found)
+
+    def _stop(self, attempt: Attempt, reason: str) -> None:
+        attempt.cancelled = reason
+        kind = attempt.task.plan.executor
+        if attempt.execution is not None:
+            self._executors[kind].ask_to_stop(attempt.execution)
+        if kind == "async" or attempt.execution is None:
+            self._cancel_task(attempt)
+        else:
+            asyncio.get_running_loop().call_later(self._config.cancel_grace, self._cancel_task, attempt)
+
+    def _cancel_task(self, attempt: Attempt) -> None:
+        if self.slots.threads is not None:
+            self.slots.threads.give_up(attempt)
+        for task, delivery in self.slots.in_tasks.items():
+            if delivery is attempt.delivery and delivery not in self.slots.settling:
+                task.cancel()
+
+
+def _never(_: str) -> None:
+    """Without a state nothing can be cancelled."""

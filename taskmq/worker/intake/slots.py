@@ -1,0 +1,289 @@
+"""The owner of the worker's slots: knows every delivery in hand and whether it has one.
+
+    put -> waiting for a slot -- take ------> in a slot -- leave, or end ------------------> gone
+                ^  |                           |    ^
+                |  +-- shed, give_back -> gone |    +- take_granted, withdraw --+
+                |                              +-- acquire: not free -> waiting for resources
+                +------ its time has come <----+-- end: kept in its shard -> held
+
+A delivery that waits for its turn in a shard, or for resources that others use, is in hand without a slot. Only this
+module moves deliveries between the parts that know of them: the `Backlog` (who is next), the `ResourcePool` (who
+waits for what), `OrderedShards` (who is held), the `TaskPool` (whose run an asyncio task carries out) and
+`ThreadRuns` (whose run goes on in a thread).
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.errors import InvalidOption
+from taskmq.executors import ThreadExecutor
+from taskmq.model.clock import Clock
+from taskmq.model.resources import Amounts
+from taskmq.model.topology import CLASSES, WorkQueue
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.intake.backlog import Backlog
+from taskmq.worker.intake.ordered_shards import OrderedShards
+from taskmq.worker.intake.resources import ResourcePool
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.task_pool import Pause, TaskPool, WorkItem
+from taskmq.worker.run.thread_runs import ThreadRuns
+
+__all__ = ["Slots"]
+
+_log = logging.getLogger("taskmq.worker")
+
+
+class Slots:
+    """The slots of one worker, and the deliveries that it has in hand.
+
+    Args:
+        resources: what the worker has for tasks that need more than a slot.
+        threads: carries out the runs of plain functions; None where the app has none.
+        next_item: what to do next, and for which delivery; see `TaskPool`.
+        thread_ended: called with each attempt that has ended in a thread, and how, if it is to be settled.
+
+    Attributes:
+        concurrency: how many deliveries may have a slot.
+        monotonic: the clock by which waits are timed.
+        resources: who waits for what.
+        shards: who is held in an ordered queue.
+        take: gives the next delivery a slot; None when none may start.
+        leave: frees the slot of a queue's delivery that never waits and has been settled.
+        settling: those in a slot whose run has ended, and which are not to be interrupted.
+        threads: the runs that go on in threads; None where there are none.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[WorkQueue],
+        config: WorkerConfig,
+        resources: ResourcePool,
+        clock: Clock,
+        stats: WorkerStats,
+        *,
+        threads: ThreadExecutor | None,
+        next_item: Callable[[], tuple[Delivery, WorkItem] | Pause | None],
+        thread_ended: Callable[[Attempt, object, BaseException | None], None],
+    ) -> None:
+        self.concurrency = config.concurrency
+        self.monotonic = clock.monotonic
+        self.resources = resources
+        self.settling: set[Delivery] = set()
+        self._backlog = Backlog(
+            queues,
+            slots=config.concurrency,
+            weights=dict(zip(CLASSES, config.weights, strict=True)),
+            strict=config.strict,
+            starvation_limit=config.starvation_limit,
+            limits=config.queue_slots,
+            shares=config.queue_shares,
+        )
+        # Called for each delivery, so without a step between.
+        self.take = self._backlog.take
+        self.leave = self._backlog.leave
+        self.shards = OrderedShards(
+            clock,
+            unknown_attempts=config.unknown_attempts,
+            unknown_delay=config.unknown_delay,
+            again=self._take_again,
+            passed=self._pass_on,
+        )
+        self._cancelled_items: list[tuple[Delivery, WorkItem]] = []
+        self.threads: ThreadRuns | None = None
+        if threads is not None:
+            self.threads = ThreadRuns(threads, stats, clock.monotonic, ended=thread_ended, settled=self.settled)
+        self._pool: TaskPool[Delivery] = TaskPool(
+            config.concurrency,
+            take=next_item,
+            more=self._more,
+            done=self.end,
+            aside=() if self.threads is None else self.threads.going,
+        )
+        if threads is not None:
+            threads.on_told(self._pool.call)
+
+    # What there is -----------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries may have a slot."""
+        return self._pool.room
+
+    @property
+    def running(self) -> int:
+        """How many slots are taken."""
+        return len(self._pool.busy) + (0 if self.threads is None else len(self.threads.going))
+
+    @property
+    def waiting(self) -> int:
+        """How many deliveries in hand wait for a slot or for resources."""
+        return len(self._backlog) + len(self.resources)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything runs, or waits here for something else than a slot."""
+        return bool(self.running) or bool(self.resources) or bool(self._cancelled_items) or self.shards.is_holding
+
+    @property
+    def in_tasks(self) -> Mapping["asyncio.Task[None]", Delivery]:
+        """The deliveries that asyncio tasks carry out."""
+        return self._pool.busy
+
+    def waiting_deliveries(self) -> list[Delivery]:
+        """Those in hand that have not begun."""
+        return [*self._backlog.deliveries(), *(attempt.delivery for attempt in self.resources.attempts())]
+
+    def call(self) -> None:
+        """Something may start: look for it."""
+        self._pool.call()
+
+    def resize(self, concurrency: int) -> None:
+        """Have so many slots from now on; runs beyond them go on to their end.
+
+        Raises:
+            InvalidOption: below 1.
+        """
+        if concurrency < 1:
+            raise InvalidOption("concurrency: at least 1")
+        self.concurrency = self._pool.size = concurrency
+        self._backlog.resize(concurrency)
+        self._pool.call()
+
+    # Into a slot -------------------------------------------------------------------------------------------
+
+    def put(self, delivery: Delivery) -> None:
+        """A delivery has come."""
+        self._backlog.put(delivery, now=self.monotonic())
+        self._pool.call()
+
+    def take_granted(self, *, now: float) -> Attempt | None:
+        """Give an attempt a slot that has waited for resources which are free now; its grant is set."""
+        while self.resources and (fits := self.resources.next(now=now)) is not None:
+            attempt, grant = fits
+            if not is_revoked(attempt.delivery):
+                attempt.grant = grant
+                self._backlog.enter(attempt.delivery.queue)
+                return attempt
+            self.resources.give_back(grant)
+            self._backlog.release(attempt.delivery.queue, now=now)
+        return None
+
+    def take_cancelled(self) -> tuple[Delivery, WorkItem] | None:
+        """What settles a cancelled attempt that had waited for resources."""
+        return self._cancelled_items.pop(0) if self._cancelled_items else None
+
+    def acquire(self, attempt: Attempt, needs: Amounts) -> bool:
+        """Give an attempt in its slot what it needs; False: it waits for that, without a slot once its item ends."""
+        now = self.monotonic()
+        attempt.grant = self.resources.take(needs, now=now)
+        if attempt.grant is None:
+            self.resources.wait(attempt, needs, now=now)
+        return attempt.grant is not None
+
+    def withdraw(self, job_id: str, settle: Callable[[Attempt], WorkItem]) -> bool:
+        """Give the attempt of a job that waits for resources a slot, to be settled; whether one waits."""
+        if not self.resources or (held := self.resources.remove(job_id)) is None:
+            return False
+        self._backlog.enter(held.delivery.queue)
+        self._cancelled_items.append((held.delivery, settle(held)))
+        self._pool.call()
+        return True
+
+    def carry_out(self, delivery: Delivery, item: WorkItem, variables: contextvars.Context) -> None:
+        """Have an asyncio task settle what has run elsewhere, in the slot that it has had there."""
+        self._pool.carry_out(delivery, item, variables)
+
+    def replace(self, old: Delivery, new: Delivery) -> None:
+        """Settle `new` instead of `old` from now on."""
+        for task, delivery in self._pool.busy.items():
+            if delivery is old:
+                self._pool.busy[task] = new
+
+    # Out of a slot -----------------------------------------------------------------------------------------
+
+    def drop(self, delivery: Delivery, *, now: float) -> None:
+        """A delivery that was taken is not run, since the broker has given it to somebody else meanwhile."""
+        self._backlog.leave(delivery.queue, now=now)
+        self._backlog.release(delivery.queue, now=now)
+
+    def end(self, delivery: Delivery, error: BaseException | None) -> None:
+        """An item has ended: its delivery has no slot any more, and is in hand only if it is held or waits."""
+        self.settling.discard(delivery)
+        now = self.monotonic()
+        if error is not None:
+            if not isinstance(error, asyncio.CancelledError):
+                _log.critical("a delivery could not be settled; it goes back to its queue", exc_info=error)
+            # Otherwise it was interrupted before its first step.
+            delivery.requeue()
+        self._backlog.leave(delivery.queue, now=now)
+        if not self.shards.holds(delivery) and not (self.resources and self.resources.has(delivery)):
+            self._backlog.release(delivery.queue, now=now)
+
+    def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
+        """A delivery whose run was in a thread is settled, unless there was an error."""
+        if error is None:
+            self._backlog.leave(delivery.queue, now=now)
+        else:
+            self.end(delivery, error)
+
+    # Out of hand -------------------------------------------------------------------------------------------
+
+    def shed(self, queue: str, *, keep: int) -> None:
+        """Give back what waits of a physical queue beyond the first `keep`."""
+        for delivery in self._backlog.shed(queue, keep=keep):
+            delivery.requeue()
+
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Give back those of these that have not begun; none of a shard."""
+        unwanted = set(deliveries)
+        if not unwanted:
+            return
+        given = self._backlog.retract(unwanted)
+        for attempt in self.resources.attempts():
+            if attempt.delivery in unwanted and (removed := self.resources.remove(attempt.job_id)) is not None:
+                given.append(removed.delivery)
+        for delivery in given:
+            delivery.requeue()
+
+    def give_back_all(self) -> None:
+        """Give back everything that has not begun, and hold nothing from here on."""
+        waiting = [attempt.delivery for attempt in self.resources.clear()]
+        for delivery in (*self.shards.close(), *waiting, *self._backlog.clear()):
+            delivery.requeue()
+
+    def give_up(self) -> int:
+        """Give back the deliveries whose tasks do not end although they were cancelled; how many there are."""
+        for delivery in self._pool.busy.values():
+            delivery.requeue()
+        return len(self._pool.busy)
+
+    async def finished(self) -> None:
+        """Return once nothing runs."""
+        while self.running:
+            ends: Sequence[asyncio.Future[Any]] = () if self.threads is None else self.threads.ends()
+            await asyncio.wait((*self._pool.busy, *ends))
+
+    async def aclose(self) -> None:
+        """Nothing runs any more: let go."""
+        if self.threads is not None:
+            self.threads.close()
+        self._pool.close()
+        await self._pool.closed()
+
+    def _more(self) -> int:
+        return len(self._backlog) + len(self.resources) + len(self._cancelled_items)
+
+    def _take_again(self, delivery: Delivery) -> None:
+        now = self.monotonic()
+        self._backlog.release(delivery.queue, now=now)
+        self._backlog.put(delivery, now=now, first=True)
+        self._pool.call()
+
+    def _pass_on(self, delivery: Delivery) -> None:
+        self._backlog.release(delivery.queue, now=self.monotonic())
+        self._pool.call()

@@ -1,0 +1,233 @@
+"""The way of one delivery, from its bytes to its settled outcome, in the order of the methods.
+
+    FastPath       read; a plain run that needs nothing more ends here
+    _process       what waits for its time: a shard (OrderedShards), a standby (LongRunGuard), resources (Slots)
+    _run           permits (Guards), then the function (Processor, in the Quarantine where it may be poison)
+    _conclude      the run is over: counted, and settled here if nothing has to be waited for
+    _settle        journal, permits, result, copy and ack (JournalService, Settler, OrderedShards)
+
+Each segment ends the delivery, puts it aside, or passes it on to the next one. What ended in a thread enters at
+`thread_ended`, what waited for resources at `resume`, what was cancelled meanwhile at `settle_cancelled`.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+
+from taskmq.contracts.broker import Delivery
+from taskmq.model.envelope import Envelope
+from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Succeeded
+from taskmq.model.topology import is_shard
+from taskmq.model.units import to_ms
+from taskmq.run.context import current_context
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.guards.base import Guards
+from taskmq.worker.intake.slots import Slots
+from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.run.fast_path import EndedRun, WaitingRun
+from taskmq.worker.run.journal_service import JournalService
+from taskmq.worker.run.poison import Quarantine
+from taskmq.worker.run.processor import Processor
+from taskmq.worker.run.settle import Settler
+from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.task_pool import WorkItem
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """Carries out the deliveries of one worker.
+
+    Args:
+        cancelled: why a job was cancelled, None when it was not.
+        quarantine: runs what may be poison; None where nobody counts crashes.
+        long_runs: for runs that take longer than the broker allows; None where there is no state.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: Slots,
+        processor: Processor,
+        settler: Settler,
+        journal: JournalService,
+        guards: Guards,
+        quarantine: Quarantine | None,
+        long_runs: LongRunGuard | None,
+        stats: WorkerStats,
+        cancelled: Callable[[str], str | None],
+    ) -> None:
+        self._slots = slots
+        self._shards = slots.shards
+        self._processor = processor
+        self._settler = settler
+        self._journal = journal
+        self._guards = guards
+        self._quarantine = quarantine
+        self._long_runs = long_runs
+        self._stats = stats
+        self._cancelled = cancelled
+        # What settles a run that has ended in a thread does not inherit what that has set.
+        self._variables = contextvars.copy_context()
+
+    # Entrances ---------------------------------------------------------------------------------------------
+
+    def go_on(self, delivery: Delivery, step: EndedRun | WaitingRun | Envelope | Parked) -> WorkItem:
+        """What is left to do of a delivery behind the fast path."""
+        # The most frequent first.
+        if isinstance(step, WaitingRun):
+            return self._go_on(step)
+        if isinstance(step, EndedRun):
+            return self._conclude(step.attempt, step.outcome)
+        if isinstance(step, Envelope):
+            return self._process(delivery, self._processor.identify(delivery, step))
+        return self._process(delivery, step)
+
+    def resume(self, attempt: Attempt) -> WorkItem:
+        """What is left to do of an attempt that has waited for resources and has them."""
+        return self._run(attempt)
+
+    def thread_ended(self, attempt: Attempt, value: object, error: BaseException | None) -> None:
+        """A run has ended in a thread, with this value or error."""
+        delivery, execution = attempt.delivery, attempt.execution
+        assert execution is not None
+        failure: BaseException | None = None
+        try:
+            outcome = Succeeded(value) if error is None else self._processor.raised(attempt, execution, error)
+            outcome = _unless_cancelled(attempt, outcome)
+            if not self._is_concluded(attempt, outcome):
+                variables = self._variables.copy()
+                variables.run(current_context.set, execution.context)
+                self._slots.carry_out(delivery, self._settle(attempt, outcome), variables)
+                return
+        except BaseException as unexpected:  # noqa: BLE001 - as in a member of the pool
+            failure = unexpected
+        self._slots.end(delivery, failure)
+        self._slots.call()
+
+    async def settle_cancelled(self, attempt: Attempt) -> bool:
+        """Settle an attempt that was cancelled before it began."""
+        outcome: Outcome = Cancelled(attempt.cancelled or "")
+        if self._guards.concern(attempt):
+            outcome = await self._guards.acquire(attempt) or outcome
+        self._slots.settling.add(attempt.delivery)
+        self._stats.end(attempt, outcome, now=self._slots.monotonic())
+        await self._settle_in_order(attempt, outcome)
+        return True
+
+    # The way -----------------------------------------------------------------------------------------------
+
+    async def _process(self, delivery: Delivery, read: Attempt | Parked) -> bool:
+        if is_shard(delivery.queue):
+            in_turn = self._shards.take(delivery, read)
+            if in_turn is None:
+                return True
+            read = in_turn
+        if isinstance(read, Parked):
+            self._stats.park(delivery, read)
+            await self._settler.park(delivery, read)
+            return True
+        # Standbys have waited for their time, and so have one: what has none is not asked for its headers.
+        if read.envelope.eta is not None and self._long_runs is not None and not await self._long_runs.admits(read):
+            return True
+        needs = read.task.plan.needs
+        if needs is not None and self._cancelled(read.job_id) is None and not self._slots.acquire(read, needs):
+            return True
+        return await self._run(read)
+
+    async def _run(self, attempt: Attempt) -> bool:
+        try:
+            attempt.cancelled = self._cancelled(attempt.job_id)
+            outcome: Outcome | None = None
+            if self._guards.concern(attempt):
+                outcome = await self._guards.acquire(attempt)
+                # It may have been cancelled while it waited.
+                attempt.cancelled = self._cancelled(attempt.job_id)
+            if attempt.cancelled is not None:
+                outcome = Cancelled(attempt.cancelled)
+            if outcome is None:
+                self._stats.start(attempt, now=self._slots.monotonic())
+                outcome = await self._outcome(attempt, self._runner_of(attempt)(attempt))
+        finally:
+            if attempt.grant is not None:
+                self._slots.resources.give_back(attempt.grant)
+        return await self._conclude(attempt, outcome)
+
+    async def _go_on(self, waiting: WaitingRun) -> bool:
+        attempt = waiting.attempt
+        assert attempt.execution is not None
+        outcome = await self._processor.go_on(attempt, attempt.execution, waiting.rest)
+        return await self._conclude(attempt, _unless_cancelled(attempt, outcome))
+
+    async def _conclude(self, attempt: Attempt, outcome: Outcome) -> bool:
+        return attempt.is_clean if self._is_concluded(attempt, outcome) else await self._settle(attempt, outcome)
+
+    async def _settle(self, attempt: Attempt, outcome: Outcome) -> bool:
+        journal = None if attempt.execution is None else attempt.execution.context.journal
+        if journal is not None:
+            await self._journal.finish(journal)
+        is_done = await self._settle_in_order(attempt, outcome)
+        if journal is not None and is_done:
+            await self._journal.end(journal, outcome)
+        if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
+            self._quarantine.forget(attempt)
+        return attempt.is_clean
+
+    # Its steps ---------------------------------------------------------------------------------------------
+
+    def _runner_of(self, attempt: Attempt) -> Callable[[Attempt], Awaitable[Outcome]]:
+        plan, quarantine = attempt.task.plan, self._quarantine
+        if (
+            quarantine is not None
+            and (attempt.delivery.redelivered or plan.executor == "process")
+            and plan.ack == "late"
+        ):
+            return quarantine.run
+        return self._processor.run
+
+    async def _outcome(self, attempt: Attempt, run: Awaitable[Outcome]) -> Outcome:
+        try:
+            outcome = await run
+        except asyncio.CancelledError:
+            if attempt.cancelled is None:
+                self._stats.forget(attempt)
+                raise
+            # Before its first step, so that nobody below could tell what it meant.
+            outcome = Cancelled(attempt.cancelled)
+        except BaseException:
+            self._stats.forget(attempt)
+            raise
+        return _unless_cancelled(attempt, outcome)
+
+    def _is_concluded(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """The run is over. Whether it is also settled, since that needed nothing to be waited for."""
+        self._stats.end(attempt, outcome, now=self._slots.monotonic())
+        execution = attempt.execution
+        if (execution is None or execution.context.journal is None) and self._settler.settle_at_once(
+            attempt, outcome
+        ):
+            return True
+        self._slots.settling.add(attempt.delivery)
+        return False
+
+    async def _settle_in_order(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Settle what was run, or keep it at the front of its shard; whether its message was taken off the broker."""
+        if not is_shard(attempt.delivery.queue):
+            return await self._settler.settle(attempt, outcome)
+        if self._shards.keep(attempt, outcome):
+            if not await self._settler.release_permits(attempt, outcome):
+                return False
+            if isinstance(outcome, Retried):
+                self._settler.note_retry(attempt, to_ms(outcome.delay), outcome.error)
+            return False
+        is_done = await self._settler.settle(attempt, outcome)
+        if is_done:
+            self._shards.forget(attempt.delivery)
+        return is_done
+
+
+def _unless_cancelled(attempt: Attempt, outcome: Outcome) -> Outcome:
+    if attempt.cancelled is not None and not isinstance(outcome, Interrupted):
+        # However it ended: nobody wants it any more.
+        return Cancelled(attempt.cancelled)
+    return outcome
