@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
+from taskmq.model.backoff import Backoff
 from taskmq.model.keys import lock_key
 from taskmq.model.units import Duration, parse_duration
 
@@ -180,7 +181,10 @@ class Lock:
     async def _acquire(self) -> None:
         leases = self._leases()
         until = None if self._timeout is None else time.monotonic() + self._timeout
-        pause = _FIRST_PAUSE
+        # Between a half and all of it: those who wait are not to come together.
+        backoff = Backoff(
+            _FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, draw=lambda pause: pause * random.uniform(0.5, 1)
+        )
         try:
             while True:
                 asked = time.monotonic()
@@ -192,9 +196,7 @@ class Lock:
                 left = answer.left if until is None else min(answer.left, until - time.monotonic())
                 if until is not None and time.monotonic() >= until:
                     raise LockTimeout(self.name, answer.owner)
-                # Between a half and all of it: those who wait are not to come together.
-                await asyncio.sleep(max(min(pause * random.uniform(0.5, 1), left), 0.001))
-                pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+                await asyncio.sleep(max(min(backoff.next(), left), 0.001))
         except asyncio.CancelledError:
             await asyncio.shield(self._give_up(leases))
             raise

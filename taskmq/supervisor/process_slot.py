@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
+from taskmq.model.backoff import backoff_pause
 from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.exit_reason import ExitReason
 from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE
@@ -163,7 +164,7 @@ class ProcessSlot:
 
     async def _pause(self, what: str) -> None:
         self.failures += 1
-        pause = min(_FIRST_PAUSE * 2 ** min(self.failures - 1, 10), _LONGEST_PAUSE)
+        pause = backoff_pause(self.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         _log.error(
             "%s (%s); starting another in %.1f s",
             what,

@@ -10,6 +10,7 @@ import msgspec
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
+from taskmq.model.backoff import Backoff
 from taskmq.model.keys import flow_end_id
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_failure, decode_head
@@ -178,7 +179,7 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        place, pause = 0, _SHORTEST_PAUSE
+        place, backoff = 0, Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
         while True:
             # Before the ends: once nothing is left, all of them are there.
             record = await self._look()
@@ -188,12 +189,11 @@ class Flow(Generic[R_co]):
             for outcome in await self._outcomes([key for key in keys if _is_shown(key, head)], head):
                 yield outcome
             if keys:
-                pause = _SHORTEST_PAUSE
+                backoff.reset()
                 continue
             if not record.unfinished:
                 return
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            await asyncio.sleep(backoff.next())
 
     def cancel(self, reason: str = "cancelled by its sender") -> bool:
         """End it: what has not started never will, what runs is stopped as by `Job.cancel`.

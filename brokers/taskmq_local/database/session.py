@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from taskmq.model.backoff import Backoff
 from taskmq_local.database.schema import SchemaTooNew, open_connection
 from taskmq_local.database.work import DatabaseFailure, Durability, Work
 
@@ -57,7 +58,7 @@ class DatabaseSession:
 
     def _commit(self, works: list[Work]) -> None:
         care = max(work.care for work in works)
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=1.5)
         while True:
             try:
                 self._run(works, care)
@@ -68,8 +69,7 @@ class DatabaseSession:
                 self._roll_back()
                 code = _primary_code(error)
                 self.is_waiting = code in _LOCKED
-                if self.is_waiting and not self._give_up.wait(pause):
-                    pause = min(pause * 1.5, _LONGEST_PAUSE)
+                if self.is_waiting and not self._give_up.wait(backoff.next()):
                     continue
                 # The disk is full for all of them together: a small one may fit.
                 if code == sqlite3.SQLITE_FULL and len(works) > 1:

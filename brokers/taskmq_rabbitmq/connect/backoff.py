@@ -1,14 +1,16 @@
-"""Pauses between attempts, and when another one begins beside them. Pure but for the dice."""
+"""When connections and channels are tried again."""
 
 import random
 from typing import Final
 
-__all__ = ["Backoff", "patience"]
+from taskmq.model.backoff import Backoff
+
+__all__ = ["patience", "reconnect_backoff"]
 
 _FIRST: Final = 0.2
 # Not longer: a node that is back should have its workers back within five seconds, and a thousand clients that
 # try every two seconds on the average are no load that a node could not bear.
-_MOST: Final = 4.0
+_LONGEST: Final = 4.0
 _LEAST_PATIENCE: Final = 3.0
 _MOST_PATIENCE: Final = 30.0
 
@@ -22,18 +24,6 @@ def patience(lasted: float) -> float:
     return min(max(_LEAST_PATIENCE, lasted / 4), _MOST_PATIENCE)
 
 
-class Backoff:
+def reconnect_backoff() -> Backoff:
     """Full jitter: each pause is drawn from 0 to a bound that doubles from 0.2 s to 4 s."""
-
-    def __init__(self) -> None:
-        self._attempts = 0
-
-    def next(self) -> float:
-        """Seconds to wait before the next attempt."""
-        bound = min(_MOST, _FIRST * 2 ** min(self._attempts, 16))
-        self._attempts += 1
-        return random.uniform(0, bound)
-
-    def reset(self) -> None:
-        """The last attempt was good."""
-        self._attempts = 0
+    return Backoff(_FIRST, _LONGEST, draw=lambda bound: random.uniform(0, bound))

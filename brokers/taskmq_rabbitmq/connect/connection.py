@@ -28,7 +28,7 @@ from taskmq_rabbitmq.amqp.pika_types import (
     SSLOptions,
     hush_pika,
 )
-from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.client_properties import client_properties
 from taskmq_rabbitmq.connect.credentials import Answer, CertificateCredentials, CredentialSource, PasswordCredentials
 from taskmq_rabbitmq.connect.silence import SilenceDetector
@@ -93,7 +93,7 @@ class Connection:
         self._loop = loop
         self._context = endpoint.tls.context() if endpoint.tls is not None else None
         self._hosts = random.sample(endpoint.hosts, len(endpoint.hosts))
-        self._backoff = Backoff()
+        self._backoff = reconnect_backoff()
         self._attempts = 0
         self._opened_at = 0.0
         self._lost_at: float | None = None

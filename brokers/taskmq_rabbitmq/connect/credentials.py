@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp.pika_types import ExternalCredentials, PlainCredentials
-from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.model.tokens import Token, next_look
 from taskmq_rabbitmq.model.url import Endpoint, TokenFile
 
@@ -121,7 +121,7 @@ class CredentialSource:
         self._is_fetching = False
         self._is_stale = False
         self._is_failing = False
-        self._backoff = Backoff()
+        self._backoff = reconnect_backoff()
         self._asked: list[Callable[[Token | BrokerUnavailable], None]] = []
         self._renewed: list[Callable[[str], None]] = []
         self._timer: asyncio.TimerHandle | None = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError, TopologyMismatch
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
-from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.declarations import refusal
 from taskmq_rabbitmq.model.entities import EVENTS, LISTENER
@@ -106,7 +106,7 @@ class RabbitMQListener:
             self._channel.close()
 
     async def _keep(self, channel: OpenChannel) -> None:
-        backoff = Backoff()
+        backoff = reconnect_backoff()
         while True:
             await channel.end()
             while not self._is_listening:

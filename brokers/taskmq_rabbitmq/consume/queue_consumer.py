@@ -20,7 +20,7 @@ from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
-from taskmq_rabbitmq.connect.backoff import Backoff, patience
+from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
 from taskmq_rabbitmq.declare.declarations import Declarations, refusal
@@ -176,7 +176,7 @@ class QueueConsumer:
             self._lost.set_result(why)
 
     async def _keep(self) -> None:
-        backoff = Backoff()
+        backoff = reconnect_backoff()
         while True:
             began = self._loop.time()
             await self._loss()

@@ -18,7 +18,7 @@ from typing import Final
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
-from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection, ConnectionState
 from taskmq_rabbitmq.model.entities import EVENTS
 
@@ -98,7 +98,7 @@ class BroadcastPublisher:
         return True
 
     async def _keep_channel(self) -> None:
-        backoff = Backoff()
+        backoff = reconnect_backoff()
         while True:
             try:
                 channel = await self._connection.channel(None)

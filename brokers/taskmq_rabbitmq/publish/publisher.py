@@ -41,7 +41,7 @@ from taskmq.model.clock import Clock
 from taskmq_rabbitmq.amqp.channels import GRACE_SECONDS, HELD_UP_SECONDS, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import ChannelClosedByBroker
-from taskmq_rabbitmq.connect.backoff import Backoff, patience
+from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.model.access_refused import refused_exchange
@@ -263,7 +263,7 @@ class Publisher:
     # The channel ------------------------------------------------------------------------------------------------
 
     async def _keep_channel(self) -> None:
-        backoff = Backoff()
+        backoff = reconnect_backoff()
         while True:
             try:
                 channel = await self._connection.channel(None)

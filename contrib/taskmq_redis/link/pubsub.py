@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from redis.exceptions import RedisError
 
+from taskmq.model.backoff import Backoff
 from taskmq_redis.link.call import packed
 from taskmq_redis.link.connect import Connection, abandon, close
 
@@ -78,7 +79,8 @@ class PubSub:
         self._has_changed.set()
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        # Full jitter: all processes have lost the server at the same moment.
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, draw=lambda pause: random.uniform(0, pause))
         while True:
             # With nobody to listen for there is no hurry to come back.
             while not self._listeners:
@@ -88,12 +90,10 @@ class PubSub:
             try:
                 async with asyncio.timeout(self._timeout):
                     await connection.connect()
-                pause = _FIRST_PAUSE
+                backoff.reset()
                 await self._serve(connection)
             except (RedisError, OSError, TimeoutError):
-                # Full jitter: all processes have lost the server at the same moment.
-                await asyncio.sleep(random.uniform(0, pause))
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await asyncio.sleep(backoff.next())
             finally:
                 self._subscribed.clear()
                 self._confirmed.clear()

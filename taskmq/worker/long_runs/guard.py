@@ -52,6 +52,7 @@ from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, T
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
+from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, amend
 from taskmq.model.keys import long_run_key
 from taskmq.model.topology import is_shard
@@ -186,7 +187,7 @@ class LongRunGuard:
         """The lease, once its standby message is at the broker; None where there is nothing to be done any more."""
         key = long_run_key(attempt.job_id, uuid.uuid4().hex)
         token: int | None = None
-        pause = _PAUSE
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while attempt in self._stats.running and not is_revoked(delivery):
             try:
                 if token is None:
@@ -198,6 +199,7 @@ class LongRunGuard:
                 await self._publish(self._standby(attempt, delivery, key))
             except (StateUnavailable, SendError, MalformedMessage) as error:
                 is_hopeless = isinstance(error, EncodeError | MalformedMessage)
+                pause = backoff.next()
                 if is_hopeless or asyncio.get_running_loop().time() + pause > until:
                     _log.warning(
                         "job %s of task %s may run twice: it takes longer than the broker allows, and could not be "
@@ -208,7 +210,6 @@ class LongRunGuard:
                     )
                     break
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 return hold
         if (given_up := self._held.get(key)) is not None:
@@ -301,7 +302,7 @@ class LongRunGuard:
             await self._say_done(hold)
 
     async def _say_done(self, hold: "_LongRun") -> None:
-        pause = _PAUSE
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 # Where another has taken it over, nothing is left to be said.
@@ -309,8 +310,7 @@ class LongRunGuard:
                 break
             except StateUnavailable as error:
                 _log.warning("job may run twice, its lease %s is not marked as done yet: %s", hold.key, error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
+                await asyncio.sleep(backoff.next())
         self._held.pop(hold.key, None)
 
     # A standby message comes ----------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.model import headers as header
+from taskmq.model.backoff import Backoff
 from taskmq.model.codec import encode_value
 from taskmq.model.envelope import JSON, LAST_INSTANT, amend
 from taskmq.model.outcome import (
@@ -166,17 +167,16 @@ class Settler:
 
         False: the outcome does not count, or nobody could be told of it; the delivery was given back.
         """
-        pause = _PAUSE
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while attempt.permits:
             try:
                 counts = await attempt.permits[-1].release(outcome, record)
             except (StateUnavailable, SendError) as error:
                 _log.warning("job %s has not left what its guards have given it: %s", attempt.job_id, error)
-                if isinstance(outcome, Interrupted) or not await self._pause(pause):
+                if isinstance(outcome, Interrupted) or not await self._pause(backoff.next()):
                     attempt.permits = None
                     attempt.delivery.requeue()
                     return False
-                pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             attempt.permits.pop()
             if not counts:
@@ -338,21 +338,20 @@ class Settler:
         """True once the record is durable or none is kept; False when the delivery was given back instead."""
         if self._results is None or attempt.task.plan.result is False:
             return True
-        pause = _PAUSE
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 await self._results.put(record, ttl=attempt.task.plan.result_ttl or self._app.jobs.result_ttl)
             except StateUnavailable as error:
                 _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
-                if not await self._pause(pause):
+                if not await self._pause(backoff.next()):
                     attempt.delivery.requeue()
                     return False
-                pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 return True
 
     async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> bool:
-        pause = _PAUSE
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         for attempt in range(1, _PUBLISH_TRIES + 1):
             try:
                 # Publish before ack: a crash here repeats the attempt, the other order would lose it.
@@ -361,7 +360,7 @@ class Settler:
                 )
             except SendError as error:
                 _log.warning("copy of job %s for %s is not published: %s", message.job_id, message.queue, error)
-                if attempt == _PUBLISH_TRIES or not await self._pause(pause):
+                if attempt == _PUBLISH_TRIES or not await self._pause(backoff.next()):
                     break
                 if isinstance(error, EncodeError):
                     # The sender's headers and ours together may be more than the broker takes.
@@ -369,7 +368,6 @@ class Settler:
                 elif isinstance(error, TooLarge) and message.due is None:
                     # A letter's own additions are what is too much: the body as it came fits.
                     message = replace(message, body=delivery.body)
-                pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 delivery.ack()
                 return True

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from taskmq.contracts.broker import Broadcasting, Listening
 from taskmq.errors import BrokerUnavailable, InvalidOption, MalformedMessage, TopologyMismatch
+from taskmq.model.backoff import Backoff
 from taskmq.model.commands import (
     ALL_COMMANDS,
     WATCH,
@@ -95,7 +96,7 @@ class CommandService:
                 await self._listening.stop()
 
     async def _listen(self) -> None:
-        pause, complaint = _PAUSE, ""
+        backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
         while self.topics and self._listening is None:
             try:
                 self._listening = await self._broker.listen(self.topics, self.receive)
@@ -103,8 +104,7 @@ class CommandService:
                 if str(error) != complaint:
                     complaint = str(error)
                     _log.warning("no commands are heard for now, jobs go on: %s", complaint)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await asyncio.sleep(backoff.next())
 
     def receive(self, topic: str, body: bytes) -> None:
         """Take a message; whatever it is, nothing is raised."""

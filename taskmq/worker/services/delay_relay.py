@@ -25,6 +25,7 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import DelayStore, TakenMessage
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
 from taskmq.model import headers as header
+from taskmq.model.backoff import Backoff
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
@@ -75,8 +76,7 @@ class DelayRelay:
         self._lease = session.send_timeout + _LEASE_MARGIN
         self._stopping = asyncio.Event()
         self._wake = asyncio.Event()
-        self._pause = _PAUSE
-        self._has_trouble = False
+        self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE, draw=lambda pause: pause * random.uniform(0.5, 1))
 
     def stop(self) -> None:
         """Have `run` return once the batch that is under way has ended."""
@@ -173,16 +173,13 @@ class DelayRelay:
         return True
 
     async def _trouble(self, error: Exception | None) -> None:
-        if error is not None and not self._has_trouble:
+        if error is not None and not self._backoff.failures:
             _log.warning("delayed jobs are not moved to the broker: %s", error)
-        self._has_trouble = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._pause * random.uniform(0.5, 1)):
+            async with asyncio.timeout(self._backoff.next()):
                 await self._stopping.wait()
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def _well(self) -> None:
-        if self._has_trouble:
+        if self._backoff.failures:
             _log.warning("delayed jobs are moved to the broker again")
-        self._has_trouble = False
-        self._pause = _PAUSE
+        self._backoff.reset()

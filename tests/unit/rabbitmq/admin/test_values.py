@@ -10,12 +10,12 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
 from taskmq_rabbitmq import open_broker
 from taskmq_rabbitmq.amqp.pika_types import hush_pika
-from taskmq_rabbitmq.connect.backoff import Backoff
+from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 
 
 def test_pauses_grow_to_four_seconds_and_begin_again_after_a_reset() -> None:
-    backoff = Backoff()
+    backoff = reconnect_backoff()
 
     pauses = [backoff.next() for _ in range(100)]
 

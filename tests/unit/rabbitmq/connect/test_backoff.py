@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from taskmq_rabbitmq.connect.backoff import Backoff, patience
+from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 
 
 @pytest.mark.parametrize(("lasted", "seconds"), [(0, 3), (12, 3), (20, 5), (60, 15), (120, 30), (3600, 30)])
@@ -14,7 +14,7 @@ def test_another_attempt_begins_after_a_quarter_of_how_long_it_has_lasted(lasted
 
 def test_pauses_are_drawn_up_to_a_bound_that_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda _least, most: most)
-    backoff = Backoff()
+    backoff = reconnect_backoff()
 
     assert [backoff.next() for _ in range(7)] == [0.2, 0.4, 0.8, 1.6, 3.2, 4.0, 4.0]
     backoff.reset()
