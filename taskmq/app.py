@@ -338,6 +338,7 @@ class TaskMQ:
             owner=f"{socket.gethostname()}:{os.getpid()}",
             timeout=timeout,
             lease=lease,
+            monotonic=self.sessions.clock.monotonic,
         )
 
     # Connections ---------------------------------------------------------------------------------------

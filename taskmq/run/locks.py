@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import InvalidOption, LockLost, LockTimeout, StateUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.keys import lock_key
@@ -32,8 +33,6 @@ __all__ = ["Lock", "LockService", "OwnLeases"]
 _log = logging.getLogger("taskmq")
 
 _NAME_LIMIT: Final = 255
-_RENEWALS: Final = 3
-_TRIES: Final = 10
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 _GROWTH: Final = 1.6
@@ -50,6 +49,7 @@ class Lock:
         owner: who is to be seen as its holder.
         timeout: how long to wait for it; None: as long as it takes; 0: one look.
         lease: how long it outlives its holder's process, or its way to the state.
+        monotonic: the clock by which it is trusted.
 
     Attributes:
         name: what is locked.
@@ -68,6 +68,7 @@ class Lock:
         owner: str,
         timeout: Duration | None = None,
         lease: Duration = 30.0,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if not name or len(name.encode(errors="replace")) > _NAME_LIMIT:
             raise InvalidOption(f"lock {name!r}: its name is to be a string of 1 to {_NAME_LIMIT} bytes")
@@ -75,6 +76,7 @@ class Lock:
         self.token: int = 0
         self._leases = leases
         self._call = call
+        self._monotonic = monotonic
         self._owner = owner
         self._timeout = None if timeout is None else parse_duration(timeout, what="timeout").total_seconds()
         self._seconds = parse_duration(lease, what="lease").total_seconds()
@@ -83,13 +85,14 @@ class Lock:
         self._note = uuid.uuid4().hex
         self._trusted_until = 0.0
         self._is_gone = False
-        self._renewing: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._keeper = LeaseKeeper(f"leases of lock {name!r}", seconds=self._seconds, renew=self._renew)
         self._mark: Mark[frozenset[str]] | None = None
 
     @property
     def is_lost(self) -> bool:
         """Whether somebody else may have it, although the block goes on. False before and after the block."""
-        return self.token > 0 and (self._is_gone or time.monotonic() >= self._trusted_until)
+        return self.token > 0 and (self._is_gone or self._monotonic() >= self._trusted_until)
 
     def check(self) -> None:
         """Return if the lock is still held.
@@ -103,11 +106,11 @@ class Lock:
     async def lost(self) -> bool:
         """Return True once the lock is lost, and False once its block has ended before; for a task beside that."""
         while not self.is_lost:
-            if self._renewing is None:
+            if self._ended.is_set():
                 return False
-            await asyncio.wait((self._renewing,), timeout=max(self._trusted_until - time.monotonic(), 0.001))
-            # The end of the block comes first, where both have.
-            await asyncio.sleep(0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(self._trusted_until - self._monotonic(), 0.001)):
+                    await self._ended.wait()
         return True
 
     async def __aenter__(self) -> Self:
@@ -180,60 +183,57 @@ class Lock:
 
     async def _acquire(self) -> None:
         leases = self._leases()
-        until = None if self._timeout is None else time.monotonic() + self._timeout
+        until = None if self._timeout is None else self._monotonic() + self._timeout
         # Between a half and all of it: those who wait are not to come together.
         backoff = Backoff(
             _FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, draw=lambda pause: pause * random.uniform(0.5, 1)
         )
         try:
             while True:
-                asked = time.monotonic()
+                asked = self._monotonic()
                 answer = await leases.acquire(self._key, owner=self._owner, seconds=self._seconds, note=self._note)
                 if not isinstance(answer, Lease) or answer.note == self._note:
                     # Ours also where an earlier answer was lost.
-                    self._start(leases, answer.token if isinstance(answer, Lease) else answer, asked)
+                    self._start(answer.token if isinstance(answer, Lease) else answer, asked)
                     return
-                left = answer.left if until is None else min(answer.left, until - time.monotonic())
-                if until is not None and time.monotonic() >= until:
+                left = answer.left if until is None else min(answer.left, until - self._monotonic())
+                if until is not None and self._monotonic() >= until:
                     raise LockTimeout(self.name, answer.owner)
                 await asyncio.sleep(max(min(backoff.next(), left), 0.001))
         except asyncio.CancelledError:
             await asyncio.shield(self._give_up(leases))
             raise
 
-    def _start(self, leases: LeaseStore, token: int, asked: float) -> None:
+    def _start(self, token: int, asked: float) -> None:
         self.token = token
         self._is_gone = False
         self._trusted_until = asked + self._seconds
-        self._renewing = asyncio.create_task(self._renew(leases), name=f"taskmq renews lock {self.name}")
+        self._ended = asyncio.Event()
+        self._keeper.watch()
 
-    async def _renew(self, leases: LeaseStore) -> None:
-        pause = self._seconds / _RENEWALS
-        while True:
-            await asyncio.sleep(pause)
-            asked = time.monotonic()
-            try:
-                is_held = await leases.renew(self._key, token=self.token, seconds=self._seconds)
-            except StateUnavailable as error:
-                if asked >= self._trusted_until:
-                    _log.warning("lock %r is lost: %s", self.name, error)
-                    return
-                pause = self._seconds / _RENEWALS / _TRIES
-                continue
-            if not is_held:
-                _log.warning("lock %r is lost: its lease was over before it was renewed", self.name)
-                self._is_gone = True
-                return
+    async def _renew(self) -> bool:
+        asked = self._monotonic()
+        try:
+            is_held = await self._leases().renew(self._key, token=self.token, seconds=self._seconds)
+        except StateUnavailable as error:
+            if asked < self._trusted_until:
+                raise
+            _log.warning("lock %r is lost: %s", self.name, error)
+            self._ended.set()
+            return False
+        if is_held:
             self._trusted_until = asked + self._seconds
-            pause = self._seconds / _RENEWALS
+        else:
+            _log.warning("lock %r is lost: its lease was over before it was renewed", self.name)
+            self._is_gone = True
+            self._ended.set()
+        return is_held
 
     async def _release(self) -> None:
-        token, renewing, self._renewing = self.token, self._renewing, None
-        if renewing is not None and not renewing.done():
-            renewing.cancel()
-            await asyncio.wait((renewing,))
+        await self._keeper.aclose()
+        self._ended.set()
         try:
-            await self._leases().release(self._key, token=token)
+            await self._leases().release(self._key, token=self.token)
         except StateUnavailable as error:
             _log.warning("lock %r ends within %g s: %s", self.name, self._seconds, error)
 
@@ -265,7 +265,8 @@ class LockService(Protocol):
 class OwnLeases:
     """A `LeaseStore` of this object alone, for tasks that are called as plain functions."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._held: dict[str, tuple[str, int, float, str]] = {}
         self._last = 0
 
@@ -273,14 +274,14 @@ class OwnLeases:
         if (held := await self.find(key)) is not None:
             return held
         self._last += 1
-        self._held[key] = (owner, self._last, time.monotonic() + seconds, note)
+        self._held[key] = (owner, self._last, self._monotonic() + seconds, note)
         return self._last
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         held = await self.find(key)
         if held is None or held.token != token:
             return False
-        self._held[key] = (held.owner, token, time.monotonic() + seconds, held.note if note is None else note)
+        self._held[key] = (held.owner, token, self._monotonic() + seconds, held.note if note is None else note)
         return True
 
     async def release(self, key: str, *, token: int) -> None:
@@ -289,5 +290,5 @@ class OwnLeases:
 
     async def find(self, key: str) -> Lease | None:
         owner, token, until, note = self._held.get(key, ("", 0, 0.0, ""))
-        left = until - time.monotonic()
+        left = until - self._monotonic()
         return Lease(owner=owner, token=token, left=left, note=note) if left > 0 else None

@@ -31,6 +31,7 @@ _SHORT = {
     "taskmq/model/clock.py",
     # Pure, and tested on their own.
     "brokers/taskmq_local/rules/topics.py",
+    "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",

@@ -224,7 +224,7 @@ class TestHandover(HandoverCase):
 
         await eventually(self.unfinished, 0, within=self.patience)
         assert runs == ["job"]
-        assert "is not renewed for now" in self.log.text
+        assert "are not renewed for now" in self.log.text
 
     @pytest.mark.campaign
     @case

@@ -28,11 +28,11 @@ from typing import Any, Final
 from taskmq.app import TaskMQ
 from taskmq.client.large_values import REFERENCE
 from taskmq.contracts.stores import Done, Granted, Held, Lease, ResultRecord, State
+from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import (
     InvalidArguments,
     ResultDamaged,
     ResultExpired,
-    StateUnavailable,
     TaskMQError,
     UnsupportedFeature,
 )
@@ -78,7 +78,7 @@ class IdempotencyGuard:
         self._held: dict[str, _HeldClaim | None] = {}
         self._alive_until = 0.0
         self._alive_token: int | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._keeper = LeaseKeeper("keys of running jobs", seconds=self._liveness, renew=self._renew)
 
     def concerns_task(self, task: Task[..., Any]) -> bool:
         """See `Guard`."""
@@ -162,8 +162,7 @@ class IdempotencyGuard:
         claim = _HeldClaim(self, attempt, name, token, since=asyncio.get_running_loop().time())
         self._held[name] = claim
         attempt.fence = (key, token)
-        if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds keys")
+        self._keeper.watch()
         return claim
 
     # Letting go --------------------------------------------------------------------------------------------
@@ -192,22 +191,9 @@ class IdempotencyGuard:
 
     # Holding -----------------------------------------------------------------------------------------------
 
-    async def _renew_on(self) -> None:
-        has_trouble = False
-        while self._held:
-            await asyncio.sleep(self._liveness / _RENEWALS)
-            try:
-                await self._renew()
-                has_trouble = False
-            except StateUnavailable as error:
-                if not has_trouble:
-                    _log.warning("keys of running jobs are not renewed for now: %s", error)
-                has_trouble = True
-        self._renewing = None
-
-    async def _renew(self) -> None:
+    async def _renew(self) -> bool:
         if not self._held:
-            return
+            return False
         await self._say_alive()
         started = asyncio.get_running_loop().time()
         due = {
@@ -216,12 +202,13 @@ class IdempotencyGuard:
             if claim is not None and not claim.is_lost and started - claim.renewed >= self._lease / _RENEWALS
         }
         if not due:
-            return
+            return True
         lost = await self._claims.renew({name: claim.token for name, claim in due.items()}, lease=self._lease)
         for name, claim in due.items():
             claim.renewed = started
             if name in lost and self._held.get(name) is claim:
                 claim.lose()
+        return bool(self._held)
 
     async def _say_alive(self) -> None:
         """Say that this worker lives, if it has not said so a moment ago."""

@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, PlaceDemand, ResultRecord
+from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import InvalidArguments, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
@@ -51,8 +52,6 @@ _EAGERNESS: Final = 0.95
 _LONGEST: Final = 890.0
 # Of a worker's slots, those in which runs wait.
 _SHARE: Final = 4
-_RENEWALS: Final = 3
-_SOON: Final = 2.0
 _OPEN_FOR: Final = 1.0
 # A message this much early (s) is kept in hand by who runs it.
 _EARLY: Final = 0.125
@@ -174,12 +173,11 @@ class _Holder:
         self._lease = lease
         self._held: dict[str, _HeldPermits] = {}
         self._unwanted: dict[str, Sequence[PlaceDemand]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._keeper = LeaseKeeper("places of running jobs", seconds=lease, renew=self._renew)
 
     def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_HeldPermits":
         held = self._held[hold] = _HeldPermits(self, hold, places, job_id, since=self._clock.monotonic())
-        self._wake(self._lease / _RENEWALS)
+        self._keeper.watch()
         return held
 
     async def release(self, held: "_HeldPermits") -> None:
@@ -196,41 +194,16 @@ class _Holder:
         self._held.pop(hold, None)
         if places:
             self._unwanted[hold] = places
-            self._wake(0.0)
+            self._keeper.hurry()
 
-    def _wake(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        if self._timer is not None:
-            if self._timer.when() <= loop.time() + seconds:
-                return
-            self._timer.cancel()
-        # No task sleeps: a worker that stops has nothing to wait for here.
-        self._timer = loop.call_later(seconds, self._begin)
+    async def _renew(self) -> bool:
+        for hold, places in tuple(self._unwanted.items()):
+            await self._limits.release(hold, [demand.key for demand in places], held=None)
+            self._unwanted.pop(hold, None)
+        await self._renew_held()
+        return bool(self._held or self._unwanted)
 
-    def _begin(self) -> None:
-        self._timer = None
-        if self._renewing is None:
-            self._renewing = asyncio.create_task(self._look_after(), name="taskmq worker renews its places")
-
-    async def _look_after(self) -> None:
-        pause = self._lease / _RENEWALS
-        try:
-            for hold, places in tuple(self._unwanted.items()):
-                await self._limits.release(hold, [demand.key for demand in places], held=None)
-                self._unwanted.pop(hold, None)
-            await self._renew()
-            if self._unwanted:
-                # Let go of meanwhile.
-                pause = 0.0
-        except StateUnavailable as error:
-            _log.warning("the places of running jobs are not renewed for now: %s", error)
-            pause = _SOON
-        finally:
-            self._renewing = None
-        if self._held or self._unwanted:
-            self._wake(pause)
-
-    async def _renew(self) -> None:
+    async def _renew_held(self) -> None:
         pairs = [(held, demand) for held in self._held.values() for demand in held.places]
         if not pairs:
             return

@@ -8,7 +8,6 @@ the next ones. Here they say that they have begun, that they still run, and that
       +----------- leave, comes again ----------+
 """
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ResultRecord, ScheduleStore, State
+from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import StateUnavailable
 from taskmq.model.keys import schedule_record_key
 from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
@@ -32,7 +32,6 @@ __all__ = ["OccurrenceGuard"]
 _log = logging.getLogger("taskmq.worker")
 
 _LEASE: Final = 30.0
-_RENEWALS: Final = 3
 _AGAIN: Final = (0.5, 2.0)
 
 _Change = Callable[[ScheduleRecord, str, int], bool]
@@ -45,7 +44,7 @@ class OccurrenceGuard:
         self._app = app
         self._store: ScheduleStore = state.schedules
         self._held: set[_OccurrencePermit] = set()
-        self._renewing: asyncio.Task[None] | None = None
+        self._keeper = LeaseKeeper("places of running occurrences", seconds=_LEASE, renew=self._renew)
 
     def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - beat gives each occurrence a key
         """See `Guard`."""
@@ -64,8 +63,7 @@ class OccurrenceGuard:
             if not await self._change(place, partial(_begin, limit=limit)):
                 return Snoozed(timedelta(seconds=random.uniform(*_AGAIN)))
             self._held.add(place)
-            if self._renewing is None:
-                self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds occurrences")
+            self._keeper.watch()
         return place
 
     async def release(self, place: "_OccurrencePermit", outcome: Outcome) -> None:
@@ -79,9 +77,6 @@ class OccurrenceGuard:
             place.is_ending = False
             raise
         self._held.discard(place)
-        if not self._held and self._renewing is not None:
-            self._renewing.cancel()
-            self._renewing = None
         if has_buffered and not comes_again:
             await self._store.tell(self._app.name, [place.schedule])
 
@@ -90,16 +85,10 @@ class OccurrenceGuard:
         name = schedule_record_key(self._app.name, place.schedule)
         return await change_record(self._store, name, lambda record: change(record, place.job_id, now))
 
-    async def _renew_on(self) -> None:
-        while self._held:
-            await asyncio.sleep(_LEASE / _RENEWALS)
-            for place in tuple(self._held):
-                try:
-                    await self._change(place, partial(_renew, place=place))
-                except StateUnavailable as error:
-                    _log.warning("the places of running occurrences are not renewed for now: %s", error)
-                    break
-        self._renewing = None
+    async def _renew(self) -> bool:
+        for place in tuple(self._held):
+            await self._change(place, partial(_renew, place=place))
+        return bool(self._held)
 
 
 class _OccurrencePermit:

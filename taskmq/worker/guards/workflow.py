@@ -10,7 +10,6 @@ on here. Every other run has its lease, which is renewed. Whatever a run comes t
 its token is refused.
 """
 
-import asyncio
 import copy
 import dataclasses
 import logging
@@ -25,7 +24,8 @@ from taskmq.app import TaskMQ
 from taskmq.client.services import AppServices
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, EndedNode, NodeState
-from taskmq.errors import FlowNotFound, StateUnavailable, TaskMQError, UnsupportedFeature
+from taskmq.durable.lease_keeper import LeaseKeeper
+from taskmq.errors import FlowNotFound, TaskMQError, UnsupportedFeature
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import AlreadyDone, Cancelled, Dead, Outcome, Snoozed
 from taskmq.model.retry import RetryPolicy
@@ -41,7 +41,6 @@ __all__ = ["WorkflowGuard", "WorkflowRefusal"]
 _log = logging.getLogger("taskmq.worker")
 
 _LEASE: Final = 30.0
-_RENEWALS: Final = 3
 _LONGEST_WAIT: Final = 5.0
 _STATES: Final = {
     JobState.SUCCEEDED: NodeState.SUCCEEDED,
@@ -65,7 +64,7 @@ class WorkflowGuard:
         self._owner = f"{worker} {secrets.token_hex(8)}"
         self._lease = lease
         self._held: dict[tuple[str, str], _NodeRun] = {}
-        self._renewing: asyncio.Task[None] | None = None
+        self._keeper = LeaseKeeper("runs of steps of workflows", seconds=lease, renew=self._renew)
         self._variants: dict[tuple[str, int], Task[..., Any]] = {}
 
     def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - a message says that it is a step
@@ -95,7 +94,7 @@ class WorkflowGuard:
                 case BegunNode(token, call):
                     run.token = token
                     await self._prepare(run, decode_call(call))
-                    self._keep_renewing()
+                    self._keeper.watch()
                     return run
                 case BusyNode(left):
                     outcome: Outcome = _later(left)
@@ -142,23 +141,10 @@ class WorkflowGuard:
             found.plan = msgspec.structs.replace(task.plan, retry=policy)
         return found
 
-    def _keep_renewing(self) -> None:
-        if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew_on(), name="taskmq worker holds steps of workflows")
-
-    async def _renew_on(self) -> None:
-        has_trouble = False
-        while self._held:
-            await asyncio.sleep(self._lease / _RENEWALS)
-            try:
-                for run in [run for run in self._held.values() if run.token]:
-                    await self._store.renew(run.flow_id, run.key, token=run.token, seconds=self._lease)
-                has_trouble = False
-            except StateUnavailable as error:
-                if not has_trouble:
-                    _log.warning("runs of steps of workflows are not renewed for now: %s", error)
-                has_trouble = True
-        self._renewing = None
+    async def _renew(self) -> bool:
+        for run in [run for run in self._held.values() if run.token]:
+            await self._store.renew(run.flow_id, run.key, token=run.token, seconds=self._lease)
+        return bool(self._held)
 
     # What runs need ----------------------------------------------------------------------------------------
 

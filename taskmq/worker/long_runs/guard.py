@@ -50,6 +50,7 @@ from typing import Any, Final
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, TimeLimited, is_revoked
 from taskmq.contracts.stores import Lease, LeaseStore
+from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
@@ -77,7 +78,6 @@ _GIVE_UP: Final = 0.95
 _LOOKS: Final = 20
 _SHORTEST_LOOK: Final = 0.1
 _LONGEST_LOOK: Final = 30.0
-_RENEWALS: Final = 3
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _STOPPING: Final = 5.0
@@ -101,6 +101,9 @@ class LongRunGuard:
         self._worker = worker
         self._seconds = seconds
         self._held: dict[str, _LongRun] = {}
+        # Those whose job runs here, with its attempt: what is renewed.
+        self._running: dict[_LongRun, Attempt] = {}
+        self._keeper = LeaseKeeper("leases of long jobs", seconds=seconds, renew=self._renew)
         self._begun: set[Delivery] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -127,6 +130,7 @@ class LongRunGuard:
                     task.cancel()
                 if late:
                     await asyncio.wait(late)
+            await self._keeper.aclose()
 
     # Near its time -----------------------------------------------------------------------------------------
 
@@ -181,7 +185,8 @@ class LongRunGuard:
             attempt.job_id,
             attempt.envelope.task,
         )
-        await self._renew(hold, attempt)
+        self._running[hold] = attempt
+        self._keeper.watch()
 
     async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_LongRun | None":
         """The lease, once its standby message is at the broker; None where there is nothing to be done any more."""
@@ -232,32 +237,27 @@ class LongRunGuard:
 
     # While it runs -----------------------------------------------------------------------------------------
 
-    async def _renew(self, hold: "_LongRun", attempt: Attempt) -> None:
-        handed = hold.handed
-        assert handed is not None
-        has_trouble = False
-        while not handed.settled:
-            pause = self._seconds / _RENEWALS
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(pause, _LONGEST_PAUSE) if has_trouble else pause):
-                    await hold.ended.wait()
-            if handed.settled:
-                return
-            try:
-                if not await self._hold_on(hold, self._seconds):
-                    handed.revoked = True
-                    _log.warning(
-                        "job %s of task %s runs twice: its lease ended while the state did not answer, and another "
-                        "worker has taken it over",
-                        attempt.job_id,
-                        attempt.envelope.task,
-                    )
-                    return
-                has_trouble = False
-            except StateUnavailable as error:
-                if not has_trouble:
-                    _log.warning("the lease of job %s is not renewed for now: %s", attempt.job_id, error)
-                has_trouble = True
+    async def _renew(self) -> bool:
+        held = [(hold, attempt) for hold, attempt in self._running.items() if not hold.is_over]
+        answers = await asyncio.gather(
+            *(self._hold_on(hold, self._seconds) for hold, _ in held), return_exceptions=True
+        )
+        failure: BaseException | None = None
+        for (hold, attempt), answer in zip(held, answers, strict=True):
+            if isinstance(answer, BaseException):
+                failure = answer
+            elif not answer and self._running.pop(hold, None) is not None:
+                assert hold.handed is not None
+                hold.handed.revoked = True
+                _log.warning(
+                    "job %s of task %s runs twice: its lease ended while the state did not answer, and another "
+                    "worker has taken it over",
+                    attempt.job_id,
+                    attempt.envelope.task,
+                )
+        if failure is not None:
+            raise failure
+        return bool(self._running)
 
     async def _hold_on(self, hold: "_LongRun", seconds: float, *, note: str | None = None) -> bool:
         """Renew the lease, or take it once more where it ended and nobody has it; whether it is held.
@@ -281,7 +281,7 @@ class LongRunGuard:
     # At its end --------------------------------------------------------------------------------------------
 
     def _settle(self, hold: "_LongRun", attempt: Attempt, *, is_done: bool) -> None:
-        hold.ended.set()
+        self._running.pop(hold, None)
         assert hold.handed is not None
         if hold.handed.revoked:
             self._held.pop(hold.key, None)
@@ -403,13 +403,12 @@ class LongRunGuard:
 class _LongRun:
     """A lease that this worker has, and what runs under it."""
 
-    __slots__ = ("ended", "handed", "is_over", "key", "token", "turn")
+    __slots__ = ("handed", "is_over", "key", "token", "turn")
 
     def __init__(self, key: str, token: int) -> None:
         self.key = key
         self.token = token
         self.handed: LeasedDelivery | None = None
-        self.ended = asyncio.Event()
         self.turn = asyncio.Lock()
         self.is_over = False
 

@@ -88,6 +88,7 @@ class JournalService:
             owner=owner,
             timeout=timeout,
             lease=lease,
+            monotonic=self._app.sessions.clock.monotonic,
         )
 
     # The worker's part -------------------------------------------------------------------------------------

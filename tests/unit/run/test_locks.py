@@ -4,8 +4,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ from taskmq.contracts.stores import Lease
 from taskmq.run.locks import Lock, OwnLeases
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
-from tests.unit.worker import virtual_time
 from tests.unit.worker.staged import settle_loop
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
+from tests.unit.worker.virtual_time import run
 
 
 @pytest.fixture
@@ -29,12 +26,8 @@ def app() -> Iterator[TaskMQ]:
     forget_memory(name)
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a coroutine with locks and leases by the clock of its loop, which waits for nothing."""
-    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time())
-    monkeypatch.setattr("taskmq.run.locks.time", clock)
-    return virtual_time.run
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Flaky(OwnLeases):
@@ -46,7 +39,7 @@ class Flaky(OwnLeases):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(loop_time)
         self.is_down = False
         self.loses = 0
 
@@ -72,7 +65,7 @@ class Flaky(OwnLeases):
 
 
 def lock_on(leases: OwnLeases, **options: Any) -> Lock:
-    return Lock("name", leases=lambda: leases, call=asyncio.run, owner="me", **options)
+    return Lock("name", leases=lambda: leases, call=asyncio.run, owner="me", monotonic=loop_time, **options)
 
 
 def test_one_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
@@ -166,9 +159,9 @@ def test_a_task_that_takes_its_lock_again_is_refused_instead_of_waiting_for_itse
         assert lock.token
 
 
-def test_a_lock_is_renewed_for_as_long_as_its_block_lasts(run: Run) -> None:
+def test_a_lock_is_renewed_for_as_long_as_its_block_lasts() -> None:
     async def main() -> None:
-        leases = OwnLeases()
+        leases = OwnLeases(loop_time)
         async with lock_on(leases, lease=1) as lock:
             await asyncio.sleep(2.5)
             lock.check()
@@ -180,7 +173,7 @@ def test_a_lock_is_renewed_for_as_long_as_its_block_lasts(run: Run) -> None:
     run(main())
 
 
-def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over(run: Run) -> None:
+def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over() -> None:
     async def main() -> None:
         leases = Flaky()
         loop = asyncio.get_running_loop()
@@ -200,7 +193,7 @@ def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over(run: Run) -
     run(main())
 
 
-def test_a_lock_survives_a_short_time_without_the_state(run: Run) -> None:
+def test_a_lock_survives_a_short_time_without_the_state() -> None:
     async def main() -> None:
         leases = Flaky()
         async with lock_on(leases, lease=1.5) as lock:
@@ -213,9 +206,9 @@ def test_a_lock_survives_a_short_time_without_the_state(run: Run) -> None:
     run(main())
 
 
-def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal(run: Run) -> None:
+def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -> None:
     async def main() -> None:
-        leases = OwnLeases()
+        leases = OwnLeases(loop_time)
         with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
             async with lock_on(leases, lease=1) as lock:
                 await leases.release("lock:name", token=lock.token)
@@ -228,9 +221,9 @@ def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal(run: Run)
     run(main())
 
 
-def test_who_watches_a_lock_is_told_when_its_block_has_ended(run: Run) -> None:
+def test_who_watches_a_lock_is_told_when_its_block_has_ended() -> None:
     async def main() -> None:
-        async with lock_on(OwnLeases()) as lock:
+        async with lock_on(OwnLeases(loop_time)) as lock:
             watching = asyncio.create_task(lock.lost())
             await settle_loop()
         assert await watching is False
@@ -238,7 +231,7 @@ def test_who_watches_a_lock_is_told_when_its_block_has_ended(run: Run) -> None:
     run(main())
 
 
-def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock(run: Run) -> None:
+def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> None:
     async def main() -> None:
         leases = Flaky()
         with pytest.raises(KeyError):  # noqa: PT012 - the block's end comes after
@@ -250,7 +243,7 @@ def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock(run: Run) -> 
     run(main())
 
 
-def test_a_lock_that_cannot_be_asked_for_is_not_had(run: Run) -> None:
+def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
     async def main() -> None:
         leases = Flaky()
         leases.is_down = True
@@ -261,7 +254,7 @@ def test_a_lock_that_cannot_be_asked_for_is_not_had(run: Run) -> None:
     run(main())
 
 
-def test_a_lock_that_cannot_be_given_back_ends_by_itself(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lock_that_cannot_be_given_back_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         leases = Flaky()
         async with lock_on(leases):
@@ -271,7 +264,7 @@ def test_a_lock_that_cannot_be_given_back_ends_by_itself(run: Run, caplog: pytes
     assert "lock 'name' ends within 30 s" in caplog.text
 
 
-def test_a_wait_that_is_cancelled_leaves_no_lock_behind(run: Run) -> None:
+def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
     async def main() -> None:
         leases = Flaky()
         leases.loses = 1
@@ -378,7 +371,7 @@ def test_a_desk_without_locks_says_what_to_do_instead() -> None:
         context.lock("name")
 
 
-def test_waiting_for_a_lock_looks_less_and_less_often(run: Run) -> None:
+def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
     async def main() -> None:
         looks = 0
 
@@ -389,7 +382,7 @@ def test_waiting_for_a_lock_looks_less_and_less_often(run: Run) -> None:
                 return Lease(owner="other", token=1, left=3600)
 
         with pytest.raises(LockTimeout):
-            async with Lock("name", leases=Counting, call=asyncio.run, owner="me", timeout=0.6):
+            async with Lock("name", leases=Counting, call=asyncio.run, owner="me", timeout=0.6, monotonic=loop_time):
                 pass
         assert looks < 15
 

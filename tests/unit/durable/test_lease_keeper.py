@@ -1,0 +1,119 @@
+"""Leases are renewed for as long as any is held, whatever the state does meanwhile."""
+
+import asyncio
+
+import pytest
+
+from taskmq.durable.lease_keeper import LeaseKeeper
+from taskmq.errors import StateUnavailable
+from tests.unit.worker.staged import settle_loop
+from tests.unit.worker.virtual_time import run
+
+
+class Renewals:
+    """When leases of 30 s were renewed, by the loop's clock; each answer is used once, the last one for ever."""
+
+    def __init__(self, *answers: bool | BaseException) -> None:
+        self.answers = list(answers)
+        self.at: list[float] = []
+        self.keeper = LeaseKeeper("places", seconds=30, renew=self.renew)
+
+    async def renew(self) -> bool:
+        self.at.append(round(asyncio.get_running_loop().time() - self.began, 3))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def watch(self) -> None:
+        self.began = asyncio.get_running_loop().time()
+        self.keeper.watch()
+
+
+def test_leases_are_renewed_three_times_in_their_time_until_none_is_held() -> None:
+    async def main() -> None:
+        renewals = Renewals(True, True, False)
+        renewals.watch()
+        renewals.keeper.watch()
+        await asyncio.sleep(100)
+        assert renewals.at == [10, 20, 30]
+
+        renewals.keeper.watch()
+        await asyncio.sleep(100)
+        assert renewals.at == [10, 20, 30, 110]
+
+    run(main())
+
+
+def test_while_the_state_does_not_answer_renewals_are_tried_more_often_and_that_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        away = StateUnavailable("away")
+        renewals = Renewals(True, away, away, True, False)
+        renewals.watch()
+        await asyncio.sleep(100)
+        assert renewals.at == [10, 20, 21, 22, 32]
+
+    run(main())
+    assert [record.message for record in caplog.records] == ["places are not renewed for now: away"]
+
+
+def test_an_error_of_an_adapter_does_not_end_the_renewals(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        renewals = Renewals(ZeroDivisionError(), False)
+        renewals.watch()
+        await asyncio.sleep(100)
+        assert renewals.at == [10, 11]
+
+    run(main())
+    assert [record.message for record in caplog.records] == ["places were not renewed"]
+
+
+def test_a_renewal_that_cannot_wait_is_made_at_once_also_behind_one_that_is_under_way() -> None:
+    async def main() -> None:
+        answer = asyncio.Event()
+        seen: list[float] = []
+        began = asyncio.get_running_loop().time()
+
+        async def renew() -> bool:
+            seen.append(asyncio.get_running_loop().time() - began)
+            await answer.wait()
+            return len(seen) < 3
+
+        keeper = LeaseKeeper("places", seconds=30, renew=renew)
+        keeper.watch()
+        keeper.hurry()
+        await settle_loop()
+        assert seen == [0]
+        keeper.hurry()
+        keeper.hurry()
+        answer.set()
+        await asyncio.sleep(100)
+        assert seen == [0, 0, 10]
+
+    run(main())
+
+
+def test_once_closed_nothing_is_renewed_and_a_renewal_that_was_under_way_has_ended() -> None:
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def renew() -> bool:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                ended.append("ended")
+            return True
+
+        keeper = LeaseKeeper("places", seconds=30, renew=renew)
+        await keeper.aclose()
+        keeper.watch()
+        await asyncio.sleep(15)
+        await keeper.aclose()
+        assert ended == ["ended"]
+        await keeper.aclose()
+        await asyncio.sleep(100)
+        assert ended == ["ended"]
+
+    run(main())
