@@ -7,7 +7,8 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
-from taskmq.contracts.broker import Broker, Consumer, Delivery, Outgoing, Subscription, Topical
+from taskmq.contracts.broker import Broker, Consumer, Delivery, Subscription, Topical
+from taskmq.contracts.republish import copy_message
 from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, UnsupportedFeature
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
@@ -136,12 +137,10 @@ class Topic:
     async def _park(self, delivery: Delivery, error: TooLarge) -> None:
         """Put aside what can never be delivered, as it came."""
         _log.error("reaction %s: message %s parked: %s", self._reaction.name, delivery.message_id, error)
-        letter = Outgoing(
-            queue=PARKING,
-            body=delivery.body,
-            content_type=delivery.content_type or "",
+        letter = copy_message(
+            delivery,
             job_id=delivery.message_id or str(uuid.uuid4()),
-            task=delivery.task or "",
+            queue=PARKING,
             headers={
                 header.REASON: "too large",
                 header.ORIGIN: self.queue,

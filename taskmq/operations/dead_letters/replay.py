@@ -7,7 +7,8 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from taskmq.contracts.broker import Broker, Delivery, HeaderValue, Outgoing
+from taskmq.contracts.broker import Broker, Delivery, Outgoing
+from taskmq.contracts.republish import copied_headers, keeps_replays
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import (
     EncodeError,
@@ -75,11 +76,6 @@ class Replay:
 
     def copy(self, letter: DeadLetter) -> Outgoing:
         """What `letter` is sent as: the job as it was, without what was written about its death."""
-        headers: dict[str, HeaderValue] = {
-            name: value
-            for name, value in letter.headers.items()
-            if isinstance(value, str | int) and not isinstance(value, bool) and not name.startswith(header.OWN)
-        }
         changes = {"eta": None} if self.keep_attempts else {"attempt": 1, "eta": None}
         try:
             body = amend(letter.body, letter.content_type, changes)
@@ -93,7 +89,10 @@ class Replay:
             task=letter.task,
             enqueued=letter.enqueued,
             root=letter.root,
-            headers={**headers, header.REPLAYED: letter.replayed + 1},
+            headers={
+                **copied_headers(letter.headers, keeps=keeps_replays),
+                header.REPLAYED: letter.replayed + 1,
+            },
             # Another queue may have another order, or none.
             priority=letter.priority if self.to is None and letter.priority in _NATIVE else None,
         )

@@ -48,13 +48,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Consumer, Delivery, HeaderValue, Outgoing, TimeLimited, is_revoked
+from taskmq.contracts.broker import Consumer, Delivery, Outgoing, TimeLimited, is_revoked
+from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
-from taskmq.model.envelope import JSON, amend
+from taskmq.model.envelope import amend
 from taskmq.model.keys import long_run_key
 from taskmq.model.topology import is_shard
 from taskmq.worker.attempt import Attempt
@@ -233,7 +234,15 @@ class LongRunGuard:
         due = self._clock.now_ms() + round(self._seconds * 1000)
         changes = {"id": attempt.job_id, "eta": due}
         body = amend(delivery.body, delivery.content_type, changes)
-        return self._outgoing(attempt, delivery, body, {**_plain(delivery.headers), header.LEASE: key}, due=due)
+        return copy_message(
+            delivery,
+            envelope=attempt.envelope,
+            job_id=attempt.job_id,
+            body=body,
+            due=due,
+            headers={header.LEASE: key},
+            keeps=_keeps_all_but_the_lease,
+        )
 
     # While it runs -----------------------------------------------------------------------------------------
 
@@ -292,7 +301,14 @@ class LongRunGuard:
         """Have the job run by somebody else, at once or as soon as its standby message comes."""
         try:
             body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
-            await self._publish(self._outgoing(attempt, handed, body, _plain(handed.headers), due=None))
+            copy = copy_message(
+                handed,
+                envelope=attempt.envelope,
+                job_id=attempt.job_id,
+                body=body,
+                keeps=_keeps_all_but_the_lease,
+            )
+            await self._publish(copy)
         except (SendError, MalformedMessage) as error:
             _log.warning("job %s runs again within %g s: %s", attempt.job_id, self._seconds, error)
             with contextlib.suppress(StateUnavailable):
@@ -356,9 +372,10 @@ class LongRunGuard:
         due = self._clock.now_ms() + round(min(seconds, self._seconds) * 1000)
         try:
             body = amend(standby.body, standby.content_type, {"eta": due})
-            await self._publish(
-                self._outgoing(attempt, standby, body, _plain(standby.headers, header.LEASE), due=due)
+            copy = copy_message(
+                standby, envelope=attempt.envelope, job_id=attempt.job_id, body=body, due=due, keeps=_keeps_all
             )
+            await self._publish(copy)
         except (SendError, MalformedMessage) as error:
             _log.warning("the standby message of job %s goes back to its queue: %s", attempt.job_id, error)
             with contextlib.suppress(TimeoutError):
@@ -369,21 +386,6 @@ class LongRunGuard:
             standby.ack()
 
     # Publishing --------------------------------------------------------------------------------------------
-
-    def _outgoing(
-        self, attempt: Attempt, like: Delivery, body: bytes, headers: Mapping[str, HeaderValue], *, due: int | None
-    ) -> Outgoing:
-        return Outgoing(
-            queue=like.queue,
-            body=body,
-            content_type=like.content_type or JSON,
-            job_id=attempt.job_id,
-            task=attempt.envelope.task,
-            due=due,
-            enqueued=attempt.envelope.enqueued,
-            root=attempt.envelope.root,
-            headers=headers,
-        )
 
     async def _publish(self, message: Outgoing) -> None:
         # To the broker, whatever the app has delayed messages wait in.
@@ -423,10 +425,10 @@ def _can_be_handed_over(attempt: Attempt) -> bool:
     )
 
 
-def _plain(headers: Mapping[str, object], *kept: str) -> dict[str, HeaderValue]:
-    """What can be written again; without the lease, unless it is to be kept."""
-    return {
-        name: value
-        for name, value in headers.items()
-        if isinstance(value, str | int) and not isinstance(value, bool) and (name != header.LEASE or name in kept)
-    }
+def _keeps_all_but_the_lease(name: str) -> bool:
+    return name != header.LEASE
+
+
+def _keeps_all(name: str) -> bool:
+    del name
+    return True

@@ -25,13 +25,13 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Final, assert_never
 
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
+from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.model import headers as header
@@ -208,7 +208,8 @@ class Settler:
         if parked.delay is not None:
             seen = delivery.headers.get(header.UNKNOWN, 0)
             count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
-            message = self._verbatim(delivery, delivery.queue, {header.UNKNOWN: count}, parked.delay)
+            due = self._clock.now_ms() + to_ms(parked.delay)
+            message = copy_message(delivery, due=due, headers={header.UNKNOWN: count})
             _log.info("message %s put back: %s", delivery.message_id, parked.reason)
         else:
             headers: dict[str, HeaderValue] = {
@@ -217,7 +218,7 @@ class Settler:
                 header.DIED: self._clock.now_ms(),
                 header.WORKER: self._worker,
             }
-            message = self._verbatim(delivery, PARKING, headers, None)
+            message = copy_message(delivery, queue=PARKING, headers=headers)
             _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
         return await self._publish_and_ack(delivery, message)
 
@@ -285,31 +286,16 @@ class Settler:
         level = self._app.producer.queue(logical_queue(delivery.queue)).native_priority(original.envelope.priority)
         eta = None if delay is None else min(self._clock.now_ms() + delay, LAST_INSTANT)
         body = amend(delivery.body, delivery.content_type, {"id": original.job_id, "attempt": attempt, "eta": eta})
-        return Outgoing(
-            queue=queue or delivery.queue,
-            body=body,
-            content_type=delivery.content_type or JSON,
+        return copy_message(
+            delivery,
+            envelope=original.envelope,
             job_id=original.job_id,
-            task=original.envelope.task,
+            body=body,
+            queue=queue,
             due=eta,
-            enqueued=original.envelope.enqueued,
-            root=original.envelope.root,
-            headers={**_foreign(delivery), **headers, **_level(level if queue is not None else None)},
+            headers={**headers, **_level(level if queue is not None else None)},
             # A dead letter keeps the order in which it came, and knows what it is to get when it is replayed.
             priority=level if queue is None else None,
-        )
-
-    def _verbatim(
-        self, delivery: Delivery, queue: str, headers: Mapping[str, HeaderValue], delay: timedelta | None
-    ) -> Outgoing:
-        return Outgoing(
-            queue=queue,
-            body=delivery.body,
-            content_type=delivery.content_type or "",
-            job_id=delivery.message_id or "",
-            task=delivery.task or "",
-            due=None if delay is None else self._clock.now_ms() + to_ms(delay),
-            headers={**_foreign(delivery), **headers},
         )
 
     def _record(
@@ -404,17 +390,6 @@ async def _is_void(delivery: Delivery) -> bool:
         # After the loop has stood, the end of its connection is not read yet.
         await asyncio.sleep(0)
     return delivery.revoked
-
-
-def _foreign(delivery: Delivery) -> dict[str, HeaderValue]:
-    """The sender's own headers; ours are written afresh for each copy, but how often a job was replayed stays."""
-    return {
-        name: value
-        for name, value in delivery.headers.items()
-        if isinstance(value, str | int)
-        and not isinstance(value, bool)
-        and (name == header.REPLAYED or not name.startswith(header.OWN))
-    }
 
 
 def _level(priority: int | None) -> dict[str, HeaderValue]:
