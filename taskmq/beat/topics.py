@@ -4,11 +4,11 @@ import asyncio
 import hashlib
 import logging
 import uuid
-from contextlib import suppress
 from typing import Final
 
 from taskmq.contracts.broker import Broker, Consumer, Delivery, Subscription, Topical
 from taskmq.contracts.republish import copy_message
+from taskmq.durable.service import pause
 from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, UnsupportedFeature
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
@@ -107,7 +107,7 @@ class Topic:
         noted = _noted(delivery, key)
         try:
             while not await self._is_done(delivery, noted):
-                await self._pause()
+                await pause(self._is_stopping, _PAUSE)
                 if self._is_stopping.is_set():
                     break
             else:
@@ -128,11 +128,6 @@ class Topic:
             return False
         self._complaint = ""
         return True
-
-    async def _pause(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PAUSE):
-                await self._is_stopping.wait()
 
     async def _park(self, delivery: Delivery, error: TooLarge) -> None:
         """Put aside what can never be delivered, as it came."""

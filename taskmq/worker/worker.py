@@ -6,11 +6,12 @@ import logging
 import operator
 import os
 import socket
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
 from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
+from taskmq.durable.service import Service, ServiceGroup
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 from taskmq.model.topology import WorkQueue, logical_queue
@@ -22,13 +23,13 @@ from taskmq.worker.dispatcher import Dispatcher
 from taskmq.worker.guards.build import build_guards
 from taskmq.worker.host.event_loop import LoopMonitor
 from taskmq.worker.host.process_facts import abandoned, open_descriptors, resident_bytes
-from taskmq.worker.intake.prefetch_tuner import tuning_prefetch
+from taskmq.worker.intake.prefetch_tuner import PrefetchTuner
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
-from taskmq.worker.services.delay_relay import relaying_delays
-from taskmq.worker.services.event_publisher import EventPublisher, publishing_events
+from taskmq.worker.services.delay_relay import DelayRelay
+from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, resources_for
 
 __all__ = ["Worker"]
@@ -40,6 +41,9 @@ _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
 _STUCK_SECONDS: Final = 30.0
+# For parts that have told others something, or have taken something from them; and for all others.
+_TIME_TO_SETTLE: Final = 6.0
+_TIME_TO_END: Final = 0.5
 
 
 class Worker:
@@ -52,7 +56,7 @@ class Worker:
 
     Attributes:
         is_ready: set once the worker consumes.
-        tally: what it has done and does.
+        stats: what it has done and does.
         is_dismissed: it was told to drain for good.
         left_behind: tasks that did not end even when they were cancelled; their jobs went back.
 
@@ -69,7 +73,7 @@ class Worker:
         self._queues = queues_of(app, config)
         check_config(app, config)
         self.stats = WorkerStats()
-        self._watch = LoopMonitor(
+        self._loop_monitor = LoopMonitor(
             patience=config.slow_loop_warning,
             running=self.stats.names,
             stuck_after=_STUCK_SECONDS if has_process else None,
@@ -79,7 +83,8 @@ class Worker:
         self._executors: dict[ExecutorKind, Executor] = {}
         self._dispatcher: Dispatcher | None = None
         self._long_runs: LongRunGuard | None = None
-        self._revocations: Cancellations | None = None
+        self._events: EventPublisher | None = None
+        self._cancellations: Cancellations | None = None
         self._resources = resources_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -115,7 +120,7 @@ class Worker:
             abandoned=abandoned(self._executors.values()),
             memory=resident_bytes(),
             descriptors=open_descriptors(),
-            loop_lag=self._watch.lag,
+            loop_lag=self._loop_monitor.lag,
             started=self._started_at,
             jobs=[
                 RunningJob(
@@ -139,9 +144,12 @@ class Worker:
 
     def drain(self) -> None:
         """Stop taking deliveries; `run` returns once what runs has ended, or been interrupted after the grace."""
+        is_first = not self._is_draining.is_set()
         self._is_draining.set()
         if self._dispatcher is not None:
             self._dispatcher.stop_taking()
+        if is_first and self._events is not None:
+            self._events.tell("draining")
 
     def dismiss(self) -> None:
         """Drain, and not be replaced by whoever started this process."""
@@ -161,8 +169,8 @@ class Worker:
     def revoked(self, job_id: str) -> None:
         """Somebody says over the broker that a job was cancelled: look into the state, which knows, at once."""
         _log.debug("job %s is said to be cancelled", job_id)
-        if self._revocations is not None:
-            self._revocations.wake()
+        if self._cancellations is not None:
+            self._cancellations.wake()
 
     def requeue_now(self) -> None:
         """Drain without grace: interrupt what runs and give it back."""
@@ -182,23 +190,13 @@ class Worker:
                 dispatcher.stop_taking()
             self._consumer = await self._started(dispatcher)
             if self._consumer is not None:
-                async with AsyncExitStack() as parts:
-                    # What lives as long as the worker consumes.
-                    await parts.enter_async_context(self._watch.watching())
-                    await parts.enter_async_context(app.tasks.dependencies.working())
-                    await parts.enter_async_context(relaying_delays(app))
-                    if self._long_runs is not None:
-                        queues = [name for queue in self._queues for name in queue.physical]
-                        await parts.enter_async_context(
-                            self._long_runs.serving(self._consumer, dispatcher.slots, queues)
-                        )
-                    await self._show(parts, app.sessions.current().broker)
-                    if self._revocations is not None:
-                        await parts.enter_async_context(self._revocations.following())
-                    if self._config.prefetch is None:
-                        await parts.enter_async_context(
-                            tuning_prefetch(self._consumer, dispatcher.slots, self._queues, self.stats)
-                        )
+                async with (
+                    self._loop_monitor.watching(),
+                    app.tasks.dependencies.working(),
+                    ServiceGroup() as services,
+                ):
+                    for name, service, grace in self._services(self._consumer, dispatcher):
+                        await services.start(service, name, grace=grace)
                     await self._serve(self._consumer, dispatcher)
         finally:
             for executor in self._executors.values():
@@ -207,19 +205,35 @@ class Worker:
                 await self._dispatcher.aclose()
             await app.aclose()
 
-    async def _show(self, parts: AsyncExitStack, broker: Broker) -> None:
-        """Tell events and hear commands from here on, where the broker can do that."""
-        if not isinstance(broker, Broadcasting):
-            return
-        events = self._config.events
-        publisher = EventPublisher(
-            broker, self.stats, name=self.name, status=self.status, clock=self._app.sessions.clock
-        )
-        watch = None if events == "off" else publisher.watch
-        await parts.enter_async_context(publishing_events(publisher, events, draining=self._is_draining))
-        await parts.enter_async_context(
-            CommandService(broker, self, watch=watch, obeys=self._config.control).obeying()
-        )
+    def _services(self, consumer: Consumer, dispatcher: Dispatcher) -> Iterator[tuple[str, Service, float]]:
+        """What lives as long as the worker consumes, and how many seconds it has to end."""
+        app, config = self._app, self._config
+        session = app.sessions.current()
+        if session.delays is not None:
+            yield "relay of delayed jobs", DelayRelay(session, session.delays, app.sessions.clock), _TIME_TO_SETTLE
+        if self._long_runs is not None:
+            queues = [name for queue in self._queues for name in queue.physical]
+            self._long_runs.attach(consumer, dispatcher.slots, queues)
+            yield "guard of long runs", self._long_runs, _TIME_TO_SETTLE
+        if isinstance(session.broker, Broadcasting):
+            if config.events != "off":
+                self._events = EventPublisher(
+                    session.broker,
+                    self.stats,
+                    name=self.name,
+                    status=self.status,
+                    clock=app.sessions.clock,
+                    is_permanent=config.events == "on",
+                )
+                yield "event publisher", self._events, _TIME_TO_END
+            watch = None if self._events is None else self._events.watch
+            commands = CommandService(session.broker, self, watch=watch, obeys=config.control)
+            yield "command service", commands, _TIME_TO_SETTLE
+        if self._cancellations is not None:
+            yield "watch of cancellations", self._cancellations, _TIME_TO_END
+        if config.prefetch is None:
+            tuner = PrefetchTuner(consumer, dispatcher.slots, self._queues, self.stats)
+            yield "prefetch tuner", tuner, _TIME_TO_END
 
     def _new_dispatcher(self) -> Dispatcher:
         state = self._app.sessions.current().state
@@ -227,7 +241,7 @@ class Worker:
             self._long_runs = LongRunGuard(
                 self._app, state.leases, self.stats, worker=self.name, seconds=self._config.lease
             )
-        self._revocations = (
+        self._cancellations = (
             None if state is None else Cancellations(state.revocations, self._app.sessions.clock, self._cancel)
         )
         return Dispatcher(
@@ -238,7 +252,7 @@ class Worker:
             worker=self.name,
             stats=self.stats,
             resources=self._resources,
-            cancelled=None if self._revocations is None else self._revocations.reason,
+            cancelled=None if self._cancellations is None else self._cancellations.reason,
             long_runs=self._long_runs,
             guards=build_guards(self._app, self._config, worker=self.name),
         )
@@ -276,8 +290,8 @@ class Worker:
         while True:
             try:
                 await session.declare(self._queues)
-                if self._revocations is not None:
-                    await self._revocations.load()
+                if self._cancellations is not None:
+                    await self._cancellations.load()
                 return await session.broker.consume(subscriptions, dispatcher.deliver)
             except (BrokerUnavailable, QueueMissing) as error:
                 _log.warning("not consuming yet: %s", error)

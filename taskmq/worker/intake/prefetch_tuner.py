@@ -1,20 +1,19 @@
 """Adapting to each queue how many of its deliveries a worker has in hand: see `taskmq.worker.prefetch`."""
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.broker import Consumer
+from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.topology import WorkQueue
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.prefetch import prefetch_for, worth_changing
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["PrefetchTuner", "tuning_prefetch"]
+__all__ = ["PrefetchTuner"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -28,23 +27,11 @@ _ENOUGH_RUNS: Final = 5
 _ENOUGH_EARLY_RUNS: Final = 10
 
 
-@asynccontextmanager
-async def tuning_prefetch(
-    consumer: Consumer, slots: Slots, queues: Sequence[WorkQueue], stats: WorkerStats
-) -> AsyncGenerator[None, None]:
-    """Adapt while the block runs."""
-    prefetching = PrefetchTuner(consumer, slots, queues, stats)
-    task = asyncio.create_task(prefetching.run(), name="taskmq worker adapts its prefetch")
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
 class PrefetchTuner:
-    """What is in force, and what the runs since the last look say."""
+    """Adapts the prefetch of each queue to what its runs take: a `Service`.
+
+    It knows what is in force, and what the runs since the last look say.
+    """
 
     def __init__(
         self,
@@ -64,17 +51,22 @@ class PrefetchTuner:
         self._monotonic = slots.monotonic
         self._clock = asyncio.get_running_loop().time
         self._seen: dict[str, tuple[int, float]] = {}
+        self._is_stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
-        for pause in _EARLY:
-            await asyncio.sleep(pause)
+        """Look now and then, until `stop`."""
+        for seconds in _EARLY:
+            if await pause(self._is_stopping, seconds):
+                return
             await self.look(enough=_ENOUGH_EARLY_RUNS * self._slots.concurrency)
-        pause = _LOOK - sum(_EARLY)
-        while True:
-            await asyncio.sleep(pause)
+        seconds = _LOOK - sum(_EARLY)
+        while not await pause(self._is_stopping, seconds):
             await self.look()
-            pause = _LOOK
+            seconds = _LOOK
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
 
     async def look(self, *, enough: int = _ENOUGH_RUNS) -> None:
         """Change what is worth it, where at least `enough` runs have ended, or one goes on for long."""

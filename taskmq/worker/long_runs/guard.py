@@ -43,8 +43,7 @@ import contextlib
 import logging
 import math
 import uuid
-from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Final
 
 from taskmq.app import TaskMQ
@@ -52,6 +51,7 @@ from taskmq.contracts.broker import Consumer, Delivery, Outgoing, TimeLimited, i
 from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
+from taskmq.durable.service import pause
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
@@ -85,7 +85,7 @@ _STOPPING: Final = 5.0
 
 
 class LongRunGuard:
-    """One worker's.
+    """One worker's: a `Service`.
 
     Args:
         worker: shown as the owner of leases.
@@ -109,22 +109,28 @@ class LongRunGuard:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._slots: Slots | None = None
+        self._consumer: Consumer | None = None
+        self._queues: Collection[str] = ()
 
-    @asynccontextmanager
-    async def serving(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> AsyncGenerator[None, None]:
-        """Hand over what comes near its time, while the block runs; then wait a while for what has to be said.
+    def attach(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> None:
+        """Say whose deliveries are looked at, before `run`.
 
         Args:
             queues: the physical queues that are consumed.
         """
         self._slots = slots
-        looking = asyncio.create_task(self._look_on(consumer, slots, queues), name="taskmq worker hands over")
+        self._consumer = consumer
+        self._queues = queues
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Hand over what comes near its time, until `stop`; then wait a while for what has to be said."""
         try:
-            yield
+            await self._look_on()
         finally:
-            looking.cancel()
-            await asyncio.wait({looking})
-            self._stopping.set()
             if self._tasks:
                 _, late = await asyncio.wait(self._tasks, timeout=_STOPPING)
                 for task in late:
@@ -135,21 +141,20 @@ class LongRunGuard:
 
     # Near its time -----------------------------------------------------------------------------------------
 
-    async def _look_on(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> None:
-        if not isinstance(consumer, TimeLimited):
+    async def _look_on(self) -> None:
+        consumer, slots = self._consumer, self._slots
+        if slots is None or not isinstance(consumer, TimeLimited):
+            await self._stopping.wait()
             return
         loop = asyncio.get_running_loop()
         ages = DeliveryAges(now=loop.time())
-        while True:
+        while not self._stopping.is_set():
             # Asked each time: it may be another node, of another version.
-            limits = {queue: consumer.settle_within(queue) for queue in queues if not is_shard(queue)}
+            limits = {queue: consumer.settle_within(queue) for queue in self._queues if not is_shard(queue)}
             shortest = min((limit for limit in limits.values() if limit is not None), default=None)
-            pause = _LONGEST_LOOK if shortest is None else shortest / _LOOKS
-            await asyncio.sleep(min(max(pause, _SHORTEST_LOOK), _LONGEST_LOOK))
-            try:
+            seconds = _LONGEST_LOOK if shortest is None else shortest / _LOOKS
+            if not await pause(self._stopping, min(max(seconds, _SHORTEST_LOOK), _LONGEST_LOOK)):
                 self._look(limits, slots, ages, now=loop.time())
-            except Exception:  # noqa: BLE001 - without a look all long jobs would run twice
-                _log.critical("long jobs were not looked at", exc_info=True)
 
     def _look(self, limits: Mapping[str, float | None], slots: Slots, ages: DeliveryAges, *, now: float) -> None:
         running = {attempt.delivery: attempt for attempt in self._stats.running if _can_be_handed_over(attempt)}
@@ -205,8 +210,8 @@ class LongRunGuard:
                 await self._publish(self._standby(attempt, delivery, key))
             except (StateUnavailable, SendError, MalformedMessage) as error:
                 is_hopeless = isinstance(error, EncodeError | MalformedMessage)
-                pause = backoff.next()
-                if is_hopeless or asyncio.get_running_loop().time() + pause > until:
+                seconds = backoff.next()
+                if is_hopeless or asyncio.get_running_loop().time() + seconds > until:
                     _log.warning(
                         "job %s of task %s may run twice: it takes longer than the broker allows, and could not be "
                         "handed over: %s",
@@ -215,7 +220,7 @@ class LongRunGuard:
                         error,
                     )
                     break
-                await asyncio.sleep(pause)
+                await asyncio.sleep(seconds)
             else:
                 return hold
         if (given_up := self._held.get(key)) is not None:
@@ -378,9 +383,7 @@ class LongRunGuard:
             await self._publish(copy)
         except (SendError, MalformedMessage) as error:
             _log.warning("the standby message of job %s goes back to its queue: %s", attempt.job_id, error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LONGEST_PAUSE):
-                    await self._stopping.wait()
+            await pause(self._stopping, _LONGEST_PAUSE)
             standby.requeue()
         else:
             standby.ack()

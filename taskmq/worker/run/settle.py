@@ -33,6 +33,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
+from taskmq.durable.service import pause
 from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
@@ -362,12 +363,7 @@ class Settler:
 
     async def _pause(self, seconds: float) -> bool:
         """Whether to go on trying."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._is_stopping.wait()
-        except TimeoutError:
-            return True
-        return False
+        return not await pause(self._is_stopping, seconds)
 
     def _log_failure(self, attempt: Attempt, what: str, error: BaseException) -> None:
         _log.warning(

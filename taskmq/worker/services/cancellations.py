@@ -7,13 +7,12 @@ missed when it gets lost.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.stores import RevocationStore
+from taskmq.durable.service import pause
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 
@@ -26,7 +25,7 @@ _BATCH: Final = 1000
 
 
 class Cancellations:
-    """One worker's copy.
+    """One worker's copy: a `Service`.
 
     Args:
         cancel: called with job id and reason of each new one.
@@ -39,6 +38,7 @@ class Cancellations:
         self._known: dict[str, tuple[str, int]] = {}
         self._place = 0
         self._waking = asyncio.Event()
+        self._is_stopping = False
         self._has_trouble = False
 
     def reason(self, job_id: str) -> str | None:
@@ -66,27 +66,17 @@ class Cancellations:
         else:
             self._has_trouble = False
 
-    @asynccontextmanager
-    async def following(self) -> AsyncGenerator[None, None]:
-        """Keep up with the state while the block runs."""
-        task = asyncio.create_task(self._follow(), name="taskmq worker follows cancellations")
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping = True
+        self._waking.set()
 
-    async def _follow(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
-                    await self._waking.wait()
+    async def run(self) -> None:
+        """Keep up with the state until `stop`."""
+        while not self._is_stopping:
+            await pause(self._waking, _LOOK)
             self._waking.clear()
-            try:
-                await self.load()
-            except Exception:  # noqa: BLE001 - a bug in an adapter must not end the looking
-                _log.critical("cancelled jobs could not be read", exc_info=True)
+            await self.load()
             self._forget()
 
     def _learn(self, job_id: str, reason: str, until: int) -> None:

@@ -6,11 +6,11 @@ A command is obeyed on the worker's loop. Where user code holds up the loop, no 
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from taskmq.contracts.broker import Broadcasting, Listening
+from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, InvalidOption, MalformedMessage, TopologyMismatch
 from taskmq.model.backoff import Backoff
 from taskmq.model.commands import (
@@ -57,7 +57,7 @@ class CommandTarget(Protocol):
 
 
 class CommandService:
-    """Obeys commands and answers them.
+    """Obeys commands and answers them: a `Service`.
 
     Args:
         broker: where commands come from.
@@ -74,7 +74,7 @@ class CommandService:
         self._watch = watch
         self._obeys = obeys
         self._host = socket.gethostname()
-        self._listening: Listening | None = None
+        self._is_stopping = asyncio.Event()
 
     @property
     def topics(self) -> list[str]:
@@ -83,28 +83,30 @@ class CommandService:
             return [ALL_COMMANDS]
         return [] if self._watch is None else [command_topic(WATCH)]
 
-    @asynccontextmanager
-    async def obeying(self) -> AsyncGenerator[None, None]:
-        """Obey while the block runs. That this user may not listen is told once, and tried again and again."""
-        starting = asyncio.create_task(self._listen(), name="taskmq control")
-        try:
-            yield
-        finally:
-            starting.cancel()
-            await asyncio.wait({starting})
-            if self._listening is not None:
-                await self._listening.stop()
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
 
-    async def _listen(self) -> None:
-        backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
-        while self.topics and self._listening is None:
+    async def run(self) -> None:
+        """Obey until `stop`. That this user may not listen is told once, and tried again and again."""
+        listening = await self._listen()
+        if listening is not None:
             try:
-                self._listening = await self._broker.listen(self.topics, self.receive)
+                await self._is_stopping.wait()
+            finally:
+                await listening.stop()
+
+    async def _listen(self) -> Listening | None:
+        backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
+        while self.topics and not self._is_stopping.is_set():
+            try:
+                return await self._broker.listen(self.topics, self.receive)
             except (BrokerUnavailable, TopologyMismatch) as error:
                 if str(error) != complaint:
                     complaint = str(error)
                     _log.warning("no commands are heard for now, jobs go on: %s", complaint)
-                await asyncio.sleep(backoff.next())
+                await pause(self._is_stopping, backoff.next())
+        return None
 
     def receive(self, topic: str, body: bytes) -> None:
         """Take a message; whatever it is, nothing is raised."""

@@ -9,27 +9,25 @@ goes to `taskmq.unroutable`, as delayed messages at the broker do.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from taskmq.app import TaskMQ
 from taskmq.client.delayed import to_outgoing
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import DelayStore, TakenMessage
+from taskmq.durable.service import pause
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
-__all__ = ["DelayRelay", "relaying_delays"]
+__all__ = ["DelayRelay"]
 
 _log = logging.getLogger("taskmq.worker")
 
@@ -42,32 +40,12 @@ _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 # A batch has this much more than a publish may take.
 _LEASE_MARGIN: Final = 5.0
-_STOPPING: Final = 5.0
 # What ails the broker, not the message.
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 
 
-@asynccontextmanager
-async def relaying_delays(app: TaskMQ) -> AsyncGenerator[None, None]:
-    """Move while the block runs, where the app's delayed jobs wait in the state."""
-    session = app.sessions.current()
-    if session.delays is None:
-        yield
-        return
-    relay = DelayRelay(session, session.delays, app.sessions.clock)
-    task = asyncio.create_task(relay.run())
-    try:
-        yield
-    finally:
-        relay.stop()
-        await asyncio.wait({task}, timeout=_STOPPING)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
 class DelayRelay:
-    """One process's relay."""
+    """One process's relay: a `Service`."""
 
     def __init__(self, session: Session, delays: DelayStore, clock: Clock) -> None:
         self._session = session
@@ -175,9 +153,7 @@ class DelayRelay:
     async def _trouble(self, error: Exception | None) -> None:
         if error is not None and not self._backoff.failures:
             _log.warning("delayed jobs are not moved to the broker: %s", error)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._backoff.next()):
-                await self._stopping.wait()
+        await pause(self._stopping, self._backoff.next())
 
     def _well(self) -> None:
         if self._backoff.failures:

@@ -7,22 +7,20 @@ and counted, and the count is in every batch.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.contracts.broker import Broadcasting, Delivery
+from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.outcome import Dead, Outcome, Parked, Retried, Snoozed
 from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.config import Events
 from taskmq.worker.run.stats import WorkerStats
 
-__all__ = ["EventPublisher", "publishing_events"]
+__all__ = ["EventPublisher"]
 
 BEAT_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 0.1
@@ -34,21 +32,31 @@ _ENDS: Final[dict[type, str]] = {kind: kind.__name__.lower() for kind in Outcome
 
 
 class EventPublisher:
-    """The events of one worker process.
+    """The events of one worker process: a `Service`, which tells that the worker is there for as long as it runs.
 
     Args:
         broker: where they go.
-        tally: what it looks at, while somebody listens.
+        stats: what it looks at, while somebody listens.
         name: the worker's.
         status: how the worker is.
         clock: for the instants of events.
+        is_permanent: the events of jobs are told all the time, and not only while somebody listens.
+        beat_seconds: between two beats.
 
     Attributes:
         dropped: events that were not told.
     """
 
     def __init__(
-        self, broker: Broadcasting, stats: WorkerStats, *, name: str, status: Callable[[], WorkerStatus], clock: Clock
+        self,
+        broker: Broadcasting,
+        stats: WorkerStats,
+        *,
+        name: str,
+        status: Callable[[], WorkerStatus],
+        clock: Clock,
+        is_permanent: bool = False,
+        beat_seconds: float = BEAT_SECONDS,
     ) -> None:
         self.dropped = 0
         self._broker = broker
@@ -62,8 +70,28 @@ class EventPublisher:
         self._queues: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_watching = False
-        self._is_permanent = False
+        self._is_permanent = is_permanent
+        self._beat_seconds = beat_seconds
+        self._is_stopping = asyncio.Event()
         self._until: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Tell that the worker is there, until `stop`."""
+        if self._is_stopping.is_set():
+            return
+        self.tell("online")
+        if self._is_permanent:
+            self.watch()
+        try:
+            while not await pause(self._is_stopping, self._beat_seconds):
+                self.tell("beat")
+        finally:
+            self.close()
+            self.tell("offline")
 
     def watch(self, seconds: float | None = None) -> None:
         """Tell the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
@@ -207,45 +235,6 @@ class EventPublisher:
                     queue=self._queue_of(delivery),
                 )
             )
-
-
-@asynccontextmanager
-async def publishing_events(
-    publisher: EventPublisher, events: Events, *, draining: asyncio.Event, beat_seconds: float = BEAT_SECONDS
-) -> AsyncGenerator[None, None]:
-    """Tell that the worker is there, while the block runs; `off` tells nothing.
-
-    Args:
-        publisher: the worker's.
-        events: `on` tells the events of jobs all the time, `auto` while somebody listens.
-        draining: set once the worker drains.
-        beat_seconds: between two beats.
-    """
-    if events == "off":
-        yield
-        return
-    publisher.tell("online")
-    if events == "on":
-        publisher.watch()
-    beating = asyncio.create_task(_beat(publisher, draining, beat_seconds), name="taskmq beat")
-    try:
-        yield
-    finally:
-        beating.cancel()
-        await asyncio.wait({beating})
-        publisher.close()
-        publisher.tell("offline")
-
-
-async def _beat(publisher: EventPublisher, draining: asyncio.Event, seconds: float) -> None:
-    while not draining.is_set():
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await draining.wait()
-        publisher.tell("draining" if draining.is_set() else "beat")
-    while True:
-        await asyncio.sleep(seconds)
-        publisher.tell("beat")
 
 
 def _starts_first(entry: tuple[tuple[bool, str, str], list[JobEvent]]) -> bool:

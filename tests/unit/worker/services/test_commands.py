@@ -10,6 +10,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Listening
+from taskmq.durable.service import ServiceGroup
 from taskmq.errors import AccessDenied, UnsupportedFeature
 from taskmq.events.control import command_workers
 from taskmq.events.stream import as_broadcasting
@@ -246,7 +247,8 @@ def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
 
     async def main() -> None:
         radio = _Refusing(AccessDenied("not you"), AccessDenied("not you"))
-        async with CommandService(radio, _Worker(), watch=None, obeys=True).obeying():
+        async with ServiceGroup() as services:
+            await services.start(CommandService(radio, _Worker(), watch=None, obeys=True), "commands")
             await asyncio.wait_for(radio.is_heard.wait(), PATIENCE)
         assert not radio.is_heard.is_set()
 

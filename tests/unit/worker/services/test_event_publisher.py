@@ -9,6 +9,7 @@ import pytest
 from taskmq import Context, EventStream, JobEvent, Reject, RetryPolicy, Snooze, TaskMQ, WorkerEvent
 from taskmq.contracts.broker import BrokerOptions, Listening
 from taskmq.contracts.system_clock import SystemClock
+from taskmq.durable.service import ServiceGroup
 from taskmq.errors import UnsupportedFeature
 from taskmq.events.stream import as_broadcasting
 from taskmq.model.commands import Command, command_topic, encode_command
@@ -18,9 +19,10 @@ from taskmq.model.telemetry.events import Event, decode_batch, encode_batch
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
-from taskmq.worker.services.event_publisher import EventPublisher, publishing_events
+from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq_local import forget_memory, open_memory_broker
 from tests.unit.model.telemetry.test_events import STATUS
+from tests.unit.worker import virtual_time
 from tests.unit.worker.staged import FakeDelivery
 
 PATIENCE = 10.0
@@ -240,9 +242,12 @@ class _Radio:
         return [(topic, list(batch.events), batch.dropped) for topic, batch in batches]
 
 
-def staged(radio: _Radio) -> tuple[EventPublisher, WorkerStats]:
+def staged(radio: _Radio, *, beat_seconds: float = 60) -> tuple[EventPublisher, WorkerStats]:
     stats = WorkerStats()
-    return EventPublisher(radio, stats, name="w", status=lambda: STATUS, clock=SystemClock()), stats
+    publisher = EventPublisher(
+        radio, stats, name="w", status=lambda: STATUS, clock=SystemClock(), beat_seconds=beat_seconds
+    )
+    return publisher, stats
 
 
 def attempt_of(job: str, queue: str = "q") -> Attempt:
@@ -382,24 +387,15 @@ def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
 def test_a_worker_beats_as_long_as_it_is_there() -> None:
     async def main() -> None:
         radio = _Radio()
-        announcer, _ = staged(radio)
-        draining = asyncio.Event()
-        async with (
-            asyncio.timeout(PATIENCE),
-            publishing_events(announcer, "auto", draining=draining, beat_seconds=0.01),
-        ):
-            while len(radio.messages) < 4:
-                await asyncio.sleep(0.01)
-            draining.set()
-            while [topic for topic, _ in radio.messages].count("worker.draining") < 1:
-                await asyncio.sleep(0.01)
+        publisher, _ = staged(radio, beat_seconds=10)
+        async with ServiceGroup() as services:
+            await services.start(publisher, "events")
+            await asyncio.sleep(25)
 
         topics = [topic for topic, _ in radio.messages]
-        assert topics[0] == "worker.online"
-        assert set(topics[1 : topics.index("worker.draining")]) == {"worker.beat"}
-        assert topics[-1] == "worker.offline"
+        assert topics == ["worker.online", "worker.beat", "worker.beat", "worker.offline"]
 
-    asyncio.run(main())
+    virtual_time.run(main())
 
 
 def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others() -> None:

@@ -1,0 +1,103 @@
+"""Long-lived parts of a process, and the group that owns them.
+
+    ServiceGroup: start a, start b -> ... -> stop b, stop a: each ends what is under way; cancelled after its grace
+                    run raises: logged, and run again after a pause
+
+A group runs its services in an `asyncio.TaskGroup`: when its block has been left, none of them runs any more.
+"""
+
+import asyncio
+import contextlib
+import logging
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from taskmq.model.backoff import Backoff
+
+__all__ = ["Service", "ServiceGroup", "pause"]
+
+_log = logging.getLogger("taskmq")
+
+_GRACE: Final = 0.5
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+
+
+class Service(Protocol):
+    """A part of a process that works for as long as the process does.
+
+    `run` and `stop` may come in any order and number: `run` returns at once where `stop` came before, and each `stop`
+    but the first does nothing.
+    """
+
+    async def run(self) -> None:
+        """Work until `stop`, and return once what was under way has ended; where it is cancelled, end at once.
+
+        It may be called again after it has raised.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Have `run` return soon."""
+        ...
+
+
+class ServiceGroup:
+    """Runs services while its block runs; at the end stops them one by one, the last one first."""
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._running: list[tuple[Service, asyncio.Task[None], float]] = []
+        self._is_stopping = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def start(self, service: Service, name: str, *, grace: float = _GRACE) -> None:
+        """Start a service; when this returns, it has made its first step.
+
+        Args:
+            name: says in log lines and of its task what it does.
+            grace: seconds that it has to end by itself.
+        """
+        task = self._group.create_task(self._keep(service, name), name=f"taskmq {name}")
+        self._running.append((service, task, grace))
+        await asyncio.sleep(0)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_stopping.set()
+        try:
+            for service, task, grace in reversed(self._running):
+                service.stop()
+                await asyncio.wait((task,), timeout=grace)
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait((task,))
+        finally:
+            for _, task, _ in self._running:
+                task.cancel()
+            # Not told of the block's own error, which goes on as it is.
+            await self._group.__aexit__(None, None, None)
+
+    async def _keep(self, service: Service, name: str) -> None:
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while not self._is_stopping.is_set():
+            try:
+                await service.run()
+            except Exception:  # noqa: BLE001 - a fault in one part must not end the others, nor go unseen
+                seconds = backoff.next()
+                _log.critical("%s has failed, and starts again in %g s", name, seconds, exc_info=True)
+                await pause(self._is_stopping, seconds)
+            else:
+                return
+
+
+async def pause(stop: asyncio.Event, seconds: float) -> bool:
+    """Wait so many seconds, or until `stop` is set; whether it is."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    return stop.is_set()

@@ -1,0 +1,245 @@
+"""Services: what each of them has to bear, and the group that owns them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskmq import TaskMQ
+from taskmq.durable.service import Service, ServiceGroup, pause
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_local import forget_memory
+from tests.unit.worker.staged import settle_loop
+from tests.unit.worker.virtual_time import run
+
+WORKER_SERVICES = [
+    "relay of delayed jobs",
+    "guard of long runs",
+    "event publisher",
+    "command service",
+    "watch of cancellations",
+    "prefetch tuner",
+]
+
+
+def on_service(name: str, test: Callable[[Service], Coroutine[Any, Any, None]]) -> None:
+    """Run a test with one of the services of a real worker, on an embedded broker and state; nothing may be left."""
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        async with TaskMQ("memory://services", state="memory://services", delay="state") as app:
+
+            @app.task(queue="work")
+            async def work() -> None: ...
+
+            worker = Worker(app, WorkerConfig())
+            dispatcher = worker._new_dispatcher()
+            consumer = await worker._start(dispatcher)
+            services = {found: service for found, service, _ in worker._services(consumer, dispatcher)}
+            assert list(services) == WORKER_SERVICES
+            await test(services[name])
+            await consumer.stop()
+            await dispatcher.aclose()
+        await settle_loop()
+        assert asyncio.all_tasks() == before
+
+    run(main())
+    forget_memory("services")
+
+
+@pytest.mark.parametrize("name", WORKER_SERVICES)
+class TestEveryService:
+    def test_runs_until_it_is_stopped_and_may_be_stopped_twice(self, name: str) -> None:
+        async def test(service: Service) -> None:
+            running = asyncio.create_task(service.run())
+            await asyncio.sleep(100)
+            assert not running.done()
+            service.stop()
+            service.stop()
+            await asyncio.wait_for(running, 10)
+            service.stop()
+
+        on_service(name, test)
+
+    def test_that_was_stopped_before_returns_at_once(self, name: str) -> None:
+        async def test(service: Service) -> None:
+            service.stop()
+            await asyncio.wait_for(service.run(), 0.001)
+
+        on_service(name, test)
+
+    def test_ends_where_it_is_cancelled(self, name: str) -> None:
+        async def test(service: Service) -> None:
+            running = asyncio.create_task(service.run())
+            await asyncio.sleep(1)
+            running.cancel()
+            await asyncio.wait((running,), timeout=10)
+            assert running.cancelled()
+
+        on_service(name, test)
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.lists(st.tuples(st.sampled_from(["run", "stop", "cancel"]), st.sampled_from([0, 0.001, 0.7, 30]))))
+    def test_leaves_nothing_behind_however_it_is_started_and_stopped(
+        self, name: str, steps: list[tuple[str, float]]
+    ) -> None:
+        async def test(service: Service) -> None:
+            running: asyncio.Task[None] | None = None
+            for step, seconds in steps:
+                if step == "run" and (running is None or running.done()):
+                    running = asyncio.create_task(service.run())
+                elif step == "stop":
+                    service.stop()
+                elif running is not None:
+                    running.cancel()
+                await asyncio.sleep(seconds)
+            service.stop()
+            if running is not None:
+                await asyncio.wait((running,), timeout=10)
+                assert running.done()
+                assert running.cancelled() or running.exception() is None
+
+        on_service(name, test)
+
+
+class Part:
+    """A service that writes down what happens to it.
+
+    Args:
+        failures: how often `run` raises first.
+        ignores: `stop` does not end it.
+    """
+
+    def __init__(self, name: str, story: list[str], *, failures: int = 0, ignores: bool = False) -> None:
+        self._name = name
+        self._story = story
+        self._failures = failures
+        self._ignores = ignores
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._story.append(f"stop {self._name}")
+        if not self._ignores:
+            self._stopping.set()
+
+    async def run(self) -> None:
+        self._story.append(f"run {self._name}")
+        if self._failures:
+            self._failures -= 1
+            raise ZeroDivisionError
+        try:
+            await self._stopping.wait()
+            await asyncio.sleep(0.1)
+            self._story.append(f"end {self._name}")
+        except asyncio.CancelledError:
+            self._story.append(f"cancelled {self._name}")
+            raise
+
+
+def test_services_are_stopped_one_by_one_the_last_one_first() -> None:
+    async def main() -> None:
+        story: list[str] = []
+        async with ServiceGroup() as services:
+            await services.start(Part("a", story), "a")
+            await services.start(Part("b", story), "b")
+            story.append("body")
+
+        assert story == ["run a", "run b", "body", "stop b", "end b", "stop a", "end a"]
+
+    run(main())
+
+
+def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
+    async def main() -> None:
+        story: list[str] = []
+        loop = asyncio.get_running_loop()
+        async with ServiceGroup() as services:
+            await services.start(Part("a", story, ignores=True), "a", grace=3)
+            began = loop.time()
+
+        assert story == ["run a", "stop a", "cancelled a"]
+        assert loop.time() - began == pytest.approx(3)
+
+    run(main())
+
+
+def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        story: list[str] = []
+        async with ServiceGroup() as services:
+            await services.start(Part("a", story, failures=2), "the part")
+            await services.start(Part("b", story), "b")
+            await asyncio.sleep(0.9)
+            assert story == ["run a", "run b"]
+            await asyncio.sleep(0.2)
+            assert story == ["run a", "run b", "run a"]
+            await asyncio.sleep(2)
+
+        assert story == ["run a", "run b", "run a", "run a", "stop b", "end b", "stop a", "end a"]
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the part has failed, and starts again in 1 s",
+        "the part has failed, and starts again in 2 s",
+    ]
+
+
+def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:
+    async def main() -> None:
+        story: list[str] = []
+        loop = asyncio.get_running_loop()
+        async with ServiceGroup() as services:
+            await services.start(Part("a", story, failures=1), "a", grace=100)
+            began = loop.time()
+
+        assert story == ["run a", "stop a"]
+        assert loop.time() - began < 0.01
+
+    run(main())
+
+
+def test_what_the_block_raises_goes_on_as_it_is_once_the_services_have_ended() -> None:
+    async def main() -> None:
+        story: list[str] = []
+        with pytest.raises(KeyError):  # noqa: PT012 - what the block raises is what this is about
+            async with ServiceGroup() as services:
+                await services.start(Part("a", story), "a")
+                raise KeyError
+
+        assert story == ["run a", "stop a", "end a"]
+
+    run(main())
+
+
+def test_a_block_that_is_cancelled_while_it_stops_cancels_its_services() -> None:
+    async def main() -> None:
+        story: list[str] = []
+
+        async def body() -> None:
+            async with ServiceGroup() as services:
+                await services.start(Part("a", story, ignores=True), "a", grace=1000)
+                await services.start(Part("b", story, ignores=True), "b", grace=1000)
+
+        task = asyncio.create_task(body())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait((task,))
+
+        assert task.cancelled()
+        assert sorted(story) == ["cancelled a", "cancelled b", "run a", "run b", "stop b"]
+
+    run(main())
+
+
+def test_a_pause_ends_early_where_it_is_stopped() -> None:
+    async def main() -> None:
+        stop = asyncio.Event()
+        assert not await pause(stop, 5)
+        asyncio.get_running_loop().call_later(1, stop.set)
+        assert await pause(stop, 5)
+        assert await pause(stop, 5)
+
+    run(main())
