@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
-from taskmq.client.delayed import to_waiting
+from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
-from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State
+from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
+from taskmq.durable.relay import Relay
 from taskmq.errors import (
     BrokerUnavailable,
     PublishUnknown,
@@ -126,6 +127,19 @@ class Session:
         except QueueMissing as error:
             # Where nothing may be declared, a missing queue is the sender's: nothing was sent.
             raise Unroutable(error.queue, *filter(None, [error.hint])) from error
+
+    def delay_relay(self) -> Relay[TakenMessage] | None:
+        """What publishes the delayed jobs that wait in the state; None where they wait at the broker."""
+        if self.delays is None:
+            return None
+        return Relay(
+            "delayed jobs",
+            self.delays,
+            outgoing=lambda taken: to_outgoing(taken.message),
+            publish=self.publish_now,
+            seconds=self.send_timeout,
+            clock=self._clock,
+        )
 
     async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
         """Publish many to the broker, whatever they were to wait for; what happened to each."""

@@ -1,4 +1,6 @@
 """What keeps a promise while processes and servers come and go: built once, used by every part that makes one.
 
-LeaseKeeper    renews what this process holds under leases
+- `LeaseKeeper` renews what this process holds under leases.
+- `Relay` publishes what an outbox keeps, and has it forgotten once that is confirmed.
+- `ServiceGroup` owns the parts that live as long as the process: starts, restarts and stops them.
 """

@@ -28,7 +28,6 @@ from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
-from taskmq.worker.services.delay_relay import DelayRelay
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, resources_for
 
@@ -209,8 +208,8 @@ class Worker:
         """What lives as long as the worker consumes, and how many seconds it has to end."""
         app, config = self._app, self._config
         session = app.sessions.current()
-        if session.delays is not None:
-            yield "relay of delayed jobs", DelayRelay(session, session.delays, app.sessions.clock), _TIME_TO_SETTLE
+        if (relay := session.delay_relay()) is not None:
+            yield "relay of delayed jobs", relay, _TIME_TO_SETTLE
         if self._long_runs is not None:
             queues = [name for queue in self._queues for name in queue.physical]
             self._long_runs.attach(consumer, dispatcher.slots, queues)

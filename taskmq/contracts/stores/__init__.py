@@ -22,6 +22,7 @@ from taskmq.contracts.stores.flows import (
 )
 from taskmq.contracts.stores.leases import Lease, LeaseStore
 from taskmq.contracts.stores.limits import Demand, LimitEntry, LimitStore, LimitUsage, PlaceDemand, RateDemand
+from taskmq.contracts.stores.outbox import Outbox
 from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
 from taskmq.contracts.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.contracts.stores.revocations import Revocation, RevocationStore
@@ -56,6 +57,7 @@ __all__ = [
     "LimitStore",
     "LimitUsage",
     "NodeState",
+    "Outbox",
     "PlaceDemand",
     "ProgressRecord",
     "ProgressStore",

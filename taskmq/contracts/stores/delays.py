@@ -1,9 +1,11 @@
 """Messages that wait for their time."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from typing import Protocol
 
 import msgspec
+
+from taskmq.contracts.stores.outbox import Outbox
 
 __all__ = ["DelayStore", "TakenMessage", "WaitingMessage"]
 
@@ -39,43 +41,15 @@ class TakenMessage(msgspec.Struct, frozen=True):
     token: str
 
 
-class DelayStore(Protocol):
+class DelayStore(Outbox[TakenMessage], Protocol):
     """Messages that wait for their time in the state instead of at the broker: these can be listed and changed.
 
-    One message per job: a second `put` of the same job id replaces the first. A message leaves by `take`, publish,
-    confirm and only then `done`: whoever dies in between leaves it to be taken again once the lease is over, so it
-    can come twice and is never lost. It has no time to live. Every method but `listen` raises `StateUnavailable`
-    when the store cannot be reached.
+    One message per job: a second `put` of the same job id replaces the first, and what was put or swapped in after
+    `take` stays when that is done. It has no time to live.
     """
 
     async def put(self, message: WaitingMessage) -> None:
         """Keep `message` until it is taken and done; durable as far as the store is when this returns."""
-        ...
-
-    async def take(self, *, now: int, limit: int, lease: float) -> list[TakenMessage]:
-        """Up to `limit` messages whose `due` is not after `now` (ms), the earliest first.
-
-        None of them is given to anybody else within `lease` seconds.
-        """
-        ...
-
-    async def done(self, taken: Sequence[TakenMessage]) -> None:
-        """Forget messages that were taken and published; what was put or swapped in meanwhile stays."""
-        ...
-
-    async def give_back(self, taken: Sequence[TakenMessage]) -> None:
-        """Let others take at once what was taken and not published."""
-        ...
-
-    async def next_due(self) -> int | None:
-        """When the earliest message is due that can be taken (ms); None when there is none."""
-        ...
-
-    def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
-        """Call `heard` on this loop when `next_due` may have become earlier; the function that ends it.
-
-        May call for nothing, and may miss a call while the store cannot be reached: look once a second as well.
-        """
         ...
 
     async def count(self) -> int:

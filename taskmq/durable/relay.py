@@ -1,25 +1,24 @@
-"""Moving messages whose time has come from the state to the broker: `TaskMQ(delay="state")`.
+"""Publishing what an outbox keeps.
 
-Every worker process has a relay, and they share the work: what one has taken no other gets before its lease is over.
-A message is taken, published, confirmed and only then forgotten by the state, so a relay that is killed in between
-leaves it to another one. It may then come twice, under the same job id, and is never lost.
+    take under a lease -> publish -> wait for the confirms -> done -> take, until nothing is due
+                             | the broker is away: given back, and tried again after a pause
+                             | the message's own fault: left to the end of its lease
 
-A relay publishes for all queues, also for those that its worker does not consume. What the broker has no queue for
-goes to `taskmq.unroutable`, as delayed messages at the broker do.
+Any number of processes have a relay for one outbox and share the work: what one has taken no other gets before its
+lease is over. A relay that is killed in between leaves its messages to another one; each may then be published twice,
+under the same job id, and is never lost. What the broker has no queue for goes to `taskmq.unroutable`.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, Literal, TypeVar
 
 from msgspec.structs import replace
 
-from taskmq.client.delayed import to_outgoing
-from taskmq.client.session import Session
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.stores import DelayStore, TakenMessage
+from taskmq.contracts.stores import Outbox
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
 from taskmq.model import headers as header
@@ -27,14 +26,16 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.clock import Clock
 from taskmq.model.topology import UNROUTABLE
 
-__all__ = ["DelayRelay"]
+__all__ = ["Relay"]
 
-_log = logging.getLogger("taskmq.worker")
+_log = logging.getLogger("taskmq")
+
+T = TypeVar("T")
 
 _BATCH: Final = 200
 # Not everything is told: a lease that ends makes no noise, and a message may get lost.
 _LOOK: Final = 1.0
-# Between two batches, so that movers which wake for the same message do not ask on each other's heels.
+# Between two batches, so that relays which wake for the same message spread their questions.
 _BREATH: Final = 0.01
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -44,14 +45,32 @@ _LEASE_MARGIN: Final = 5.0
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 
 
-class DelayRelay:
-    """One process's relay: a `Service`."""
+class Relay(Generic[T]):
+    """Publishes the messages of one outbox: a `Service`.
 
-    def __init__(self, session: Session, delays: DelayStore, clock: Clock) -> None:
-        self._session = session
+    Args:
+        what: names the messages in log lines, in the plural: "delayed jobs".
+        outgoing: the message of an entry of the outbox.
+        publish: publishes messages and waits for their confirms; what became of each.
+        seconds: that a publish may take.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        outbox: Outbox[T],
+        *,
+        outgoing: Callable[[T], Outgoing],
+        publish: Callable[[Sequence[Outgoing]], Awaitable[list[SendError | None]]],
+        seconds: float,
+        clock: Clock,
+    ) -> None:
+        self._what = what
+        self._outbox = outbox
+        self._outgoing = outgoing
+        self._publish_now = publish
         self._clock = clock
-        self._delays = delays
-        self._lease = session.send_timeout + _LEASE_MARGIN
+        self._lease = seconds + _LEASE_MARGIN
         self._stopping = asyncio.Event()
         self._wake = asyncio.Event()
         self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE, draw=lambda pause: pause * random.uniform(0.5, 1))
@@ -62,51 +81,51 @@ class DelayRelay:
         self._wake.set()
 
     async def run(self) -> None:
-        """Move until `stop`. Losses of the broker or the state are waited out."""
-        stop_listening = self._delays.listen(self._wake.set)
+        """Publish until `stop`. Losses of the broker or the state are waited out."""
+        stop_listening = self._outbox.listen(self._wake.set)
         try:
             while not self._stopping.is_set():
                 self._wake.clear()
                 try:
-                    if not await self._move():
+                    if not await self._relay():
                         await self._sleep_until_due()
                         continue
                     self._well()
                     await asyncio.sleep(_BREATH)
                 except (StateUnavailable, SendError) as error:
                     await self._trouble(error)
-                except Exception:  # noqa: BLE001 - a bug in an adapter must not leave the jobs where they are for ever
-                    _log.critical("delayed jobs were not moved", exc_info=True)
+                except Exception:  # noqa: BLE001 - a bug in an adapter must not leave them where they are for ever
+                    _log.critical("%s were not published", self._what, exc_info=True)
                     await self._trouble(None)
         finally:
             stop_listening()
 
-    async def _move(self) -> bool:
+    async def _relay(self) -> bool:
         """Publish one batch of what is due; whether there was any."""
-        taken = await self._delays.take(now=self._clock.now_ms(), limit=_BATCH, lease=self._lease)
+        taken = await self._outbox.take(now=self._clock.now_ms(), limit=_BATCH, lease=self._lease)
         if not taken:
             return False
         end = asyncio.get_running_loop().time() + self._lease
-        errors = await self._publish([to_outgoing(one.message) for one in taken])
+        errors = await self._publish([self._outgoing(one) for one in taken])
         await self._settle(taken, errors, end)
         return True
 
     async def _publish(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
-        errors = await self._session.publish_now(messages)
+        errors = await self._publish_now(messages)
         lost = [place for place, error in enumerate(errors) if isinstance(error, Unroutable)]
         if lost:
             letters = [messages[place] for place in lost]
-            _log.error("%d delayed messages go to %s: %s", len(lost), UNROUTABLE, errors[lost[0]])
+            _log.error("%d %s go to %s: %s", len(lost), self._what, UNROUTABLE, errors[lost[0]])
             headers = [{**letter.headers, header.QUEUE: letter.queue} for letter in letters]
             moved = [
                 replace(letter, queue=UNROUTABLE, headers=header)
                 for letter, header in zip(letters, headers, strict=True)
             ]
-            for place, error in zip(lost, await self._session.publish_now(moved), strict=True):
+            for place, error in zip(lost, await self._publish_now(moved), strict=True):
                 errors[place] = error
         return errors
 
-    async def _settle(self, taken: Sequence[TakenMessage], errors: Sequence[SendError | None], end: float) -> None:
+    async def _settle(self, taken: Sequence[T], errors: Sequence[SendError | None], end: float) -> None:
         """Forget what is at the broker; give back what is not, where that is not the message's own fault."""
         verdicts = list(zip(taken, errors, strict=True))
         await self._forget([one for one, error in verdicts if error is None], end)
@@ -114,27 +133,28 @@ class DelayRelay:
         for one, error in verdicts:
             if error is not None and not isinstance(error, _OUTAGES):
                 # It is tried again when its lease is over, behind what else is due.
-                _log.error("delayed job %s is not moved to %s: %s", one.message.job_id, one.message.queue, error)
+                message = self._outgoing(one)
+                _log.error("%s: job %s is not published to %s: %s", self._what, message.job_id, message.queue, error)
         if outages:
-            await self._delays.give_back([one for one, error in verdicts if isinstance(error, _OUTAGES)])
+            await self._outbox.give_back([one for one, error in verdicts if isinstance(error, _OUTAGES)])
             raise outages[0]
 
-    async def _forget(self, done: Sequence[TakenMessage], end: float) -> None:
+    async def _forget(self, done: Sequence[T], end: float) -> None:
         loop = asyncio.get_running_loop()
         while done:
             try:
-                await self._delays.done(done)
+                await self._outbox.done(done)
             except StateUnavailable:
                 # As long as nobody else may take them there is time.
                 if self._stopping.is_set() or loop.time() + _PAUSE > end:
-                    _log.warning("%d delayed jobs may run twice: the state was not told that they moved", len(done))
+                    _log.warning("%d %s may run twice: the state was not told of them", len(done), self._what)
                     raise
                 await asyncio.sleep(_PAUSE)
             else:
                 return
 
     async def _sleep_until_due(self) -> None:
-        due = await self._delays.next_due()
+        due = await self._outbox.next_due()
         self._well()
         naps = [asyncio.create_task(self._wake.wait())]
         if due is not None:
@@ -152,10 +172,10 @@ class DelayRelay:
 
     async def _trouble(self, error: Exception | None) -> None:
         if error is not None and not self._backoff.failures:
-            _log.warning("delayed jobs are not moved to the broker: %s", error)
+            _log.warning("%s are not published for now: %s", self._what, error)
         await pause(self._stopping, self._backoff.next())
 
     def _well(self) -> None:
         if self._backoff.failures:
-            _log.warning("delayed jobs are moved to the broker again")
+            _log.warning("%s are published again", self._what)
         self._backoff.reset()

@@ -13,11 +13,11 @@ import pytest
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.contracts.stores import DelayStore, TakenMessage, WaitingMessage
+from taskmq.durable.relay import Relay
 from taskmq.errors import BrokerUnavailable, PublishRejected, SendError, StateUnavailable
 from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.testing import Confirmed, FakeClock, FlakyBroker
 from taskmq.testing.runner import CancelPoint, cancelled_at
-from taskmq.worker.services.delay_relay import DelayRelay
 from taskmq_local import MemoryBroker, forget_memory, open_memory_broker, open_memory_state
 from tests.unit.worker.virtual_time import run
 
@@ -102,6 +102,11 @@ class Stage:
         self.delays = FailingDelays(self.state.delays)
         self.session = Session(self.broker, self.state, send_timeout=10, delays=self.delays, clock=self.clock)
 
+    def relay(self) -> Relay[TakenMessage]:
+        relay = self.session.delay_relay()
+        assert relay is not None
+        return relay
+
     async def put(self, *jobs: str, delay: float = 1, queue: str = "work") -> None:
         for job in jobs:
             due = self.clock.now_ms() + round(delay * 1000)
@@ -119,7 +124,7 @@ class Stage:
 
     @asynccontextmanager
     async def moving(self, count: int = 1) -> AsyncGenerator[None, None]:
-        movers = [DelayRelay(self.session, self.delays, self.clock) for _ in range(count)]
+        movers = [self.relay() for _ in range(count)]
         tasks = [asyncio.create_task(mover.run()) for mover in movers]
         await asyncio.sleep(0.001)
         try:
@@ -238,8 +243,8 @@ def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog
         play(test)
     # Once each, however often it was tried.
     assert [record.message for record in caplog.records] == [
-        "delayed jobs are not moved to the broker: no broker (test)",
-        "delayed jobs are moved to the broker again",
+        "delayed jobs are not published for now: no broker (test)",
+        "delayed jobs are published again",
     ]
 
 
@@ -357,7 +362,7 @@ def test_a_mover_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.broker.hang_publishes()
-        mover = DelayRelay(stage.session, stage.delays, stage.clock)
+        mover = stage.relay()
         moving = asyncio.create_task(mover.run())
         stage.clock.advance(1)
         while not stage.broker.hanging:
@@ -397,7 +402,7 @@ def test_a_mover_that_dies_at_any_moment_loses_nothing() -> None:
         for moment in range(1, 30):
             await stage.put(*jobs)
             stage.clock.advance(1)
-            mover = DelayRelay(stage.session, stage.delays, stage.clock)
+            mover = stage.relay()
             # What it awaits at this moment has happened, and it will never know.
             await cancelled_at(CancelPoint(wakeups=moment), mover.run(), within=60)
             if await stage.delays.count() == 0:
