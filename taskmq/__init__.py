@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from taskmq.jobs.handle import AsCompleted, Job, JobOutcome, as_completed
     from taskmq.middleware.chain import Middleware, Proceed, Sending
     from taskmq.model.retry import RetryPolicy
-    from taskmq.model.states import JobState
+    from taskmq.model.states import Cancellation, JobState
     from taskmq.model.telemetry.events import JobEvent, WorkerEvent
     from taskmq.model.topology import WorkQueue
     from taskmq.options.limits import Concurrency, RateLimit
@@ -79,6 +79,7 @@ __all__ = [
     "AsCompleted",
     "BrokerBlocked",
     "BrokerUnavailable",
+    "Cancellation",
     "Concurrency",
     "Context",
     "Depends",
@@ -161,6 +162,7 @@ _HOMES = {
     "JobFields": "run.log_fields",
     "JobOutcome": "jobs.handle",
     "JobProgress": "client.progress",
+    "Cancellation": "model.states",
     "JobState": "model.states",
     "Lock": "run.locks",
     "Middleware": "middleware.chain",

@@ -184,7 +184,7 @@ class TaskMQ:
 
         Args:
             tasks: of this app; a name may stand for one that is defined later.
-            state: `succeeded`, `dead` or `cancelled`, or several of them.
+            state: `succeeded`, `failed` or `cancelled`, or several of them.
             name: of the reaction; default the task's.
 
         Raises:
@@ -268,12 +268,12 @@ class TaskMQ:
         return Reactions(self.name, self.tasks, self.producer)
 
     def job(self, job_id: str, *, tenant: str | None = None) -> Job[Any]:
-        """A handle for a job that was sent before.
+        """A handle for a job by its id.
 
         Args:
             tenant: whose job it is, where `job_id` is what its sender has called it; not with the `id` of a handle.
         """
-        return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any))
+        return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
 
     def flow(self, flow_id: str) -> "Flow[Any]":
         """A handle for a workflow that was sent before; its values are plain data."""

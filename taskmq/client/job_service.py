@@ -15,9 +15,11 @@ from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sessions import Sessions
 from taskmq.client.unique import release_waiting
 from taskmq.contracts.broker import Broadcasting
-from taskmq.contracts.stores import ResultRecord, ResultStore, require_state, state_required
-from taskmq.errors import InvalidOption
+from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_state, state_required
+from taskmq.errors import InvalidOption, ResultExpired
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration
 from taskmq.options.task_options import TaskPlan
 
@@ -94,12 +96,41 @@ class JobService:
         """`list_waiting` for coroutines."""
         return await waiting_jobs(self.sessions.delays(), limit=limit, task=task, queue=queue)
 
-    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
-        """Cancel a job wherever it is; False where its result says that it has ended. See `Job.cancel`.
+    async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
+        """How far a job is, as far as the state knows. See `Job.state`.
+
+        Args:
+            was_sent: the caller knows that the broker has it, or had it.
+
+        Raises:
+            ResultExpired: it has ended, and how is not kept any more.
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        if (record := await self.find_result(job_id)) is not None:
+            return record.state
+        if await self.has_expired(job_id):
+            raise ResultExpired(job_id)
+        if (message := await self.find_waiting(job_id)) is not None:
+            attempt = decode_envelope(message.body, message.content_type).attempt
+            return JobState.RETRYING if attempt > 1 else JobState.SCHEDULED
+        if (progress := await self.find_progress(job_id)) is not None:
+            return progress.state
+        return JobState.QUEUED if was_sent else JobState.UNKNOWN
+
+    async def find_waiting(self, job_id: str) -> WaitingMessage | None:
+        """The job's message where it waits for its time in the state, or is on its way from there."""
+        return await require_state(self.sessions.current().state, "jobs need").delays.find(job_id)
+
+    async def cancel_job(
+        self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False
+    ) -> Cancellation:
+        """Cancel a job wherever it is. See `Job.cancel`.
 
         Args:
             reason: for those who await its result, and for logs.
             remember: for how long workers end it when they meet it.
+            was_sent: the caller knows that the broker has it, or had it.
 
         Raises:
             InvalidOption: the reason is too long.
@@ -115,13 +146,16 @@ class JobService:
             if self._keeps_result(message.task):
                 record = cancelled_record(message, reason=reason, now=self.sessions.clock.now_ms())
                 await state.results.put(record, ttl=self.result_ttl_of(message.task))
-            return True
-        found = await state.results.get(job_id)
-        if found is not None and found.state.is_final:
-            return False
+            return Cancellation.CANCELLED
+        try:
+            before = await self.state_of(job_id, was_sent=was_sent)
+        except ResultExpired:
+            return Cancellation.ENDED
+        if before.is_final:
+            return Cancellation.ENDED
         await state.revocations.revoke(job_id, reason=reason, ttl=seconds)
         self.say_cancelled(job_id)
-        return True
+        return Cancellation.UNKNOWN if before is JobState.UNKNOWN else Cancellation.REQUESTED
 
     def result_ttl_of(self, task: str) -> float:
         """Seconds for which the results of a task are kept, by its name."""

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from taskmq.contracts.stores import ProgressRecord
+from taskmq.model.states import JobState
 
 __all__ = ["JobProgress", "progress_of"]
 
@@ -18,6 +19,7 @@ class JobProgress(msgspec.Struct, frozen=True):
         note: a few words for people.
         attempt: the attempt that told it.
         updated: when, UTC, by its worker's clock; a heartbeat counts as well.
+        state: `running`, or what that run came to.
     """
 
     done: float
@@ -25,6 +27,7 @@ class JobProgress(msgspec.Struct, frozen=True):
     note: str
     attempt: int
     updated: datetime
+    state: JobState = JobState.RUNNING
 
     @property
     def fraction(self) -> float | None:
@@ -42,4 +45,5 @@ def progress_of(record: ProgressRecord) -> JobProgress:
         note=record.note,
         attempt=record.attempt,
         updated=datetime.fromtimestamp(record.updated / 1000, UTC),
+        state=record.state,
     )

@@ -19,7 +19,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.codec import ReturnType
-from taskmq.model.states import JobState
+from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration
 
 __all__ = ["AsCompleted", "Job", "JobOutcome", "as_completed"]
@@ -34,7 +34,7 @@ class JobOutcome(Generic[R_co]):
     """How a job ended.
 
     Attributes:
-        state: succeeded, dead or cancelled; None where that is not kept any more.
+        state: succeeded, failed or cancelled; None where that is not kept any more.
         attempts: how many runs it took.
         started, finished: the last run, by its worker's clock; `started` is None for a job that was never run.
         worker: that ended it; empty where none did.
@@ -56,7 +56,7 @@ class JobOutcome(Generic[R_co]):
         """What the task returned.
 
         Raises:
-            TaskFailed: the job is dead; carries the task's error as data.
+            TaskFailed: the job has failed; carries the task's error as data.
             JobCancelled: the job was cancelled or has expired.
             ResultExpired, ResultDamaged: its result is not there any more.
             EncodeError: the value does not fit the task's return type.
@@ -75,22 +75,30 @@ class Job(Generic[R_co]):
         task: its task's name; empty for a handle made from an id alone.
     """
 
-    __slots__ = ("_jobs", "_keeps_result", "_returns", "id", "task")
+    __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "id", "task")
 
     def __init__(
-        self, job_id: str, *, task: str, jobs: JobService, returns: ReturnType, keeps_result: bool = True
+        self,
+        job_id: str,
+        *,
+        task: str,
+        jobs: JobService,
+        returns: ReturnType,
+        keeps_result: bool = True,
+        was_sent: bool = True,
     ) -> None:
         self.id: str = job_id
         self.task: str = task
         self._jobs = jobs
         self._returns = returns
         self._keeps_result = keeps_result
+        self._was_sent = was_sent
 
     def result(self, timeout: Duration | None = None) -> R_co:
         """What the task returned, waiting for it as long as need be, or for `timeout`.
 
         Raises:
-            TaskFailed: the job is dead; carries the task's error as data.
+            TaskFailed: the job has failed; carries the task's error as data.
             JobCancelled: the job was cancelled or has expired.
             ResultTimeout: it has not ended in time; it goes on.
             ResultExpired: it has ended, and its result is not kept any more.
@@ -132,7 +140,15 @@ class Job(Generic[R_co]):
         return record
 
     def state(self) -> JobState:
-        """The job's state as far as its result tells: `queued` until it has ended.
+        """How far the job is, as far as anybody knows.
+
+        | state | known from |
+        |---|---|
+        | `succeeded`, `failed`, `cancelled` | its result, where results are kept |
+        | `scheduled`, `retrying` | the state, where it waits for its time there (`TaskMQ(delay="state")`) |
+        | `running`, and what a run came to | the progress that its task tells; a worker that dies tells nothing |
+        | `queued` | it was sent, and nothing else is known: it waits at the broker, or it runs and tells nothing |
+        | `unknown` | nothing: of a handle made from an id alone (`app.job`) nobody even knows that it was sent |
 
         Raises:
             ResultExpired: it has ended, and how is not kept any more.
@@ -143,11 +159,7 @@ class Job(Generic[R_co]):
 
     async def astate(self) -> JobState:
         """`state` for coroutines."""
-        if (record := await self._jobs.find_result(self.id)) is not None:
-            return record.state
-        if await self._jobs.has_expired(self.id):
-            raise ResultExpired(self.id)
-        return JobState.QUEUED
+        return await self._jobs.state_of(self.id, was_sent=self._was_sent)
 
     def progress(self) -> JobProgress | None:
         """What the running task has told last through `Context.progress`; None where it has told nothing (yet).
@@ -165,7 +177,7 @@ class Job(Generic[R_co]):
         """`progress` for coroutines."""
         return await self._jobs.find_progress(self.id)
 
-    def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
+    def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
         """Cancel the job, wherever it is.
 
         One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
@@ -178,7 +190,8 @@ class Job(Generic[R_co]):
             remember: how long workers end the job when they meet it: at least as long as it may be on its way.
 
         Returns:
-            False where its result says that it has ended already.
+            Which of these it was; false where the job has `ended` already, and where it is `unknown`: the state has
+            not heard of it. One that waits at the broker, or runs and tells nothing, is ended all the same.
 
         Raises:
             StateUnavailable: the state could not be reached; the job may be cancelled or not.
@@ -186,9 +199,9 @@ class Job(Generic[R_co]):
         """
         return self._jobs.sessions.run_sync(self.acancel(reason, remember=remember), instead="acancel")
 
-    async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> bool:
+    async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
         """`cancel` for coroutines."""
-        return await self._jobs.cancel_job(self.id, reason=reason, remember=remember)
+        return await self._jobs.cancel_job(self.id, reason=reason, remember=remember, was_sent=self._was_sent)
 
     def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
         """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.

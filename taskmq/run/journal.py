@@ -89,6 +89,7 @@ class RunJournal:
         done, total, note: the progress that the task has told last.
         details: of its last heartbeat, as JSON; None without one.
         is_dirty: news has come since it was written.
+        has_told: the task has told how far it is, or that it lives.
         run: the run as the state knows it, from its first `begin` on.
     """
 
@@ -99,6 +100,7 @@ class RunJournal:
         "attempt",
         "details",
         "done",
+        "has_told",
         "is_dirty",
         "job_id",
         "note",
@@ -121,6 +123,7 @@ class RunJournal:
         self.note: str = ""
         self.details: bytes | None = None
         self.is_dirty: bool = False
+        self.has_told: bool = False
         self.run: BegunRun | None = None
 
     def tell_progress(self, done: float, total: float | None, note: str) -> None:
@@ -181,7 +184,7 @@ class RunJournal:
             self.run.values[name] = value
 
     def _touch(self) -> None:
-        self.is_dirty = True
+        self.is_dirty = self.has_told = True
         self._writer.changed(self)
 
 

@@ -167,7 +167,7 @@ class Pipeline:
         if journal is not None:
             await self._journal.finish(journal)
         is_done = await self._settle_in_order(attempt, outcome)
-        if journal is not None and is_done:
+        if journal is not None and (is_done or isinstance(outcome, Interrupted)):
             await self._journal.end(journal, outcome)
         if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
             self._quarantine.forget(attempt)

@@ -205,7 +205,7 @@ class FlowPublisher:
             end = JobState.CANCELLED
             error = ErrorRecord(type_name="JobCancelled", message=record.cancelled, traceback="")
         elif failed is not None:
-            end = JobState.DEAD
+            end = JobState.FAILED
             name = head.names.get(failed.partition(".")[0], failed)
             error = ErrorRecord(type_name="FlowFailed", message=f"step {name} has failed", traceback="")
         result = ResultRecord(

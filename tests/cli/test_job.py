@@ -84,11 +84,18 @@ def test_a_job_is_cancelled_once(later: Path, taskmq: Here) -> None:
     assert (result.code, result.out, result.err) == (
         0,
         "",
-        "job a is cancelled: it is stopped where it runs, or ended where it comes up\n",
+        "job a is cancelled: it waited for its time, and is gone\n",
     )
     assert again.code == 3
     assert "job a has ended already" in again.err
     assert jobs(taskmq("job", "waiting", "-o", "json")) == ["c", "b"]
+
+
+def test_an_id_that_nobody_knows_is_said_to_be_unknown(later: Path, taskmq: Here) -> None:
+    result = taskmq("job", "cancel", "nobody", "--app", "later:app")
+
+    assert result.code == 3
+    assert "job nobody is not known to the state" in result.err
 
 
 def test_a_job_is_rescheduled_by_delay_or_instant(later: Path, taskmq: Here) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.errors import JobCancelled
-from taskmq.model.states import JobState
+from taskmq.model.states import Cancellation, JobState
 from tests.e2e.kit import Project, until
 
 _GRACE = 0.3
@@ -31,10 +31,10 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
         job = project.send(kind, kind)
         project.wait_for("started", kind)
 
-        assert project.app.job(job).cancel("nobody needs it")
+        assert project.app.job(job).cancel("nobody needs it") is Cancellation.UNKNOWN
         seconds[kind] = ends_as_cancelled(project, job)
 
-        assert not project.app.job(job).cancel()
+        assert project.app.job(job).cancel() is Cancellation.ENDED
     # The worker goes on, with the slots that it had.
     assert project.app.tasks["jobs.quick"].send(4).result(timeout=20) == 8
     assert project.noted("finished", "gated") == project.noted("finished", "heavy") == []
@@ -46,8 +46,8 @@ def test_a_queued_and_a_delayed_job_that_are_cancelled_never_run_also_after_a_re
     queued = project.send("quick", 1)
     delayed = project.app.tasks["jobs.quick"].options(delay=1.5).send(2)
     project.send("quick", 3)
-    assert project.app.job(queued).cancel("nobody needs it")
-    assert project.app.job(delayed.id).cancel("nobody needs it")
+    assert project.app.job(queued).cancel("nobody needs it") is Cancellation.UNKNOWN
+    assert delayed.cancel("nobody needs it")
 
     run = project.start()
     project.wait_for("ran", "3")
@@ -67,7 +67,7 @@ def test_a_job_is_cancelled_whose_worker_is_killed_meanwhile(project: Project) -
     project.wait_for("started", "a")
     for pid in run.children:
         os.kill(pid, signal.SIGSTOP)
-    assert project.app.job(job).cancel("nobody needs it")
+    assert project.app.job(job).cancel("nobody needs it") is Cancellation.UNKNOWN
     for pid in run.children:
         os.kill(pid, signal.SIGKILL)
 
@@ -103,7 +103,9 @@ def test_the_command_line_cancels_too(local_project: Project) -> None:
             timeout=60,
         )
 
-    assert cancel(job).returncode == 0
+    first = cancel(job)
+    assert first.returncode == 3
+    assert "or runs, it is ended even so" in first.stderr
     ends_as_cancelled(project, job)
     again = cancel(job)
     assert again.returncode == 3
@@ -117,7 +119,7 @@ def test_redis_tells_workers_on_rabbitmq(tmp_path: Path, amqp_url: str, redis_ur
         project.start(cancel_grace=_GRACE)
         job = project.send("gated", "a")
         project.wait_for("started", "a")
-        assert project.app.job(job).cancel("nobody needs it")
+        assert project.app.job(job).cancel("nobody needs it") is Cancellation.UNKNOWN
         ends_as_cancelled(project, job)
     finally:
         project.close()

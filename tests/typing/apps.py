@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
 from taskmq import (
+    Cancellation,
     Context,
     Execution,
     Job,
@@ -54,14 +55,14 @@ with TaskMQ() as entered:
 
 
 assert_type(app.jobs.list_waiting(task="shop.sell", queue="shop", limit=5), list[WaitingJob])
-assert_type(app.job("a").cancel(), bool)
+assert_type(app.job("a").cancel(), Cancellation)
 assert_type(app.job("a").reschedule(delay="5m"), bool)
 app.job("a").reschedule("5m")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 async def in_a_loop() -> None:
     assert_type(await app.jobs.alist_waiting(), list[WaitingJob])
-    assert_type(await app.job("a").acancel(), bool)
+    assert_type(await app.job("a").acancel(), Cancellation)
     assert_type(await app.job("a").areschedule(eta=datetime(2030, 1, 1, tzinfo=UTC)), bool)
     async with TaskMQ() as entered:
         assert_type(entered, TaskMQ)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from taskmq.contracts.stores import ResultRecord, remembered_for
-from taskmq.model.states import JobState
 
 __all__ = ["ResultShelf", "StartShelf"]
 
@@ -24,13 +23,13 @@ class ResultShelf:
         self._waiters: dict[str, list[Told]] = {}
 
     def put(self, record: ResultRecord, *, ttl: float, now: int) -> None:
-        """Keep `record` for `ttl` seconds, unless a success is there, and tell those who wait."""
+        """Keep `record` for `ttl` seconds, unless one is there that nothing may follow, and tell those who wait."""
         expires = now + round(ttl * 1000)
         forgotten = now + round(remembered_for(ttl) * 1000)
         with self._lock:
             self._drop_expired(now)
             before = self._kept.get(record.job_id)
-            if before is not None and (before[0].state is JobState.SUCCEEDED or before[0] == record):
+            if before is not None and (before[0].state.is_sticky or before[0] == record):
                 return
             self._kept[record.job_id] = (record, expires)
             heappush(self._expiries, (expires, record.job_id))

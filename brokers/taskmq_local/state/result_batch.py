@@ -31,6 +31,12 @@ _INSERT: Final = "INSERT OR IGNORE INTO results (job_id, state, expires, remembe
 _INSERT_ONE: Final = _INSERT + "(?,?,?,?,?)"
 _INSERT_MANY: Final = _INSERT + ",".join(["(?,?,?,?,?)"] * _ROWS)
 
+_STICKY: Final = ",".join(f"'{state}'" for state in JobState if state.is_sticky)
+_DELETE_REPLACED: Final = (
+    f"DELETE FROM results WHERE job_id = ? AND (state NOT IN ({_STICKY}) OR expires <= ?)"  # noqa: S608 - names of ours
+    " AND (record <> ? OR expires <= ?)"
+)
+
 _Row = tuple[str, str, int, int, bytes]
 
 
@@ -62,7 +68,7 @@ class ResultBatch:
         remembered = now + round(remembered_for(ttl) * 1000)
         row: _Row = (record.job_id, record.state, now + round(ttl * 1000), remembered, _encode(record))
         before = self._rows.get(record.job_id)
-        if before is None or before[1] != JobState.SUCCEEDED:
+        if before is None or not JobState(before[1]).is_sticky:
             self._rows[record.job_id] = row
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.append(future)
@@ -79,8 +85,7 @@ class ResultBatch:
         # Nearly always the first and only record of each job.
         if _insert(connection, rows) < len(rows):
             connection.executemany(
-                "DELETE FROM results WHERE job_id = ? AND (state <> 'succeeded' OR expires <= ?)"
-                " AND (record <> ? OR expires <= ?)",
+                _DELETE_REPLACED,
                 [(job_id, now, record, now) for job_id, *_, record in rows],
             )
             _insert(connection, rows)

@@ -7,6 +7,8 @@ with that command, and what only moves starts with the removal.
 import hashlib
 from typing import Final
 
+from taskmq.model.states import JobState
+
 __all__ = [
     "BEGIN",
     "BEGIN_RUN",
@@ -53,10 +55,14 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 """
 
-# KEYS: the record, and that there was one. A success stays; the same record again changes nothing.
-PUT_RESULT: Final = Script("""
+# KEYS: the record, and that there was one. A state that nothing may follow stays; the same record again changes
+# nothing.
+PUT_RESULT: Final = Script(
+    "local STICKY = {"
+    + ", ".join(f"{state} = true" for state in JobState if state.is_sticky)
+    + """}
 local kept = redis.call('HMGET', KEYS[1], 'state', 'record')
-if kept[1] == 'succeeded' or kept[2] == ARGV[2] then
+if STICKY[kept[1]] or kept[2] == ARGV[2] then
     return 0
 end
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'record', ARGV[2])
@@ -65,7 +71,8 @@ redis.call('HSET', KEYS[2], 'state', ARGV[1])
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 redis.call('PUBLISH', KEYS[1], #ARGV[2] <= 8192 and ARGV[2] or '')
 return 1
-""")
+"""
+)
 
 # `call` is this very call, as above.
 BEGIN: Final = Script("""

@@ -11,6 +11,7 @@ from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import note, print_rows, when
 from taskmq.errors import InvalidOption
+from taskmq.model.states import Cancellation
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -22,6 +23,12 @@ app = App(name="job", help="Single jobs: waiting, cancel, reschedule.", result_a
 
 T = TypeVar("T")
 
+_CANCELLED: Final = {
+    Cancellation.CANCELLED: "is cancelled: it waited for its time, and is gone",
+    Cancellation.REQUESTED: "is cancelled: it is stopped where it runs, or ended where it comes up",
+    Cancellation.ENDED: "has ended already",
+    Cancellation.UNKNOWN: "is not known to the state; where it waits at the broker, or runs, it is ended even so",
+}
 _COLUMNS: Final = ("job", "task", "queue", "due", "enqueued")
 
 
@@ -46,6 +53,8 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
     """Cancel a job that waits, is on its way or runs; who awaits its result is told.
 
+    Ends with 3 where the job has ended already, and where the state knows nothing of it.
+
     Parameters
     ----------
     job
@@ -55,11 +64,9 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
     remember
         How long workers end the job when they meet it, such as 7d.
     """
-    if _run(lambda target: target.job(job).acancel(reason, remember=remember)):
-        note(f"job {job} is cancelled: it is stopped where it runs, or ended where it comes up")
-        return OK
-    note(f"job {job} has ended already")
-    return NOT_FOUND
+    cancellation = _run(lambda target: target.job(job).acancel(reason, remember=remember))
+    note(f"job {job} {_CANCELLED[cancellation]}")
+    return OK if cancellation else NOT_FOUND
 
 
 @app.command

@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from taskmq.contracts.stores.leases import Lease
+
 __all__ = ["ClaimStore", "Claimed", "Done", "Granted", "Held"]
 
 
@@ -23,19 +25,14 @@ class Granted(msgspec.Struct, frozen=True):
     token: int
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody is at it.
+class Held(Lease, frozen=True, kw_only=True):
+    """Somebody is at it: the holder's lease on the key. `claim(over=token)` passes it on.
 
     Attributes:
-        owner, job_id: as the holder has said them.
-        token: the holder's; `claim(over=token)` passes it on.
-        left: seconds until the lease ends by itself.
+        job_id: as the holder has said it.
     """
 
-    owner: str
     job_id: str
-    token: int
-    left: float
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from typing import Protocol
 
 import msgspec
 
+from taskmq.model.states import JobState
+
 __all__ = ["ProgressRecord", "ProgressStore"]
 
 
@@ -17,6 +19,7 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         note: a few words for people.
         started: when that run began, ms since the epoch by its worker's clock.
         updated: when it said so, by the same clock.
+        state: `running`, or what the run came to.
     """
 
     job_id: str
@@ -26,6 +29,7 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     note: str = ""
     started: int
     updated: int
+    state: JobState = JobState.RUNNING
 
 
 class ProgressStore(Protocol):

@@ -35,7 +35,7 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         state: one of the terminal states.
         value: the encoded return value of a job that succeeded.
-        error: of a job that is dead; for a cancelled one, `message` is the reason.
+        error: of a job that has failed; for a cancelled one, `message` is the reason.
         blob: where the value is instead, when it is a large one; `value` is empty then.
     """
 
@@ -55,8 +55,9 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class ResultStore(Protocol):
     """Results by job id.
 
-    A success is never overwritten; any other record is, so that a replayed job's success counts. Storing the
-    same record again changes nothing. That there was a record is remembered for a while, see `remembered_for`.
+    A record is replaced by a later one, so that a replayed job's success counts, unless nothing may follow its state
+    (`JobState.is_sticky`): a success stays. Storing the same record again changes nothing. That there was a record
+    is remembered for a while, see `remembered_for`.
     """
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:

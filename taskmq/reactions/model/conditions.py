@@ -34,7 +34,7 @@ __all__ = [
     "rule_of",
 ]
 
-_ENDS: Final = (JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
+_ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 _TOPIC_BYTES: Final = 255
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
@@ -123,7 +123,7 @@ def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
 
     Args:
         tasks: tasks of the same app, or their names.
-        state: `succeeded`, `dead` or `cancelled`, or several of them.
+        state: `succeeded`, `failed` or `cancelled`, or several of them.
 
     Raises:
         InvalidOption: no task, or a state in which no job ends.
@@ -133,9 +133,13 @@ def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
         raise InvalidOption("a job of which task? Give tasks, or their names")
     states: list[JobState] = []
     for said in [state] if isinstance(state, str) else state:
-        if said not in _ENDS:
+        try:
+            found = JobState(said)
+        except ValueError:
+            found = JobState.UNKNOWN
+        if not found.is_final:
             raise InvalidOption(f"state={said!r}: a job ends as {_either(_ENDS)}")
-        states.append(JobState(said))
+        states.append(found)
     if not states:
         raise InvalidOption(f"state=(): a job ends as {_either(_ENDS)}")
     return JobEnds(tuple(dict.fromkeys(names)), tuple(dict.fromkeys(states)))
@@ -220,6 +224,8 @@ def is_met(expression: Expression, come: AbstractSet[int]) -> bool:
 def rule_of(expression: Expression, debounce: int) -> str:
     """Tells an expression from others: equal ones have the same, in every process."""
     said = _ADDRESS.sub("", f"{expression!r} {debounce}")
+    # What was noted under the state's earlier name still counts.
+    said = said.replace("<JobState.FAILED: 'failed'>", "<JobState.DEAD: 'dead'>")
     return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 

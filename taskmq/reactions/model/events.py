@@ -12,7 +12,7 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field="
 
     Attributes:
         job_id: `app.job(job_id)` gives its result, where it keeps one.
-        state: `succeeded`, `dead` or `cancelled`.
+        state: `succeeded`, `failed` or `cancelled`.
         finished: when its last run had ended.
     """
 

@@ -3,7 +3,7 @@
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.model.states import JobState
 
-__all__ = ["cancelled", "dead", "succeeded"]
+__all__ = ["cancelled", "failed", "succeeded"]
 
 
 def succeeded(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> ResultRecord:
@@ -19,11 +19,11 @@ def succeeded(job_id: str, *, value: bytes = b'"done"', attempt: int = 1) -> Res
     )
 
 
-def dead(job_id: str) -> ResultRecord:
+def failed(job_id: str) -> ResultRecord:
     return ResultRecord(
         job_id=job_id,
         task="suite.task",
-        state=JobState.DEAD,
+        state=JobState.FAILED,
         attempt=5,
         error=ErrorRecord(type_name="ValueError", message="no", traceback="here"),
         finished=1_700_000_000_900,

@@ -1,13 +1,16 @@
 """Results: what is kept, what counts, who is told."""
 
 import asyncio
+import itertools
+
+from msgspec import structs
 
 from taskmq.contracts.stores import BlobReference, ErrorRecord, ResultRecord
 from taskmq.errors import ResultExpired
 from taskmq.model.states import JobState
 from taskmq.testing.runner import CancelPoint, cancelled_at, case, raises
 from taskmq.testing.state_suite.case import LONG, StateCase, new
-from taskmq.testing.state_suite.records import cancelled, dead, succeeded
+from taskmq.testing.state_suite.records import cancelled, failed, succeeded
 
 __all__ = ["Results"]
 
@@ -31,7 +34,7 @@ class Results(StateCase):
             ResultRecord(
                 job_id=new("größe ☂ job"),
                 task="shop.resize",
-                state=JobState.DEAD,
+                state=JobState.FAILED,
                 attempt=5,
                 content_type="application/msgpack",
                 value=bytes(range(256)),
@@ -178,7 +181,7 @@ class Results(StateCase):
         await state.results.put(success, ttl=LONG)
 
         for later in (
-            dead(success.job_id),
+            failed(success.job_id),
             cancelled(success.job_id),
             succeeded(success.job_id, value=b"2", attempt=2),
         ):
@@ -187,14 +190,16 @@ class Results(StateCase):
             assert await other.results.wait(success.job_id, timeout=0) == success
 
     @case
-    async def test_any_other_record_is_overwritten(self) -> None:
+    async def test_the_table_of_states_says_which_record_another_one_replaces(self) -> None:
         state, other = self.state(), self.state()
-        job_id = new("job")
-        await state.results.put(cancelled(job_id), ttl=LONG)
+        for first, second in itertools.product((succeeded, failed, cancelled), repeat=2):
+            before = first(new("job"))
+            after = structs.replace(second(before.job_id), finished=1_700_000_001_000)
+            await state.results.put(before, ttl=LONG)
 
-        for later in (dead(job_id), cancelled(job_id), dead(job_id), succeeded(job_id)):
-            await other.results.put(later, ttl=LONG)
-            assert await state.results.get(job_id) == later
+            await other.results.put(after, ttl=LONG)
+
+            assert await state.results.get(before.job_id) == (before if before.state.is_sticky else after)
 
     @case
     async def test_of_many_successes_at_the_same_time_one_counts(self) -> None:
@@ -216,7 +221,7 @@ class Results(StateCase):
     async def test_the_same_record_may_be_put_twice(self) -> None:
         state, other = self.state(), self.state()
 
-        for record in (succeeded(new("job")), dead(new("job"))):
+        for record in (succeeded(new("job")), failed(new("job"))):
             await state.results.put(record, ttl=LONG)
             await other.results.put(record, ttl=LONG)
             assert await state.results.get(record.job_id) == record
@@ -247,9 +252,9 @@ class Results(StateCase):
 
         await self.advance(self.short * 1.5)
 
-        await state.results.put(dead(job_id), ttl=LONG)
-        assert await state.results.get(job_id) == dead(job_id)
-        assert await state.results.wait(job_id, timeout=0) == dead(job_id)
+        await state.results.put(failed(job_id), ttl=LONG)
+        assert await state.results.get(job_id) == failed(job_id)
+        assert await state.results.wait(job_id, timeout=0) == failed(job_id)
         assert not await state.results.has_expired(job_id)
 
     @case

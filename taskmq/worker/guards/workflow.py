@@ -44,7 +44,7 @@ _LEASE: Final = 30.0
 _LONGEST_WAIT: Final = 5.0
 _STATES: Final = {
     JobState.SUCCEEDED: NodeState.SUCCEEDED,
-    JobState.DEAD: NodeState.FAILED,
+    JobState.FAILED: NodeState.FAILED,
     JobState.CANCELLED: NodeState.CANCELLED,
 }
 

@@ -14,7 +14,18 @@ from typing import Any, Final, TypeVar
 from taskmq.app import TaskMQ
 from taskmq.contracts.stores import BegunRun, ProgressRecord, State, state_required
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
-from taskmq.model.outcome import Cancelled, Outcome, Succeeded
+from taskmq.model.outcome import (
+    AlreadyDone,
+    Cancelled,
+    Dead,
+    Interrupted,
+    Outcome,
+    Parked,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.run.journal import HEARTBEAT, RunJournal
 from taskmq.run.locks import Lock
@@ -29,6 +40,17 @@ KEPT: Final = 7 * 86_400.0
 """Seconds for which what a job has saved is kept after its last run began or saved."""
 
 _PERIOD: Final = 0.5
+# Of a run that has told something: how far its job is from there on.
+_STATES: Final[dict[type, JobState]] = {
+    Succeeded: JobState.SUCCEEDED,
+    AlreadyDone: JobState.SUCCEEDED,
+    Retried: JobState.RETRYING,
+    Snoozed: JobState.SCHEDULED,
+    Dead: JobState.FAILED,
+    Cancelled: JobState.CANCELLED,
+    Interrupted: JobState.QUEUED,
+    Parked: JobState.FAILED,
+}
 _PATIENCE: Final = 2.0
 
 
@@ -105,16 +127,22 @@ class JournalService:
             self._complain(error)
 
     async def end(self, journal: RunJournal, outcome: Outcome) -> None:
-        """The outcome of a run is durable: what the job has saved goes with the job.
+        """The outcome of a run is durable, or it was interrupted: say so where the task has told how far it was.
+
+        What a job has saved goes with the job.
 
         A dead one may be replayed, and then goes on from there.
         """
         run, state = journal.run, self._app.sessions.current().state
-        if run is None or state is None or not isinstance(outcome, Succeeded | Cancelled):
+        is_forgotten = run is not None and isinstance(outcome, Succeeded | Cancelled)
+        if state is None or not (is_forgotten or journal.has_told):
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                await state.checkpoints.forget(journal.job_id, token=run.token)
+                if journal.has_told:
+                    await self._write(journal, _STATES[type(outcome)])
+                if run is not None and is_forgotten:
+                    await state.checkpoints.forget(journal.job_id, token=run.token)
         except (TaskMQError, TimeoutError) as error:
             # It goes by its time to live.
             self._complain(error)
@@ -151,10 +179,10 @@ class JournalService:
         finally:
             self._writing = None
 
-    async def _write(self, journal: RunJournal) -> None:
+    async def _write(self, journal: RunJournal, state: JobState = JobState.RUNNING) -> None:
         # Before the news is read: what comes from now on is written next time.
         journal.is_dirty = False
-        state = self._state()
+        stores = self._state()
         record = ProgressRecord(
             job_id=journal.job_id,
             attempt=journal.attempt,
@@ -163,8 +191,9 @@ class JournalService:
             note=journal.note,
             started=journal.started,
             updated=self._app.sessions.clock.now_ms(),
+            state=state,
         )
-        await state.progress.report(record, ttl=self._app.jobs.result_ttl)
+        await stores.progress.report(record, ttl=self._app.jobs.result_ttl)
         if journal.details is not None:
             await self.save(journal, HEARTBEAT, journal.details)
         self._is_answering = True

@@ -248,7 +248,7 @@ class Settler:
         reason, error = outcome.reason, outcome.error
         details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
         self._log_failure(attempt, f"dead ({reason})", error)
-        record = self._record(attempt, JobState.DEAD, error=details)
+        record = self._record(attempt, JobState.FAILED, error=details)
         if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
         headers: dict[str, HeaderValue] = {

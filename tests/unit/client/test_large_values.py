@@ -22,7 +22,7 @@ from taskmq.client.large_values import LargeResults, LargeValues
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.testing import FakeClock
-from taskmq.testing.state_suite.records import dead, succeeded
+from taskmq.testing.state_suite.records import failed, succeeded
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_file_blobs, open_memory_state
 from tests.unit.app_kit import new_url
@@ -126,14 +126,14 @@ def test_a_duplicate_whose_answer_is_gone_or_out_of_reach_is_dead_and_not_run(tm
         without = await other.bill.asend("7")
         await work(other.app)
         outcome = await without.aoutcome(5)
-        assert outcome.state is JobState.DEAD
+        assert outcome.state is JobState.FAILED
         assert "this worker needs the results_at= of the one" in str(outcome.error)
         for file in files(tmp_path):
             file.unlink()
         late = await till.bill.asend("7")
         await work(till.app)
         outcome = await late.aoutcome(5)
-        assert outcome.state is JobState.DEAD
+        assert outcome.state is JobState.FAILED
         assert "its result is not kept any more" in str(outcome.error)
         assert (till.runs, other.runs) == (1, 0)
         await till.app.aclose()
@@ -253,8 +253,8 @@ def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) -> None:
         assert await results.get("job") is None
         with pytest.raises(StateUnavailable, match="cannot be read"):
             await blobs.get("2026112205/" + "0" * 32 + "-" + "0" * 32)
-        await results.put(dead("job"), ttl=60)
-        assert await results.get("job") == dead("job")
+        await results.put(failed("job"), ttl=60)
+        assert await results.get("job") == failed("job")
 
     run(main())
 

@@ -79,7 +79,7 @@ def test_jobs_come_as_they_end_with_their_outcomes() -> None:
         assert good.started is not None
         assert good.finished is not None
         assert good.started <= good.finished <= datetime.now(UTC)
-        assert bad.state is JobState.DEAD
+        assert bad.state is JobState.FAILED
         assert isinstance(bad.error, TaskFailed)
         with pytest.raises(TaskFailed, match="ValueError: negative"):
             bad.result()

@@ -16,7 +16,7 @@ from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.contracts.stores import DelayStore, WaitingMessage
 from taskmq.errors import InvalidOption, JobCancelled, ResultTimeout, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT, decode_envelope
-from taskmq.model.states import JobState
+from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration
 from taskmq.testing import FakeClock
 from taskmq_local import forget_memory, open_memory_state
@@ -166,8 +166,9 @@ def test_a_cancelled_job_is_gone_and_whoever_awaits_it_is_told(url: str) -> None
     with app:
         job = app.tasks["resize"].options(delay="1h").send(1)
 
-        assert job.cancel()
-        assert not job.cancel()
+        assert app.job(job.id).state() is JobState.SCHEDULED
+        assert job.cancel() is Cancellation.CANCELLED
+        assert job.cancel() is Cancellation.ENDED
 
         assert app.jobs.list_waiting() == []
         assert job.state() is JobState.CANCELLED

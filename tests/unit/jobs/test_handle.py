@@ -9,12 +9,12 @@ import pytest
 from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord
+from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord, WaitingMessage
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import ReturnType, encode_value
 from taskmq.model.envelope import JSON, MSGPACK
-from taskmq.model.states import JobState
+from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration
 
 T = TypeVar("T")
@@ -42,6 +42,7 @@ class Records(JobService):
         self.waited: list[float | None] = []
         self.told: dict[str, JobProgress] = {}
         self.expired: set[str] = set()
+        self.waiting: dict[str, WaitingMessage] = {}
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         self.waited.append(timeout)
@@ -56,8 +57,13 @@ class Records(JobService):
     async def has_expired(self, job_id: str) -> bool:
         return job_id in self.expired
 
-    async def cancel_job(self, job_id: str, *, reason: str, remember: Duration) -> bool:
-        return False
+    async def cancel_job(
+        self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False
+    ) -> Cancellation:
+        return Cancellation.ENDED
+
+    async def find_waiting(self, job_id: str) -> WaitingMessage | None:
+        return self.waiting.get(job_id)
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
         return False
@@ -108,7 +114,7 @@ def test_a_dead_job_is_its_task_s_error_as_data() -> None:
     error = ErrorRecord(type_name="ValueError", message="no", traceback="Traceback ...")
 
     with pytest.raises(TaskFailed, match=r"job 7 failed after 3 attempt\(s\): ValueError: no") as caught:
-        job(Records(record(JobState.DEAD, error=error))).result()
+        job(Records(record(JobState.FAILED, error=error))).result()
 
     failed = caught.value
     assert (failed.job_id, failed.type_name, failed.message, failed.traceback, failed.attempts) == (
@@ -122,7 +128,7 @@ def test_a_dead_job_is_its_task_s_error_as_data() -> None:
 
 def test_a_dead_job_whose_error_was_not_kept_is_still_a_failure() -> None:
     with pytest.raises(TaskFailed, match=r"job 7 failed after 3"):
-        job(Records(record(JobState.DEAD))).result()
+        job(Records(record(JobState.FAILED))).result()
 
 
 def test_a_cancelled_job_says_why() -> None:
@@ -134,14 +140,40 @@ def test_a_cancelled_job_says_why() -> None:
         job(Records(record(JobState.CANCELLED))).result()
 
 
-@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED])
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED])
 def test_the_state_is_the_record_s(state: JobState) -> None:
     assert job(Records(record(state))).state() is state
     assert asyncio.run(job(Records(record(state))).astate()) is state
 
 
-def test_a_job_without_a_record_is_queued_as_far_as_one_knows() -> None:
+def test_a_job_that_was_sent_and_not_heard_of_is_queued_as_far_as_one_knows() -> None:
     assert job(Records()).state() is JobState.QUEUED
+
+
+def test_an_id_that_nobody_knows_is_unknown() -> None:
+    handle: Job[Any] = Job("7", task="", jobs=Records(), returns=ReturnType(Any), was_sent=False)
+
+    assert handle.state() is JobState.UNKNOWN
+
+
+@pytest.mark.parametrize(("attempt", "state"), [(1, JobState.SCHEDULED), (2, JobState.RETRYING)])
+def test_a_job_that_waits_for_its_time_in_the_state_is_scheduled_or_retrying(attempt: int, state: JobState) -> None:
+    backend = Records()
+    body = b'{"task":"shop.sell","attempt":%d}' % attempt
+    backend.waiting["7"] = WaitingMessage(
+        job_id="7", task="shop.sell", queue="shop", due=9, body=body, content_type=JSON
+    )
+
+    assert job(backend).state() is state
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.RETRYING, JobState.FAILED])
+def test_a_job_whose_task_tells_its_progress_is_as_that_says(state: JobState) -> None:
+    backend = Records()
+    told = ProgressRecord(job_id="7", attempt=2, done=3, started=1, updated=1_500, state=state)
+    backend.told["7"] = progress_of(told)
+
+    assert job(backend).state() is state
 
 
 def test_a_call_that_blocks_names_its_twin() -> None:

@@ -1,10 +1,12 @@
 import itertools
 
+import msgspec
 import pytest
 
-from taskmq.model.states import TERMINAL, TRANSITIONS, JobState, can_follow
+from taskmq.model.states import TERMINAL, TRANSITIONS, Cancellation, JobState, can_follow
 
 _STARTS = {JobState.SCHEDULED, JobState.QUEUED}
+_OF_JOBS = set(JobState) - {JobState.UNKNOWN}
 
 
 def test_the_table_has_a_row_for_every_state_and_names_only_states() -> None:
@@ -18,11 +20,11 @@ def test_every_state_is_reached_from_a_start() -> None:
         reached |= found
         found = set().union(*(TRANSITIONS[state] for state in reached))
 
-    assert reached == set(JobState)
+    assert reached == _OF_JOBS
 
 
 def test_every_state_can_still_end() -> None:
-    for state in JobState:
+    for state in _OF_JOBS:
         ends, new = set[JobState](), {state}
         while new - ends:
             ends |= new
@@ -30,10 +32,10 @@ def test_every_state_can_still_end() -> None:
         assert ends & TERMINAL, f"a job that is {state} can never end"
 
 
-def test_terminal_states_are_sticky_except_that_a_dead_job_can_be_replayed() -> None:
+def test_an_end_is_final_unless_a_failed_job_is_replayed_or_a_cancelled_one_sent_again() -> None:
     leaving = {(before, after) for before in TERMINAL for after in TRANSITIONS[before]}
 
-    assert leaving == {(JobState.DEAD, JobState.QUEUED)}
+    assert leaving == {(JobState.FAILED, JobState.QUEUED), (JobState.CANCELLED, JobState.QUEUED)}
 
 
 def test_no_state_follows_itself() -> None:
@@ -57,3 +59,21 @@ def test_the_values_are_the_words_people_see() -> None:
 
 def test_a_job_ends_in_the_terminal_states_and_in_no_other() -> None:
     assert {state for state in JobState if state.is_final} == TERMINAL
+
+
+def test_the_earlier_word_for_failed_is_read_and_not_written() -> None:
+    assert JobState("dead") is JobState.FAILED
+    assert JobState["DEAD"] is JobState.FAILED
+    assert msgspec.json.decode(b'"dead"', type=JobState) is JobState.FAILED
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode("dead"), type=JobState) is JobState.FAILED
+    assert msgspec.json.encode(JobState.DEAD) == b'"failed"'
+    with pytest.raises(ValueError, match="'asleep' is not a valid JobState"):
+        JobState("asleep")
+
+
+def test_only_a_success_is_followed_by_nothing() -> None:
+    assert [state for state in JobState if state.is_sticky] == [JobState.SUCCEEDED]
+
+
+def test_a_cancellation_is_true_where_the_job_will_not_be_done() -> None:
+    assert [each for each in Cancellation if each] == [Cancellation.CANCELLED, Cancellation.REQUESTED]

@@ -357,7 +357,7 @@ class StagedApp(TaskMQ):
         )
 
     def story(self) -> list[str]:
-        """The journal in words: "confirmed work.dlq", "stored dead", "acked work"..."""
+        """The journal in words: "confirmed work.dlq", "stored failed", "acked work"..."""
         words: list[str] = []
         for entry in self.journal:
             match entry:

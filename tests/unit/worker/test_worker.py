@@ -305,7 +305,7 @@ def test_a_run_that_is_over_when_the_grace_ends_is_settled_and_not_interrupted()
             app.flaky.release_publishes()
             await running
 
-        assert app.story() == ["stored dead", "confirmed work.dlq", "acked work"]
+        assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
 
     play(test)
 

@@ -74,10 +74,10 @@ def test_an_expired_success_makes_room_for_another_result(url: str) -> None:
 def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None:
     async def main() -> None:
         async with opened(url, FakeClock()) as state:
-            await state.results.put(record(state=JobState.DEAD), ttl=10)
+            await state.results.put(record(state=JobState.FAILED), ttl=10)
             await state.results.put(record(), ttl=10)
 
-            await state.results.put(record(state=JobState.DEAD, attempt=3), ttl=10)
+            await state.results.put(record(state=JobState.FAILED, attempt=3), ttl=10)
 
             assert await state.results.get("job") == record()
 
@@ -87,7 +87,7 @@ def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None:
 def test_of_puts_at_the_same_time_the_success_wins(url: str) -> None:
     async def main() -> None:
         async with opened(url, FakeClock()) as state:
-            records = [record(state=JobState.DEAD), record(), record(state=JobState.CANCELLED)]
+            records = [record(state=JobState.FAILED), record(), record(state=JobState.CANCELLED)]
 
             await asyncio.gather(*(state.results.put(one, ttl=10) for one in records))
 

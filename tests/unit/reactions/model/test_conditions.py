@@ -21,7 +21,8 @@ ORDER = message("orders.#")
     ("condition", "words"),
     [
         (LOADED, "a job of shop.load has succeeded"),
-        (job("a", "b", state=["dead", "cancelled"]), "a job of a or b has ended dead or cancelled"),
+        (job("a", "b", state=["failed", "cancelled"]), "a job of a or b has ended failed or cancelled"),
+        (job("a", state="dead"), "a job of a has failed"),
         (CSV, "a file /in/*.csv is there, unchanged for 5 s"),
         (file("/in/*", done=".done"), "a file /in/* is there, with its .done beside it"),
         (
@@ -47,7 +48,7 @@ def test_a_condition_says_what_it_waits_for(condition: Expression, words: str) -
     [
         (job, "which task"),
         (lambda: job(3), "which task"),
-        (lambda: job("a", state="retrying"), "a job ends as succeeded, dead or cancelled"),
+        (lambda: job("a", state="retrying"), "a job ends as succeeded, failed or cancelled"),
         (lambda: job("a", state=()), "a job ends as"),
         (lambda: file(""), "a path"),
         (lambda: file("/in/*", done="../x"), "what a name ends with"),

@@ -166,7 +166,7 @@ def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_goes_back(
 def test_a_pass_learns_of_every_kind_of_end() -> None:
     dead, retried, quiet = Door(), Door(), Door()
 
-    assert _play(dead, task="failing") == "stored dead, confirmed work.dlq, acked work"
+    assert _play(dead, task="failing") == "stored failed, confirmed work.dlq, acked work"
     assert _play(retried, task="again").startswith("confirmed work, acked work")
     assert _play(quiet, task="quiet") == "acked work"
 

@@ -117,7 +117,7 @@ def test_a_key_that_cannot_be_made_ends_the_job() -> None:
         await send(app, "a")
         async with working(app):
             assert gate.started == []
-            assert app.story() == ["stored dead", "confirmed work.dlq", "acked work"]
+            assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
 
     play(test, concurrency=Concurrency(1, key=_fails))
 
@@ -126,7 +126,7 @@ def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing() -> Non
     async def test(app: StagedApp, gate: Gate) -> None:
         await app.put(b'{"task":"gated","id":"job-1","args":[1,2,3]}', task="gated")
         async with working(app):
-            assert app.story() == ["stored dead", "confirmed work.dlq", "acked work"]
+            assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
             assert limits_of(app).names.count("acquire") == 0
 
     play(test, concurrency=Concurrency(1, key="label"))

@@ -162,7 +162,7 @@ def test_a_job_without_attempts_left_is_dead_and_the_shard_goes_on() -> None:
             await shop.wait(10)
             record = await shop.app.jobs.find_result(job.id)
             assert record is not None
-            assert (record.state, record.attempt) == (JobState.DEAD, 3)
+            assert (record.state, record.attempt) == (JobState.FAILED, 3)
 
         assert shop.runs == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3), (ONE, 1, 1)]
         assert (await shop.stats("steps.dlq")).ready == 1

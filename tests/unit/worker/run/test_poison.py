@@ -89,7 +89,7 @@ def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_were() -
         assert "was started 3 times" in str(letter.headers["x-taskmq-error"])
         record = await app.record("a")
         assert record is not None
-        assert record.state is JobState.DEAD
+        assert record.state is JobState.FAILED
         # Once the letter is replayed it has all its starts again.
         assert await starts_of(app).begin("a", ttl=1) == 1
 

@@ -312,7 +312,7 @@ def test_a_dead_jobs_record_carries_the_error_and_a_cancelled_ones_the_reason() 
 
     assert dead is not None
     assert dead.error is not None
-    assert (dead.state, dead.error.type_name, dead.error.message) == (JobState.DEAD, "ValueError", "no")
+    assert (dead.state, dead.error.type_name, dead.error.message) == (JobState.FAILED, "ValueError", "no")
     assert cancelled is not None
     assert cancelled.error is not None
     assert (cancelled.state, cancelled.error.message) == (JobState.CANCELLED, "expired before it started")
@@ -357,7 +357,7 @@ def test_a_value_that_cannot_be_encoded_is_a_dead_letter_with_the_reason_result(
     assert letter.headers["x-taskmq-reason"] == "result"
     assert letter.headers["x-taskmq-error-type"] == "taskmq.errors.EncodeError"
     assert record is not None
-    assert record.state is JobState.DEAD
+    assert record.state is JobState.FAILED
 
 
 def test_a_value_beyond_the_limit_is_a_dead_letter_that_names_both_sizes() -> None:
@@ -368,7 +368,7 @@ def test_a_value_beyond_the_limit_is_a_dead_letter_that_names_both_sizes() -> No
         "taskmq.errors.ResultTooLarge: the result of task job has 2,002 bytes, the limit is 1,000: "
     )
     assert record is not None
-    assert record.state is JobState.DEAD
+    assert record.state is JobState.FAILED
     assert _settled(Succeeded("x" * 998), result_limit=1000)[0] == []
 
 

@@ -51,10 +51,10 @@ class Case:
 
 CASES = [
     Case("succeeded", lambda: Succeeded(7), stored=JobState.SUCCEEDED),
-    Case("not encodable", lambda: Succeeded(object()), stored=JobState.DEAD, published="work.dlq"),
+    Case("not encodable", lambda: Succeeded(object()), stored=JobState.FAILED, published="work.dlq"),
     Case("retried", lambda: Retried(timedelta(seconds=1), ValueError("no")), published="work"),
     Case("snoozed", lambda: Snoozed(timedelta(seconds=1)), published="work"),
-    Case("dead", lambda: Dead("error", ValueError("no")), stored=JobState.DEAD, published="work.dlq"),
+    Case("dead", lambda: Dead("error", ValueError("no")), stored=JobState.FAILED, published="work.dlq"),
     Case("cancelled", lambda: Cancelled("expired"), stored=JobState.CANCELLED),
     Case("interrupted", Interrupted, settled="requeued work"),
     Case("parked", lambda: Parked("garbage"), published="taskmq.parking"),

@@ -347,7 +347,7 @@ def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
 
                 record = await app.jobs.find_result("a")
                 assert record is not None
-                assert record.state is JobState.DEAD
+                assert record.state is JobState.FAILED
                 assert worker.status().abandoned == 1
                 release.set()
                 await reached(lambda: worker.status().abandoned == 0)
@@ -429,7 +429,7 @@ def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplog: pyt
 
                 async def is_dead() -> bool:
                     record = await app.jobs.find_result("last")
-                    return record is not None and record.state is JobState.DEAD
+                    return record is not None and record.state is JobState.FAILED
 
                 await reached(is_dead)
             assert seen == [(label, "unset", label) for label in (*"abc", "last")]
