@@ -1,10 +1,19 @@
-"""How a worker is to run."""
+"""How a worker is to run. The one place where its options are defined; `taskmq worker` is made from it."""
 
 import os
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from taskmq.errors import InvalidOption
+from taskmq.model.resources import amounts_text, parse_amounts
+from taskmq.worker.config_option import (
+    ConfigOption,
+    check_config_fields,
+    count_option,
+    seconds_option,
+    size_option,
+)
 from taskmq.worker.prefetch import prefetch_for
 
 __all__ = ["DEFAULT_CONCURRENCY", "Events", "WorkerConfig"]
@@ -14,67 +23,134 @@ Events = Literal["auto", "on", "off"]
 DEFAULT_CONCURRENCY: Final = 32
 
 
+def _read_weights(text: str, *, what: str) -> tuple[int, int, int]:
+    parts = text.split(":")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
+        raise InvalidOption(f"{what} {text!r}: three numbers from 1 on, for high, default and low, such as 16:4:1")
+    high, default, low = map(int, parts)
+    return high, default, low
+
+
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of one worker process; travels from the supervisor to it as JSON.
+    """Options of one worker process, in seconds and bytes; travels from the supervisor to it as JSON.
+
+    What each option is for is written beside it; these have no option of their own on the command line:
 
     Attributes:
         queues: as people name them; empty: those of all tasks.
-        concurrency: how many tasks run at a time in one process.
-        prefetch: unsettled deliveries per physical queue; None: as the run times want it, see
-            `taskmq.worker.prefetch`.
         queue_slots: of some queues: how many slots their jobs may have in one process.
         queue_shares: of some queues: how many of their jobs start in a row while others wait, too; default 1.
-        resources: what one process has for its tasks, over what the machine tells; None: all of that.
         processes: how many share the machine.
-        cancel_grace: seconds that a thread or process gets to end by itself after it was asked to.
         process_slots: the most processes for tasks with `executor="process"`.
-        lease: seconds until a job that was handed over to the state runs again when its worker is gone.
-        grace: seconds that running tasks get when the worker stops.
-        burst: stop once the queues stay empty.
         unknown_attempts: how often a message whose task is not known here is put back before it is parked.
         unknown_delay: seconds before the first of them; doubles each time.
-        weights: of the priority classes high, default and low: how many of each start in a round; at least 1.
-        strict: nothing of a class starts while a higher one waits, whatever the weights say.
-        starvation_limit: seconds after which a waiting class gets a turn out of order; not when `strict`.
-        max_crashes: how often a job is started whose worker ends before it does; at least 2, or 0 for no limit.
-        slow_loop_warning: seconds that the event loop may stand before that is said, with its stack; 0: never.
-        result_limit: bytes of a result, encoded; what is larger makes its job dead.
-        max_tasks_per_child: runs after which a process of `executor="process"` is replaced; None: never.
-        max_memory_per_child: resident bytes beyond which it is replaced after a run; None: never.
-        events: what is told of jobs: `on` all the time, `auto` while somebody listens; `off`: nothing at all, of the
-            worker neither.
-        control: whether commands over the broker are obeyed.
-        name: shown at the broker and in results; empty: host and process id.
+
+    Raises:
+        InvalidOption: a value that cannot be.
     """
 
     queues: tuple[str, ...] = ()
-    concurrency: int = DEFAULT_CONCURRENCY
-    prefetch: int | None = None
     queue_slots: dict[str, int] = {}
     queue_shares: dict[str, int] = {}
-    resources: dict[str, float] | None = None
     processes: int = 1
-    cancel_grace: float = 5.0
     process_slots: int = max(os.cpu_count() or 1, 1)
-    lease: float = 60.0
-    grace: float = 30.0
-    burst: bool = False
     unknown_attempts: int = 6
     unknown_delay: float = 5.0
-    weights: tuple[int, int, int] = (16, 4, 1)
-    strict: bool = False
-    starvation_limit: float = 30.0
-    max_crashes: int = 3
-    slow_loop_warning: float = 1.0
-    result_limit: int = 16 * 2**20
-    max_tasks_per_child: int | None = None
-    max_memory_per_child: int | None = None
-    events: Events = "auto"
-    control: bool = True
-    name: str = ""
+
+    concurrency: Annotated[int, count_option("How many tasks run at a time in one process.", flags=("-c",))] = (
+        DEFAULT_CONCURRENCY
+    )
+    prefetch: Annotated[
+        int | None,
+        count_option(
+            "Unsettled deliveries per queue; default: as many as the slots, and more the shorter the runs are."
+        ),
+    ] = None
+    burst: Annotated[bool, ConfigOption("Exit with 0 once the queues stay empty.")] = False
+    grace: Annotated[float, seconds_option("How long running tasks get when the worker stops, such as 30s.")] = 30.0
+    weights: Annotated[
+        tuple[int, int, int],
+        ConfigOption(
+            "How many jobs of the priority classes high, default and low start in a round, while all of them wait.",
+            read=_read_weights,
+            show=lambda weights: ":".join(map(str, weights)),
+            rule="at least 1 each",
+            fits=lambda weights: min(weights) >= 1,
+        ),
+    ] = (16, 4, 1)
+    strict: Annotated[
+        bool, ConfigOption("Start nothing of a class while a higher one waits; lower ones may starve.")
+    ] = False
+    starvation_limit: Annotated[
+        float,
+        seconds_option(
+            "A class that has waited so long gets a turn out of order; not with --strict.",
+            rule="more than 0 seconds",
+            fits=lambda seconds: seconds > 0,
+        ),
+    ] = 30.0
+    max_crashes: Annotated[
+        int,
+        ConfigOption(
+            "Starts of a job whose worker ends before it does, until it has failed: at least 2, or 0 for no limit.",
+            rule="at least 2, or 0 for no limit",
+            # The first start is not recorded: of one start nobody knows whether it ever was.
+            fits=lambda starts: starts == 0 or starts >= 2,
+        ),
+    ] = 3
+    resources: Annotated[
+        dict[str, float] | None,
+        ConfigOption(
+            "What one process has for tasks that need resources, such as cpu=8,memory=16G,gpu=1; default: all "
+            "that the machine has.",
+            read=parse_amounts,
+            show=amounts_text,
+        ),
+    ] = None
+    cancel_grace: Annotated[
+        float, seconds_option("How long a cancelled run in a thread or process gets to end by itself.")
+    ] = 5.0
+    lease: Annotated[
+        float,
+        seconds_option(
+            "A job that runs for so long that it was handed over to the state runs again this much after its worker "
+            "died.",
+            rule="more than 0 seconds",
+            fits=lambda seconds: seconds > 0,
+        ),
+    ] = 60.0
+    slow_loop_warning: Annotated[
+        float,
+        seconds_option(
+            "How long the event loop may stand before that is logged, with the stack of what holds it up; 0s for "
+            "never."
+        ),
+    ] = 1.0
+    result_limit: Annotated[
+        int, size_option("The largest result, encoded, such as 16M; a job with a larger one has failed.")
+    ] = 16 * 2**20
+    max_tasks_per_child: Annotated[
+        int | None, count_option('Runs after which a process of executor="process" is replaced.')
+    ] = None
+    max_memory_per_child: Annotated[
+        int | None, size_option("Resident memory, such as 500M, beyond which it is replaced after a run.")
+    ] = None
+    events: Annotated[
+        Events,
+        ConfigOption(
+            "What is told of jobs: auto while somebody listens, on all the time; off tells nothing, of the worker "
+            "neither."
+        ),
+    ] = "auto"
+    control: Annotated[bool, ConfigOption("Obey commands that come over the broker; --no-control does not.")] = True
+    name: Annotated[str, ConfigOption("Shown at the broker and in results; default: host and process id.")] = ""
+
+    def __post_init__(self) -> None:
+        check_config_fields(self)
 
     @property
     def effective_prefetch(self) -> int:
+        """Unsettled deliveries per physical queue that a worker begins with."""
         if self.prefetch is not None:
             return self.prefetch
         return prefetch_for(self.concurrency, seconds=None)

@@ -16,7 +16,7 @@ from taskmq.worker.host.resources import capacity, devices
 from taskmq.worker.intake.ordered_shards import LONGEST_HOLD
 from taskmq.worker.intake.resources import ResourcePool
 
-__all__ = ["check_config", "executors_for", "longest_run", "queues_of", "resources_for"]
+__all__ = ["check_tasks", "executors_for", "longest_run", "queues_of", "resources_for"]
 
 
 def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
@@ -32,22 +32,13 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
     return app.tasks.queues
 
 
-def check_config(app: TaskMQ, config: WorkerConfig) -> None:
-    """Return if a worker of the app can run like this.
+def check_tasks(app: TaskMQ) -> None:
+    """Return if a worker can run the app's tasks.
 
     Raises:
-        InvalidOption: a setting that cannot be.
+        InvalidOption: two tasks say different things of one limit.
         UnsupportedFeature: a task needs what the app has not configured.
     """
-    if config.concurrency < 1 or config.effective_prefetch < 1:
-        raise InvalidOption("concurrency and prefetch: at least 1")
-    if min(config.weights) < 1 or config.starvation_limit <= 0:
-        raise InvalidOption("weights: at least 1 each; starvation_limit: more than 0 seconds")
-    if config.lease <= 0:
-        raise InvalidOption("lease: more than 0 seconds")
-    if config.max_crashes < 0 or config.max_crashes == 1:
-        # The first start is not recorded: of one start nobody knows whether it ever was.
-        raise InvalidOption("max_crashes: at least 2, or 0 for no limit")
     check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
     if app.sessions.state_url is None:
         if app.sessions.delay == "state":

@@ -29,7 +29,7 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
-from taskmq.worker.setup import check_config, executors_for, longest_run, queues_of, resources_for
+from taskmq.worker.setup import check_tasks, executors_for, longest_run, queues_of, resources_for
 
 __all__ = ["Worker"]
 
@@ -70,7 +70,7 @@ class Worker:
         self._target = target
         self.name = config.name or f"{socket.gethostname()}:{os.getpid()}"
         self._queues = queues_of(app, config)
-        check_config(app, config)
+        check_tasks(app)
         self.stats = WorkerStats()
         self._loop_monitor = LoopMonitor(
             patience=config.slow_loop_warning,

@@ -1,9 +1,14 @@
 """`taskmq worker`: what its flags may say."""
 
+import inspect
+
 import pytest
 
-from taskmq.cli.processes.worker import _queues
+from taskmq.cli.config_options import config_values
+from taskmq.cli.processes.worker import _queues, worker
 from taskmq.errors import InvalidOption
+from taskmq.worker.config import WorkerConfig
+from taskmq.worker.config_option import options_of
 
 
 def test_queues_are_named_with_their_shares_and_slots() -> None:
@@ -19,3 +24,61 @@ def test_queues_are_named_with_their_shares_and_slots() -> None:
 def test_shares_and_slots_are_whole_numbers_from_one(text: str) -> None:
     with pytest.raises(InvalidOption, match="a queue, or one with its share and slots"):
         _queues(text)
+
+
+# What has no option of its own: said by --queues and --processes, or by nobody.
+_WITHOUT = {
+    "queues", "queue_slots", "queue_shares", "processes", "process_slots", "unknown_attempts", "unknown_delay",
+}  # fmt: skip
+
+
+def test_every_field_of_the_config_is_an_option_or_is_listed_here() -> None:
+    assert set(options_of(WorkerConfig)) == set(WorkerConfig.__struct_fields__) - _WITHOUT
+
+
+def test_the_defaults_that_help_shows_are_those_of_the_config() -> None:
+    parameters = inspect.signature(worker).parameters
+    given = {name: parameters[name].default for name in options_of(WorkerConfig)}
+
+    assert WorkerConfig(**config_values(WorkerConfig, given)) == WorkerConfig()
+    assert parameters["result_limit"].default == "16M"
+    assert parameters["weights"].default == "16:4:1"
+    assert parameters["concurrency"].default is parameters["grace"].default is None
+
+
+def test_what_is_written_is_read_as_the_field_has_it() -> None:
+    given = {"weights": "3:2:1", "lease": "2m", "result_limit": "1K", "resources": "cpu=2", "burst": True}
+
+    assert config_values(WorkerConfig, given) == {
+        "weights": (3, 2, 1),
+        "lease": 120.0,
+        "result_limit": 1024,
+        "resources": {"cpu": 2.0},
+        "burst": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "written", "value", "rule"),
+    [
+        ("concurrency", 0, 0, "at least 1"),
+        ("prefetch", 0, 0, "at least 1"),
+        ("max_tasks_per_child", 0, 0, "at least 1"),
+        ("max_crashes", 1, 1, "at least 2, or 0 for no limit"),
+        ("lease", "0s", 0.0, "more than 0 seconds"),
+        ("starvation_limit", "0s", 0.0, "more than 0 seconds"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_the_name_it_was_given_under(
+    field: str, written: object, value: object, rule: str
+) -> None:
+    with pytest.raises(InvalidOption, match=f"^--{field.replace('_', '-')}: {rule}$"):
+        config_values(WorkerConfig, {field: written})
+    with pytest.raises(InvalidOption, match=f"^{field}={value}: {rule}$"):
+        WorkerConfig(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["16:4", "16:4:0", "a:b:c", ""])
+def test_weights_are_three_numbers_from_one(text: str) -> None:
+    with pytest.raises(InvalidOption, match=r"^--weights .* three numbers from 1 on"):
+        config_values(WorkerConfig, {"weights": text})

@@ -101,7 +101,7 @@ def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
     rules = {row["schedule"]: row["rule"] for row in listed.data}
     assert rules == {
         "load": "when a file /srv/in/*.csv is there, with its .done beside it",
-        "tidy": "when a job of load has ended succeeded or dead",
+        "tidy": "when a job of load has ended succeeded or failed",
         "order": "when a message orders.*.new or orders.#.changed has come over sales",
         "publish": (
             "when a file /srv/in/prices.csv is there, unchanged for 30 s and (a job of load has succeeded or a "

@@ -3,20 +3,20 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.config_options import config_values, with_config_options
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.resources import parse_amounts
 from taskmq.model.units import parse_duration, parse_processes, parse_size
 from taskmq.supervisor.config import SupervisorConfig, parse_address
 from taskmq.supervisor.recycle_limits import RecycleLimits
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec
-from taskmq.worker.config import DEFAULT_CONCURRENCY, Events, WorkerConfig
+from taskmq.worker.config import WorkerConfig
 from taskmq.worker.host.event_loop import loop_factory
 
 __all__ = ["app", "banner", "watched", "worker"]
@@ -32,37 +32,21 @@ app.command(
 
 
 @app.default
+@with_config_options(WorkerConfig, unset=("concurrency", "grace"))
 def worker(
     target: str | None = None,
     /,
     *,
     queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None,
-    concurrency: Annotated[int | None, Parameter(name=["--concurrency", "-c"])] = None,
     processes: str | None = None,
-    prefetch: int | None = None,
-    burst: Annotated[bool, Parameter(negative="")] = False,
-    grace: str | None = None,
     watch: Annotated[bool, Parameter(negative="")] = False,
-    weights: str = "16:4:1",
-    strict: Annotated[bool, Parameter(negative="")] = False,
-    starvation_limit: str = "30s",
-    max_crashes: int = WorkerConfig().max_crashes,
-    resources: str | None = None,
-    cancel_grace: str = "5s",
-    lease: str = "60s",
-    slow_loop_warning: str = "1s",
-    result_limit: str = "16M",
-    max_tasks_per_child: int | None = None,
-    max_memory_per_child: str | None = None,
-    events: Events = "auto",
-    control: bool = True,
-    name: str = "",
     max_jobs: int | None = None,
     max_memory: str | None = None,
     max_open_files: int | None = None,
     health_port: Annotated[str | None, Parameter(env_var="TASKMQ_HEALTH_PORT")] = None,
     liveness_timeout: str = "90s",
     kill_unresponsive: str | None = None,
+    **options: Any,
 ) -> int:
     """Run the tasks of an app's queues.
 
@@ -76,46 +60,10 @@ def worker(
     queues
         Queues, separated by commas; default: those of all tasks. images=4 gives that queue at most 4 slots; of
         mail*3 three jobs start in a row while other queues wait, too.
-    concurrency
-        How many tasks run at a time in one process.
     processes
         How many worker processes, such as 4, or 1-8 for as many as the load wants.
-    prefetch
-        Unsettled deliveries per queue; default: as many as the slots, and more the shorter the runs are.
-    burst
-        Exit with 0 once the queues stay empty.
-    grace
-        How long running tasks get when the worker stops, such as 30s.
     watch
         Replace the processes when Python files below this folder change and the new code starts.
-    weights
-        How many jobs of the priority classes high, default and low start in a round, while all of them wait.
-    strict
-        Start nothing of a class while a higher one waits; lower ones may starve.
-    starvation_limit
-        A class that has waited so long gets a turn out of order; not with --strict.
-    max_crashes
-        Starts of a job whose worker ends before it does, until it is dead: at least 2, or 0 for no limit.
-    resources
-        What one process has for tasks that need resources, such as cpu=8,memory=16G,gpu=1; default: the machine's.
-    lease
-        A job that runs for so long that it was handed over to the state runs again this much after its worker died.
-    cancel_grace
-        How long a cancelled run in a thread or process gets to end by itself.
-    slow_loop_warning
-        How long the event loop may stand before that is logged with the stack of what holds it up; 0s for never.
-    result_limit
-        The largest result, encoded, such as 16M; a job with a larger one is dead.
-    max_tasks_per_child
-        Runs after which a process of executor="process" is replaced.
-    max_memory_per_child
-        Resident memory, such as 500M, beyond which it is replaced after a run.
-    events
-        What is told of jobs: auto while somebody listens, on all the time; off tells nothing, of the worker neither.
-    control
-        Obey commands that come over the broker; --no-control does not.
-    name
-        Shown at the broker and in results.
     max_jobs
         A process is replaced after about so many jobs; a successor consumes before it drains.
     max_memory
@@ -132,47 +80,24 @@ def worker(
     """
     from taskmq.client.settings import load_settings
 
-    options = current_globals()
+    asked = current_globals()
     start_logging()
     settings = load_settings(_environment(), Path.cwd())
     least, most = parse_processes(processes or settings.processes or "1")
     names, slots, shares = _queues(queues or "")
+    # Only what was given comes in `options`.
+    given = {"concurrency": settings.concurrency, "grace": settings.grace} | options
     config = WorkerConfig(
         queues=names,
         queue_slots=slots,
         queue_shares=shares,
-        resources=None if resources is None else parse_amounts(resources, what="--resources"),
         processes=most or least,
-        cancel_grace=parse_duration(cancel_grace, what="--cancel-grace").total_seconds(),
-        lease=parse_duration(lease, what="--lease").total_seconds(),
-        concurrency=_first(concurrency, settings.concurrency, DEFAULT_CONCURRENCY),
-        prefetch=prefetch,
-        grace=parse_duration(grace or settings.grace or "30s", what="grace").total_seconds(),
-        burst=burst,
-        weights=_weights(weights),
-        strict=strict,
-        starvation_limit=parse_duration(starvation_limit, what="starvation_limit").total_seconds(),
-        max_crashes=max_crashes,
-        slow_loop_warning=parse_duration(slow_loop_warning, what="--slow-loop-warning").total_seconds(),
-        result_limit=parse_size(result_limit, what="--result-limit"),
-        max_tasks_per_child=max_tasks_per_child,
-        max_memory_per_child=(
-            None if max_memory_per_child is None else parse_size(max_memory_per_child, what="--max-memory-per-child")
-        ),
-        events=events,
-        control=control,
-        name=name,
+        **config_values(WorkerConfig, given),
     )
-    if burst and most is not None:
+    if config.burst and most is not None:
         raise InvalidOption(f"--processes {least}-{most} --burst: in a burst the number of processes is fixed")
-    if config.concurrency < 1 or config.effective_prefetch < 1:
-        raise InvalidOption("--concurrency and --prefetch: at least 1")
-    if config.max_tasks_per_child is not None and config.max_tasks_per_child < 1:
-        raise InvalidOption("--max-tasks-per-child: at least 1")
-    if config.max_crashes < 0 or config.max_crashes == 1:
-        raise InvalidOption("--max-crashes: at least 2, or 0 for no limit")
     order = ChildSpec(
-        target=target_of(target), config=config, url=options.url, state=options.state, log_level=options.log_level
+        target=target_of(target), config=config, url=asked.url, state=asked.state, log_level=asked.log_level
     )
 
     supervision = SupervisorConfig(
@@ -255,18 +180,6 @@ def _number(text: str, part: str) -> int:
     if text.isdecimal() and int(text):
         return int(text)
     raise InvalidOption(f"--queues {part!r}: a queue, or one with its share and slots: images*3=4")
-
-
-def _weights(text: str) -> tuple[int, int, int]:
-    parts = text.split(":")
-    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise InvalidOption(f"--weights {text!r}: three numbers from 1 on, for high, default and low, such as 16:4:1")
-    high, default, low = map(int, parts)
-    return high, default, low
-
-
-def _first(given: int | None, configured: int | None, default: int) -> int:
-    return next((value for value in (given, configured) if value is not None), default)
 
 
 def _environment() -> dict[str, str]:

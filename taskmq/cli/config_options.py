@@ -1,0 +1,67 @@
+"""Options of a command that are the fields of a config."""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from cyclopts import Parameter
+
+from taskmq.worker.config_option import options_of
+
+__all__ = ["config_values", "with_config_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_config_options(config: type[msgspec.Struct], *, unset: Collection[str] = ()) -> Callable[[F], F]:
+    """Give a command an option for each field of a config that is one, in place of its `**options`.
+
+    Args:
+        unset: fields whose default is found elsewhere, such as in a file: None where they are not given.
+    """
+
+    def decorate(command: F) -> F:
+        own = [
+            parameter
+            for parameter in inspect.signature(command).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        added = [_parameter(config, name, is_unset=name in unset) for name in options_of(config)]
+        command.__signature__ = inspect.Signature([*own, *added], return_annotation=int)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        return command
+
+    return decorate
+
+
+def config_values(config: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a config's fields, of what a command was given; what is None is left to the default.
+
+    Raises:
+        InvalidOption: one cannot be; names the option.
+    """
+    values: dict[str, Any] = {}
+    for name, (_, option) in options_of(config).items():
+        value = given.get(name)
+        if value is None:
+            continue
+        what = f"--{name.replace('_', '-')}"
+        values[name] = value if option.read is None else option.read(value, what=what)
+        option.check(values[name], what)
+    return values
+
+
+def _parameter(config: type[msgspec.Struct], name: str, *, is_unset: bool) -> inspect.Parameter:
+    kind, option = options_of(config)[name]
+    default = None if is_unset else getattr(config(), name)
+    if option.read is not None:
+        default = None if default is None else option.show(default)
+        kind = str | None if default is None else str  # type: ignore[assignment]
+    elif default is None:
+        kind = kind | None  # type: ignore[assignment]
+    flags = [f"--{name.replace('_', '-')}", *option.flags]
+    # What is off by default can only be switched on.
+    negative = "" if default is False else None
+    note = Parameter(name=flags, help=option.help, negative=negative)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, note])
