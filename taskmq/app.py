@@ -18,7 +18,7 @@ from taskmq.client.queues import Queues
 from taskmq.client.services import AppServices
 from taskmq.client.session import Session
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.stores import LeaseStore, require_state, state_required
+from taskmq.contracts.stores import LeaseStore, require_store, state_required
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Middleware
@@ -369,4 +369,4 @@ class TaskMQ:
 
 
 def _lease_store(session: Session) -> LeaseStore:
-    return require_state(session.state, "locks need").leases
+    return require_store(session.stores.leases, "locks need")

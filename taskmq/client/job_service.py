@@ -15,7 +15,7 @@ from taskmq.client.progress import JobProgress, progress_of
 from taskmq.client.sessions import Sessions
 from taskmq.client.unique import release_waiting
 from taskmq.contracts.broker import Broadcasting
-from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_state, state_required
+from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_store
 from taskmq.errors import InvalidOption, ResultExpired
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
@@ -51,10 +51,7 @@ class JobService:
         Raises:
             UnsupportedFeature: the app has no state.
         """
-        results = self.sessions.current().results
-        if results is None:
-            raise state_required("results need")
-        return results
+        return require_store(self.sessions.current().stores.results, "results need")
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """The job's result record once it is there; None after `timeout` seconds."""
@@ -72,8 +69,7 @@ class JobService:
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
         """What the job's task has told last, if it has told anything."""
-        state = require_state(self.sessions.current().state, "progress needs")
-        record = await state.progress.find(job_id)
+        record = await require_store(self.sessions.current().stores.progress, "progress needs").find(job_id)
         return None if record is None else progress_of(record)
 
     def list_waiting(
@@ -120,7 +116,7 @@ class JobService:
 
     async def find_waiting(self, job_id: str) -> WaitingMessage | None:
         """The job's message where it waits for its time in the state, or is on its way from there."""
-        return await require_state(self.sessions.current().state, "jobs need").delays.find(job_id)
+        return await require_store(self.sessions.current().stores.delays, "jobs need").find(job_id)
 
     async def cancel_job(
         self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False
@@ -140,12 +136,12 @@ class JobService:
         seconds = parse_duration(remember, what="remember").total_seconds()
         if len(reason) > _REASON_LIMIT:
             raise InvalidOption(f"reason: at most {_REASON_LIMIT} characters, these are {len(reason)}")
-        state = require_state(self.sessions.current().state, "cancelling needs")
-        if (message := await cancel(state.delays, job_id)) is not None:
-            await release_waiting(state.claims, message)
+        stores, what = self.sessions.current().stores, "cancelling needs"
+        if (message := await cancel(require_store(stores.delays, what), job_id)) is not None:
+            await release_waiting(require_store(stores.claims, what), message)
             if self._keeps_result(message.task):
                 record = cancelled_record(message, reason=reason, now=self.sessions.clock.now_ms())
-                await state.results.put(record, ttl=self.result_ttl_of(message.task))
+                await require_store(stores.results, what).put(record, ttl=self.result_ttl_of(message.task))
             return Cancellation.CANCELLED
         try:
             before = await self.state_of(job_id, was_sent=was_sent)
@@ -153,7 +149,7 @@ class JobService:
             return Cancellation.ENDED
         if before.is_final:
             return Cancellation.ENDED
-        await state.revocations.revoke(job_id, reason=reason, ttl=seconds)
+        await require_store(stores.revocations, what).revoke(job_id, reason=reason, ttl=seconds)
         self.say_cancelled(job_id)
         return Cancellation.UNKNOWN if before is JobState.UNKNOWN else Cancellation.REQUESTED
 

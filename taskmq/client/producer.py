@@ -31,7 +31,7 @@ from taskmq.client.queues import Queues
 from taskmq.client.sessions import Sessions
 from taskmq.client.unique import send_all, send_unique, unique_stream_async, unique_stream_sync
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.stores import require_state
+from taskmq.contracts.stores import require_store
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
 from taskmq.model.envelope import JSON, encode_envelope
 from taskmq.model.topology import WorkQueue
@@ -109,7 +109,7 @@ class Producer:
 
     async def _send_unique(self, sending: Sending, call: UniqueCall, start: _Start) -> None:
         session = self.sessions.current()
-        state = require_state(session.state, f"task {sending.envelope.task}: unique needs")
+        claims = require_store(session.stores.claims, f"task {sending.envelope.task}: unique needs")
 
         async def publish(unique: Sending) -> None:
             await start(*self._message(unique))
@@ -117,7 +117,7 @@ class Producer:
         await send_unique(
             sending,
             call,
-            state.claims,
+            claims,
             patience=session.send_timeout,
             publish=publish,
             cancel=self._take_away if self.sessions.delay == "state" else None,

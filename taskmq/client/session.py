@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
-from taskmq.contracts.stores import BlobStore, ClaimStore, DelayStore, ResultStore, State, TakenMessage
+from taskmq.contracts.stores import BlobStore, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.durable.relay import Relay
 from taskmq.errors import (
@@ -30,7 +30,9 @@ class Session:
     Attributes:
         send_timeout: seconds.
         delays: where messages wait for their time, instead of at the broker.
-        results, claims: the state's, with the values of more than `inline` bytes in `blobs`; None without a state.
+        state: the adapter of the shared state; None where there is none.
+        stores: what serves each capability; the values of results and claims that have more than `inline` bytes are
+            in `blobs`.
     """
 
     def __init__(
@@ -50,20 +52,13 @@ class Session:
         self.delays = delays
         self._blobs = blobs
         self._clock: Clock = clock or SystemClock()
-        self._large = None if blobs is None else LargeValues(blobs, self._clock, inline=inline)
+        self.stores = Stores(state)
+        if state is not None and blobs is not None:
+            large = LargeValues(blobs, self._clock, inline=inline)
+            self.stores = Stores(
+                state, results=LargeResults(state.results, large), claims=LargeClaims(state.claims, large)
+            )
         self._declared: set[str] = set()
-
-    @property
-    def results(self) -> ResultStore | None:
-        if self.state is None or self._large is None:
-            return None if self.state is None else self.state.results
-        return LargeResults(self.state.results, self._large)
-
-    @property
-    def claims(self) -> ClaimStore | None:
-        if self.state is None or self._large is None:
-            return None if self.state is None else self.state.claims
-        return LargeClaims(self.state.claims, self._large)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.

@@ -20,7 +20,7 @@ from taskmq.client.portal import Portal, current_portal
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.stores import DelayStore, require_state
+from taskmq.contracts.stores import DelayStore, require_store
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
@@ -131,7 +131,7 @@ class Sessions:
             open_broker(self.url, options),
             state,
             send_timeout=self._send_timeout,
-            delays=require_state(state, _DELAYS).delays if self.delay == "state" else None,
+            delays=require_store(state, _DELAYS).delays if self.delay == "state" else None,
             blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
             inline=self._result_inline,
             clock=self.clock,
@@ -154,7 +154,7 @@ class Sessions:
         Raises:
             UnsupportedFeature: the app has no state.
         """
-        return require_state(self.current().state, _DELAYS).delays
+        return require_store(self.current().stores.delays, _DELAYS)
 
     async def aclose(self) -> None:
         """Close the running loop's connections; what was sent is with the broker before this returns."""

@@ -106,10 +106,10 @@ class ReactionDelivery:
         return Sending(envelope, sending.queue, sending.content_type, dict(sending.headers))
 
     def _store(self) -> ScheduleStore:
-        state = self._producer.sessions.current().state
-        if state is None:
+        schedules = self._producer.sessions.current().stores.schedules
+        if schedules is None:
             raise StateUnavailable(
                 "reactions that wait for several things need a state: TaskMQ(..., state='redis://...'), "
                 "$TASKMQ_STATE, or local://PATH on one host"
             )
-        return state.schedules
+        return schedules

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.contracts.stores import require_state
+from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.keys import reaction_record_key
 from taskmq.model.states import JobState
@@ -178,8 +178,9 @@ class Reactions(Mapping[str, Reaction]):
         """`status` for coroutines."""
         if name not in self._own:
             raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
-        state = require_state(self._producer.sessions.current().state, "reactions to several things need")
-        (pending,) = await read_pending(state.schedules, [reaction_record_key(self._app_name, name)])
+        schedules = self._producer.sessions.current().stores.schedules
+        store = require_store(schedules, "reactions to several things need")
+        (pending,) = await read_pending(store, [reaction_record_key(self._app_name, name)])
         conditions = self._own[name].plan.conditions
         return ReactionStatus(
             name=name,

@@ -9,7 +9,7 @@ from typing import Any, Final, Unpack
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.contracts.stores import ScheduleStore, require_state
+from taskmq.contracts.stores import ScheduleStore, require_store
 from taskmq.errors import InvalidOption
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import schedule_record_key
@@ -316,7 +316,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         return schedule_record_key(self._app_name, name)
 
     def _store(self) -> ScheduleStore:
-        return require_state(self._producer.sessions.current().state, "schedules need").schedules
+        return require_store(self._producer.sessions.current().stores.schedules, "schedules need")
 
 
 def _instant(value: datetime, name: str) -> int:

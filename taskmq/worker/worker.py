@@ -235,13 +235,15 @@ class Worker:
             yield "prefetch tuner", tuner, _TIME_TO_END
 
     def _new_dispatcher(self) -> Dispatcher:
-        state = self._app.sessions.current().state
-        if state is not None:
+        stores = self._app.sessions.current().stores
+        if stores.leases is not None:
             self._long_runs = LongRunGuard(
-                self._app, state.leases, self.stats, worker=self.name, seconds=self._config.lease
+                self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
             )
         self._cancellations = (
-            None if state is None else Cancellations(state.revocations, self._app.sessions.clock, self._cancel)
+            None
+            if stores.revocations is None
+            else Cancellations(stores.revocations, self._app.sessions.clock, self._cancel)
         )
         return Dispatcher(
             self._app,

@@ -14,7 +14,7 @@ import msgspec
 
 from taskmq.client.services import AppServices
 from taskmq.client.session import Session
-from taskmq.contracts.stores import ErrorRecord, ResultRecord, State, require_state
+from taskmq.contracts.stores import ErrorRecord, ResultRecord, require_store
 from taskmq.contracts.stores.flows import FlowStore, NodeState, Taken, TakenNode
 from taskmq.errors import EncodeError, PartlySent, TooLarge, Unroutable
 from taskmq.middleware.chain import Sending
@@ -24,7 +24,7 @@ from taskmq.model.states import JobState
 from taskmq.workflow.model.calls import NodeCall, decode_call, decode_head, encode_call, encode_failure, insert_values
 from taskmq.workflow.values import encode_tree, load_trees
 
-__all__ = ["FlowPublisher", "flow_store", "state_of"]
+__all__ = ["FlowPublisher", "flow_store"]
 
 _LEASE: Final = 30.0
 _CHILDREN: Final = 250
@@ -38,7 +38,7 @@ def flow_store(session: Session) -> FlowStore:
     Raises:
         UnsupportedFeature: the app has no state.
     """
-    return state_of(session).flows
+    return require_store(session.stores.flows, "workflows need")
 
 
 class FlowPublisher:
@@ -185,12 +185,12 @@ class FlowPublisher:
 
     async def _finish(self, run: int) -> None:
         """Keep the end of the flow where those who wait for it look."""
-        state = state_of(self._sessions.current())
-        record = await state.flows.look(self._flow_id)
+        results = require_store(self._sessions.current().stores.results, "workflows need")
+        record = await self._store.look(self._flow_id)
         if record is None or record.unfinished or record.run != run:
             return
         head = decode_head(record.head)
-        states = await state.flows.states(self._flow_id)
+        states = await self._store.states(self._flow_id)
         failed = next(
             (
                 key
@@ -216,19 +216,10 @@ class FlowPublisher:
             error=error,
             finished=self._sessions.clock.now_ms(),
         )
-        await state.results.put(result, ttl=self._result_ttl)
+        await results.put(result, ttl=self._result_ttl)
 
 
 def _items(data: bytes, content_type: str) -> list[msgspec.Raw]:
     if content_type == MSGPACK:
         return msgspec.msgpack.decode(data, type=list[msgspec.Raw])
     return msgspec.json.decode(data, type=list[msgspec.Raw])
-
-
-def state_of(session: Session) -> State:
-    """The state, without which there are no workflows.
-
-    Raises:
-        UnsupportedFeature: the app has none.
-    """
-    return require_state(session.state, "workflows need")

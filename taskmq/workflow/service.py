@@ -5,12 +5,12 @@ from typing import Final
 
 from taskmq.client.services import AppServices
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.stores import ResultRecord
+from taskmq.contracts.stores import ResultRecord, require_store
 from taskmq.contracts.stores.flows import FlowStore
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import flow_job_id
 from taskmq.workflow.model.calls import Graph, decode_head, encode_head
-from taskmq.workflow.publisher import FlowPublisher, flow_store, state_of
+from taskmq.workflow.publisher import FlowPublisher, flow_store
 
 __all__ = ["WorkflowService"]
 
@@ -53,23 +53,25 @@ class WorkflowService:
 
     async def cancel(self, flow_id: str, *, reason: str) -> bool:
         """Cancel a flow; False where it is not known."""
-        state = state_of(self.sessions.current())
-        running = await state.flows.cancel(flow_id, reason=reason)
+        flows = self.flow_store()
+        revocations = require_store(self.sessions.current().stores.revocations, "workflows need")
+        running = await flows.cancel(flow_id, reason=reason)
         if running is None:
             return False
-        record = await state.flows.look(flow_id)
+        record = await flows.look(flow_id)
         if record is None:
             return False
         for key in running:
             job_id = flow_job_id(flow_id, key, record.run)
-            await state.revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
+            await revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
             self._services.jobs.say_cancelled(job_id)
         await self.resume(flow_id)
         return True
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """The record once it is there; None after `timeout` seconds."""
-        return await state_of(self.sessions.current()).results.wait(job_id, timeout=timeout)
+        results = require_store(self.sessions.current().stores.results, "workflows need")
+        return await results.wait(job_id, timeout=timeout)
 
     def _publisher(self, flow_id: str, content_type: str) -> FlowPublisher:
         return FlowPublisher(self._services, flow_id, taker=_SENDER, content_type=content_type)

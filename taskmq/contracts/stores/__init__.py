@@ -27,7 +27,7 @@ from taskmq.contracts.stores.progress import ProgressRecord, ProgressStore
 from taskmq.contracts.stores.results import ErrorRecord, ResultRecord, ResultStore, remembered_for
 from taskmq.contracts.stores.revocations import Revocation, RevocationStore
 from taskmq.contracts.stores.schedules import ChangedSchedule, KeptRecord, RecordChange, ScheduleStore
-from taskmq.contracts.stores.state import DiagnosableState, State, Timekeeper, require_state, state_required
+from taskmq.contracts.stores.state import DiagnosableState, State, Stores, Timekeeper, require_store, state_required
 
 __all__ = [
     "BegunNode",
@@ -70,12 +70,13 @@ __all__ = [
     "ScheduleStore",
     "StartStore",
     "State",
+    "Stores",
     "Taken",
     "TakenMessage",
     "TakenNode",
     "Timekeeper",
     "WaitingMessage",
     "remembered_for",
-    "require_state",
+    "require_store",
     "state_required",
 ]

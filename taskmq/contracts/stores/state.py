@@ -1,6 +1,6 @@
-"""All stores of one shared state, and what only some states can do."""
+"""All stores of one shared state, what only some states can do, and which adapter serves what."""
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.stores.checkpoints import CheckpointStore
@@ -16,7 +16,9 @@ from taskmq.contracts.stores.revocations import RevocationStore
 from taskmq.contracts.stores.schedules import ScheduleStore
 from taskmq.errors import UnsupportedFeature
 
-__all__ = ["DiagnosableState", "State", "Timekeeper", "require_state", "state_required"]
+__all__ = ["DiagnosableState", "State", "Stores", "Timekeeper", "require_store", "state_required"]
+
+T = TypeVar("T")
 
 
 class State(Protocol):
@@ -91,15 +93,83 @@ class Timekeeper(Protocol):
         ...
 
 
-def require_state(state: State | None, what: str) -> State:
-    """The state.
+class Stores:
+    """Which adapter serves which capability: each by itself, None where nobody offers it.
+
+    A `State` offers all of these. What another adapter serves is named, and takes the place of the state's.
+
+    Args:
+        state: the app's; None where it has none.
+        results, claims: other stores for these.
+    """
+
+    __slots__ = ("_claims", "_results", "_state")
+
+    def __init__(
+        self, state: State | None, *, results: ResultStore | None = None, claims: ClaimStore | None = None
+    ) -> None:
+        self._state = state
+        self._results = results
+        self._claims = claims
+
+    @property
+    def results(self) -> ResultStore | None:
+        if self._results is not None or self._state is None:
+            return self._results
+        return self._state.results
+
+    @property
+    def starts(self) -> StartStore | None:
+        return None if self._state is None else self._state.starts
+
+    @property
+    def revocations(self) -> RevocationStore | None:
+        return None if self._state is None else self._state.revocations
+
+    @property
+    def delays(self) -> DelayStore | None:
+        return None if self._state is None else self._state.delays
+
+    @property
+    def progress(self) -> ProgressStore | None:
+        return None if self._state is None else self._state.progress
+
+    @property
+    def checkpoints(self) -> CheckpointStore | None:
+        return None if self._state is None else self._state.checkpoints
+
+    @property
+    def leases(self) -> LeaseStore | None:
+        return None if self._state is None else self._state.leases
+
+    @property
+    def claims(self) -> ClaimStore | None:
+        if self._claims is not None or self._state is None:
+            return self._claims
+        return self._state.claims
+
+    @property
+    def flows(self) -> FlowStore | None:
+        return None if self._state is None else self._state.flows
+
+    @property
+    def schedules(self) -> ScheduleStore | None:
+        return None if self._state is None else self._state.schedules
+
+    @property
+    def limits(self) -> LimitStore | None:
+        return None if self._state is None else self._state.limits
+
+
+def require_store(store: T | None, what: str) -> T:
+    """The store.
 
     Raises:
         UnsupportedFeature: there is none; see `state_required`.
     """
-    if state is None:
+    if store is None:
         raise state_required(what)
-    return state
+    return store
 
 
 def state_required(what: str) -> UnsupportedFeature:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import State
+from taskmq.contracts.stores import Stores
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.guards.base import Guard, GuardRank, Guards
 from taskmq.worker.guards.idempotency import IdempotencyGuard, KeyRefusal
@@ -23,14 +23,14 @@ class GuardSetup(msgspec.Struct, frozen=True):
     """What guards are made from.
 
     Attributes:
-        state: the app's; None where it has none.
+        stores: what serves each capability.
         worker: the worker's name, shown as the owner of what its guards hold.
         lease: seconds until what a run holds passes on when its worker is gone.
         concurrency: slots of the worker.
     """
 
     app: TaskMQ
-    state: State | None
+    stores: Stores
     worker: str
     lease: float
     concurrency: int
@@ -42,29 +42,33 @@ def _reactions(setup: GuardSetup) -> Guard | None:
 
 
 def _workflows(setup: GuardSetup) -> Guard | None:
-    return WorkflowRefusal() if setup.state is None else WorkflowGuard(setup.app, worker=setup.worker)
+    return WorkflowRefusal() if setup.stores.flows is None else WorkflowGuard(setup.app, worker=setup.worker)
 
 
 def _occurrences(setup: GuardSetup) -> Guard | None:
-    return None if setup.state is None else OccurrenceGuard(setup.app, setup.state)
+    schedules = setup.stores.schedules
+    return None if schedules is None else OccurrenceGuard(setup.app, schedules)
 
 
 def _idempotency(setup: GuardSetup) -> Guard | None:
-    if setup.state is None:
+    claims, leases = setup.stores.claims, setup.stores.leases
+    if claims is None or leases is None:
         return KeyRefusal()
-    return IdempotencyGuard(setup.app, setup.state, worker=setup.worker, lease=setup.lease)
+    return IdempotencyGuard(setup.app, claims, leases, worker=setup.worker, lease=setup.lease)
 
 
 def _limits(setup: GuardSetup) -> Guard | None:
-    if setup.state is None or not has_limits(setup.app):
+    limits = setup.stores.limits
+    if limits is None or not has_limits(setup.app):
         return None
-    return LimitsGuard(setup.app, setup.state.limits, concurrency=setup.concurrency, lease=setup.lease)
+    return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease)
 
 
 def _uniqueness(setup: GuardSetup) -> Guard | None:
-    if setup.state is None or all(task.plan.unique is None for task in setup.app.tasks.values()):
+    claims = setup.stores.claims
+    if claims is None or all(task.plan.unique is None for task in setup.app.tasks.values()):
         return None
-    return UniqueGuard(setup.state.claims)
+    return UniqueGuard(claims)
 
 
 GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
@@ -80,5 +84,5 @@ GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
 
 def build_guards(app: TaskMQ, config: WorkerConfig, *, worker: str) -> Guards:
     """The guards of one worker."""
-    setup = GuardSetup(app, app.sessions.current().state, worker, config.lease, config.concurrency)
+    setup = GuardSetup(app, app.sessions.current().stores, worker, config.lease, config.concurrency)
     return Guards((rank, guard) for rank, make in GUARDS if (guard := make(setup)) is not None)

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from taskmq.app import TaskMQ
 from taskmq.client.large_values import REFERENCE
-from taskmq.contracts.stores import Done, Granted, Held, Lease, ResultRecord, State
+from taskmq.contracts.stores import ClaimStore, Done, Granted, Held, Lease, LeaseStore, ResultRecord
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import (
     InvalidArguments,
@@ -66,11 +66,10 @@ class IdempotencyGuard:
         lease: seconds until a key that is not renewed passes on.
     """
 
-    def __init__(self, app: TaskMQ, state: State, *, worker: str, lease: float) -> None:
+    def __init__(self, app: TaskMQ, claims: ClaimStore, leases: LeaseStore, *, worker: str, lease: float) -> None:
         self._clock = app.sessions.clock
-        # Large values may stand elsewhere.
-        self._claims = app.sessions.current().claims or state.claims
-        self._leases = state.leases
+        self._claims = claims
+        self._leases = leases
         self._owner = f"{worker} {secrets.token_hex(6)}"
         self._lease = lease
         self._liveness = min(_LIVENESS, lease)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import ResultRecord, ScheduleStore, State
+from taskmq.contracts.stores import ResultRecord, ScheduleStore
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import StateUnavailable
 from taskmq.model.keys import schedule_record_key
@@ -40,9 +40,9 @@ _Change = Callable[[ScheduleRecord, str, int], bool]
 class OccurrenceGuard:
     """One worker's. Where the state does not answer, what is limited waits (fails closed)."""
 
-    def __init__(self, app: TaskMQ, state: State) -> None:
+    def __init__(self, app: TaskMQ, schedules: ScheduleStore) -> None:
         self._app = app
-        self._store: ScheduleStore = state.schedules
+        self._store = schedules
         self._held: set[_OccurrencePermit] = set()
         self._keeper = LeaseKeeper("places of running occurrences", seconds=_LEASE, renew=self._renew)
 

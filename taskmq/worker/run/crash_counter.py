@@ -63,8 +63,8 @@ class CrashCounter:
 
     def _store(self) -> StartStore:
         session = self._app.sessions.current()
-        if session.state is not None:
-            return session.state.starts
+        if (starts := session.stores.starts) is not None:
+            return starts
         if self._own is None:
             folder = private_folder(session.broker.address)
             options = BrokerOptions(name=f"{self._app.name} starts", clock=self._app.sessions.clock)

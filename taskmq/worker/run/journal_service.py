@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import BegunRun, ProgressRecord, State, state_required
+from taskmq.contracts.stores import BegunRun, CheckpointStore, ProgressRecord, Stores, require_store, state_required
 from taskmq.errors import RunSuperseded, StateUnavailable, TaskMQError, UnsupportedFeature
 from taskmq.model.outcome import (
     AlreadyDone,
@@ -39,6 +39,7 @@ T = TypeVar("T")
 KEPT: Final = 7 * 86_400.0
 """Seconds for which what a job has saved is kept after its last run began or saved."""
 
+_WHAT: Final = "progress, steps and checkpoints"
 _PERIOD: Final = 0.5
 # Of a run that has told something: how far its job is from there on.
 _STATES: Final[dict[type, JobState]] = {
@@ -90,7 +91,7 @@ class JournalService:
 
     async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         run = await self.begin(journal)
-        if not await self._state().checkpoints.save(journal.job_id, name, value, token=run.token, ttl=KEPT):
+        if not await self._checkpoints().save(journal.job_id, name, value, token=run.token, ttl=KEPT):
             raise self._superseded(journal)
 
     def begin_blocking(self, journal: RunJournal) -> BegunRun:
@@ -105,7 +106,7 @@ class JournalService:
             raise state_required(f"{'locks'} need")
         return Lock(
             name,
-            leases=lambda: self._state("locks").leases,
+            leases=lambda: require_store(self._stores().leases, "locks need"),
             call=self._call,
             owner=owner,
             timeout=timeout,
@@ -133,16 +134,16 @@ class JournalService:
 
         A dead one may be replayed, and then goes on from there.
         """
-        run, state = journal.run, self._app.sessions.current().state
+        run, checkpoints = journal.run, self._stores().checkpoints
         is_forgotten = run is not None and isinstance(outcome, Succeeded | Cancelled)
-        if state is None or not (is_forgotten or journal.has_told):
+        if checkpoints is None or not (is_forgotten or journal.has_told):
             return
         try:
             async with asyncio.timeout(_PATIENCE):
                 if journal.has_told:
                     await self._write(journal, _STATES[type(outcome)])
                 if run is not None and is_forgotten:
-                    await state.checkpoints.forget(journal.job_id, token=run.token)
+                    await checkpoints.forget(journal.job_id, token=run.token)
         except (TaskMQError, TimeoutError) as error:
             # It goes by its time to live.
             self._complain(error)
@@ -182,7 +183,7 @@ class JournalService:
     async def _write(self, journal: RunJournal, state: JobState = JobState.RUNNING) -> None:
         # Before the news is read: what comes from now on is written next time.
         journal.is_dirty = False
-        stores = self._state()
+        store = require_store(self._stores().progress, f"{_WHAT} need")
         record = ProgressRecord(
             job_id=journal.job_id,
             attempt=journal.attempt,
@@ -193,7 +194,7 @@ class JournalService:
             updated=self._app.sessions.clock.now_ms(),
             state=state,
         )
-        await stores.progress.report(record, ttl=self._app.jobs.result_ttl)
+        await store.report(record, ttl=self._app.jobs.result_ttl)
         if journal.details is not None:
             await self.save(journal, HEARTBEAT, journal.details)
         self._is_answering = True
@@ -208,7 +209,7 @@ class JournalService:
     # The state ---------------------------------------------------------------------------------------------
 
     async def _begin(self, journal: RunJournal) -> BegunRun:
-        run = await self._state().checkpoints.begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
+        run = await self._checkpoints().begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
         if run is None:
             raise self._superseded(journal)
         journal.run = run
@@ -220,11 +221,11 @@ class JournalService:
             # Who asked may be gone: then nobody else looks at it.
             task.exception()
 
-    def _state(self, what: str = "progress, steps and checkpoints") -> State:
-        state = self._app.sessions.current().state
-        if state is None:
-            raise state_required(f"{what} need")
-        return state
+    def _stores(self) -> Stores:
+        return self._app.sessions.current().stores
+
+    def _checkpoints(self) -> CheckpointStore:
+        return require_store(self._stores().checkpoints, f"{_WHAT} need")
 
     def _superseded(self, journal: RunJournal) -> RunSuperseded:
         journal.mark_superseded()

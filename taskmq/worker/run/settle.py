@@ -87,7 +87,7 @@ class Settler:
         self._is_stopping = asyncio.Event()
         session = app.sessions.current()
         self._session = session
-        self._results: ResultStore | None = session.results
+        self._results: ResultStore | None = session.stores.results
 
     @property
     def keeps_results(self) -> bool:

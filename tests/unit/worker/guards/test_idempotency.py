@@ -313,7 +313,10 @@ def _attempt(app: StagedApp, job: str, *, redelivered: bool = False) -> Attempt:
 
 
 def _gates(app: StagedApp, count: int) -> list[IdempotencyGuard]:
-    return [IdempotencyGuard(app, _state(app), worker=f"w{number}", lease=LEASE) for number in range(count)]
+    state = _state(app)
+    return [
+        IdempotencyGuard(app, state.claims, state.leases, worker=f"w{number}", lease=LEASE) for number in range(count)
+    ]
 
 
 async def _entered(gate: IdempotencyGuard, attempt: Attempt) -> Permit | Outcome:
