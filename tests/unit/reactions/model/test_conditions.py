@@ -49,6 +49,7 @@ def test_a_condition_says_what_it_waits_for(condition: Expression, words: str) -
         (job, "which task"),
         (lambda: job(3), "which task"),
         (lambda: job("a", state="retrying"), "a job ends as succeeded, failed or cancelled"),
+        (lambda: job("a", state="asleep"), "a job ends as succeeded, failed or cancelled"),
         (lambda: job("a", state=()), "a job ends as"),
         (lambda: file(""), "a path"),
         (lambda: file("/in/*", done="../x"), "what a name ends with"),
