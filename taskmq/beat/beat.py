@@ -6,9 +6,9 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.beat.emitter import Emission, Emitter
@@ -16,6 +16,7 @@ from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper, state_required
+from taskmq.durable.service import unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.keys import scheduled_job_id
@@ -89,10 +90,10 @@ class Beat:
         stop_listening = state.schedules.listen(self._app.name, self._has_changed.set)
         reacting: asyncio.Future[None] | None = None
         try:
-            await _first_of(self._first_look(), self._is_stopping)
+            await unless_set(self._is_stopping, self._first_look())
             reacting = self._start_reacting(state)
             while not self._is_stopping.is_set():
-                await _first_of(self._clock.sleep_until(self._due[0][0] if self._due else _FAR), self._is_nudged)
+                await unless_set(self._is_nudged, self._clock.sleep_until(self._due[0][0] if self._due else _FAR))
                 self._is_nudged.clear()
                 await self._start_rounds()
         finally:
@@ -139,9 +140,8 @@ class Beat:
     async def _keep_looking(self) -> None:
         """Once a second, and whenever something is said to have changed."""
         while True:
-            await _first_of(
-                self._app.sessions.clock.sleep_until(self._app.sessions.clock.now_ms() + _LOOK_MS), self._has_changed
-            )
+            clock = self._app.sessions.clock
+            await unless_set(self._has_changed, clock.sleep_until(clock.now_ms() + _LOOK_MS))
             self._has_changed.clear()
             try:
                 await self._look()
@@ -324,17 +324,4 @@ class Beat:
     # Time ----------------------------------------------------------------------------------------------
 
     async def _pause(self) -> None:
-        await _first_of(self._clock.sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS), self._is_stopping)
-
-
-async def _first_of(call: Coroutine[Any, Any, None], event: asyncio.Event) -> None:
-    """Return when the call has ended, or the event is set, which ends it."""
-    waiting = (asyncio.ensure_future(call), asyncio.ensure_future(event.wait()))
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waiting:
-            each.cancel()
-        await asyncio.wait(waiting)
-    if not waiting[0].cancelled():
-        waiting[0].result()
+        await unless_set(self._is_stopping, self._clock.sleep_until(self._clock.now_ms() + _RETRY_PAUSE_MS))

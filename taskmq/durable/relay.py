@@ -13,13 +13,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import Outbox
-from taskmq.durable.service import pause
+from taskmq.durable.service import pause, unless_set
 from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown, SendError, StateUnavailable, Unroutable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
@@ -156,19 +156,10 @@ class Relay(Generic[T]):
     async def _sleep_until_due(self) -> None:
         due = await self._outbox.next_due()
         self._well()
-        naps = [asyncio.create_task(self._wake.wait())]
-        if due is not None:
-            naps.append(asyncio.create_task(self._sleep_until(due)))
-        try:
-            await asyncio.wait(naps, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for nap in naps:
-                nap.cancel()
-            await asyncio.wait(naps)
-
-    async def _sleep_until(self, due: int) -> Literal[True]:
-        await self._clock.sleep_until(due)
-        return True
+        if due is None:
+            await pause(self._wake, _LOOK)
+        else:
+            await unless_set(self._wake, self._clock.sleep_until(due), timeout=_LOOK)
 
     async def _trouble(self, error: Exception | None) -> None:
         if error is not None and not self._backoff.failures:

@@ -9,14 +9,17 @@ A group runs its services in an `asyncio.TaskGroup`: when its block has been lef
 import asyncio
 import contextlib
 import logging
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from taskmq.model.backoff import Backoff
 
-__all__ = ["Service", "ServiceGroup", "pause"]
+__all__ = ["Service", "ServiceGroup", "pause", "unless_set"]
 
 _log = logging.getLogger("taskmq")
+
+T = TypeVar("T")
 
 _GRACE: Final = 0.5
 _FIRST_PAUSE: Final = 1.0
@@ -101,3 +104,18 @@ async def pause(stop: asyncio.Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await stop.wait()
     return stop.is_set()
+
+
+async def unless_set(event: asyncio.Event, call: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T | None:
+    """What the call returns; None where `event` is set first, or the time is over: then the call is cancelled.
+
+    Raises whatever the call raises.
+    """
+    calling, waiting = asyncio.ensure_future(call), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((calling, waiting), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in (calling, waiting):
+            each.cancel()
+        await asyncio.wait((calling, waiting))
+    return None if calling.cancelled() else calling.result()

@@ -1,7 +1,6 @@
 """One worker process's loop: slots, start and drain."""
 
 import asyncio
-import contextlib
 import logging
 import operator
 import os
@@ -11,7 +10,7 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
-from taskmq.durable.service import Service, ServiceGroup
+from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 from taskmq.model.topology import WorkQueue, logical_queue
@@ -264,15 +263,7 @@ class Worker:
 
     async def _started(self, dispatcher: Dispatcher) -> Consumer | None:
         """The running consumer; None when the worker was stopped before the broker answered."""
-        starting = asyncio.create_task(self._start(dispatcher))
-        stopped = asyncio.create_task(self._is_draining.wait())
-        try:
-            await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-            return starting.result() if starting.done() else None
-        finally:
-            starting.cancel()
-            stopped.cancel()
-            await asyncio.wait((starting, stopped))
+        return await unless_set(self._is_draining, self._start(dispatcher))
 
     async def _start(self, dispatcher: Dispatcher) -> Consumer:
         session = self._app.sessions.current()
@@ -315,8 +306,7 @@ class Worker:
         names = [name for queue in self._queues for name in queue.physical]
         idle = 0
         while idle < _BURST_LOOKS and not self._is_draining.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_draining.wait(), _BURST_LOOK)
+            await pause(self._is_draining, _BURST_LOOK)
             try:
                 is_idle = not dispatcher.slots.is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:
@@ -330,15 +320,9 @@ class Worker:
         dispatcher.give_back()
         if dispatcher.slots.running:
             _log.info("draining: %d running, %g s of grace", dispatcher.slots.running, self._config.grace)
-            hurried = asyncio.create_task(self._is_hurried.wait())
-            finished = asyncio.create_task(dispatcher.slots.finished())
             try:
-                await asyncio.wait(
-                    (hurried, finished), timeout=self._config.grace, return_when=asyncio.FIRST_COMPLETED
-                )
+                await unless_set(self._is_hurried, dispatcher.slots.finished(), timeout=self._config.grace)
             finally:
-                hurried.cancel()
-                finished.cancel()
                 if dispatcher.slots.running:
                     await dispatcher.interrupt()
                     self.left_behind = dispatcher.left_behind

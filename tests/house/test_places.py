@@ -48,7 +48,6 @@ _STARTS_TASKS: set[str] = {
     "taskmq/client/session.py",
     "taskmq/demo/run.py",
     "taskmq/durable/lease_keeper.py",
-    "taskmq/durable/relay.py",
     "taskmq/durable/service.py",
     "taskmq/events/stream.py",
     "taskmq/executors/process.py",
@@ -67,7 +66,6 @@ _STARTS_TASKS: set[str] = {
     "taskmq/worker/run/journal_service.py",
     "taskmq/worker/run/poison.py",
     "taskmq/worker/run/task_pool.py",
-    "taskmq/worker/worker.py",
     "taskmq/workflow/handle.py",
 }
 # Names of headers and keys are part of what is stored and on the wire.

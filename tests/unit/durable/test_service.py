@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmq import TaskMQ
-from taskmq.durable.service import Service, ServiceGroup, pause
+from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory
 from tests.unit.worker.staged import settle_loop
@@ -241,5 +241,35 @@ def test_a_pause_ends_early_where_it_is_stopped() -> None:
         asyncio.get_running_loop().call_later(1, stop.set)
         assert await pause(stop, 5)
         assert await pause(stop, 5)
+
+    run(main())
+
+
+def test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over() -> None:
+    async def later(story: list[str]) -> str:
+        try:
+            await asyncio.sleep(5)
+        finally:
+            story.append("over")
+        return "done"
+
+    async def main() -> None:
+        loop, event, story = asyncio.get_running_loop(), asyncio.Event(), list[str]()
+        assert await unless_set(event, later(story)) == "done"
+        assert await unless_set(event, later(story), timeout=1) is None
+        loop.call_later(1, event.set)
+        assert await unless_set(event, later(story)) is None
+        assert story == ["over"] * 3
+
+    run(main())
+
+
+def test_what_the_call_raises_is_raised() -> None:
+    async def broken() -> None:
+        raise KeyError
+
+    async def main() -> None:
+        with pytest.raises(KeyError):
+            await unless_set(asyncio.Event(), broken())
 
     run(main())
