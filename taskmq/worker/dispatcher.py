@@ -159,8 +159,6 @@ class Dispatcher:
         if self.quarantine is not None:
             await self.quarantine.aclose()
 
-    # What comes next ---------------------------------------------------------------------------------------
-
     def _next_item(self) -> tuple[Delivery, WorkItem] | Pause | None:
         """What to do next. Plain runs that never wait are carried out here, up to the first other one."""
         slots = self.slots
@@ -193,8 +191,6 @@ class Dispatcher:
 
     def _thread_ended(self, attempt: Attempt, value: object, error: BaseException | None) -> None:
         self._pipeline.thread_ended(attempt, value, error)
-
-    # Cancelling --------------------------------------------------------------------------------------------
 
     def cancel(self, job_id: str, reason: str) -> bool:
         """Stop a job's run: a coroutine at once, a thread or process after it was asked and a grace has passed.

@@ -70,8 +70,6 @@ class Pipeline:
         # What settles a run that has ended in a thread does not inherit what that has set.
         self._variables = contextvars.copy_context()
 
-    # Entrances ---------------------------------------------------------------------------------------------
-
     def go_on(self, delivery: Delivery, step: EndedRun | WaitingRun | Envelope | Parked) -> WorkItem:
         """What is left to do of a delivery behind the fast path."""
         # The most frequent first.
@@ -114,8 +112,6 @@ class Pipeline:
         self._stats.end(attempt, outcome, now=self._slots.monotonic())
         await self._settle_in_order(attempt, outcome)
         return True
-
-    # The way -----------------------------------------------------------------------------------------------
 
     async def _process(self, delivery: Delivery, read: Attempt | Parked) -> bool:
         if is_shard(delivery.queue):
@@ -172,8 +168,6 @@ class Pipeline:
         if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
             self._quarantine.forget(attempt)
         return attempt.is_clean
-
-    # Its steps ---------------------------------------------------------------------------------------------
 
     def _runner_of(self, attempt: Attempt) -> Callable[[Attempt], Awaitable[Outcome]]:
         plan, quarantine = attempt.task.plan, self._quarantine

@@ -92,7 +92,7 @@ class Reporter:
         return ChildReport(status=self._worker.status(), counts=self._news(), cpu=used, depths=self._depths)
 
     def _news(self) -> list[Count]:
-        # The tally has one count for each physical queue; people know the queue that these are classes of.
+        # There is one count for each physical queue; people know the queue that these are classes of.
         parts: dict[tuple[str, str], list[Count]] = {}
         for count in self._worker.stats.counts.values():
             parts.setdefault((count.task, count.queue), []).append(count)

@@ -27,7 +27,7 @@ PREFETCH = 16
 BATCH = 200
 SHORTEST, LONGEST = 0.2, 4.0 if JOBS < 5_000 else 10.0
 PERIOD = float(os.environ.get("TASKMQ_TEST_KILL_PERIOD", "0.8"))
-# A killed mover's batch is taken by another one after this: the send timeout and its margin.
+# A killed relay's batch is taken by another one after this: the send timeout and its margin.
 LEASE = 15.0
 
 CODE = """
@@ -107,7 +107,7 @@ class _Worker:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + JOBS / 20)
-def test_every_delayed_job_runs_and_none_early_although_its_movers_are_killed(project: Project) -> None:
+def test_every_delayed_job_runs_and_none_early_although_its_relays_are_killed(project: Project) -> None:
     log, rng = project.folder / "log-workers", random.Random(20261121)
     (project.folder / "producer.py").write_text(PRODUCER)
     workers = [_Worker(project, log) for _ in range(WORKERS)]
@@ -137,7 +137,7 @@ def test_every_delayed_job_runs_and_none_early_although_its_movers_are_killed(pr
         details=lambda: f"{len(_lateness(project))} of {JOBS} after {kills} kills:\n{log.read_text()[-5000:]}",
     )
     assert producer.wait(30) == 0
-    # What a mover had published and not ended when it was killed comes once more after its lease.
+    # What a relay had published and not ended when it was killed comes once more after its lease.
     until(lambda: not project.app.jobs.list_waiting(), "nothing waits", within=LEASE + 10)
     until(lambda: project.waiting() == 0, "the queues are empty", details=lambda: f"{project.stats()}")
     assert [worker.end(signal.SIGTERM) for worker in workers] == [0] * WORKERS
@@ -150,7 +150,7 @@ def test_every_delayed_job_runs_and_none_early_although_its_movers_are_killed(pr
         f"{late[0]:.3f} s at least, {late[JOBS // 2]:.3f} s p50, {late[JOBS * 99 // 100]:.3f} s p99"
     )
     assert late[0] >= 0
-    # What a killed worker had in its hands may run again, and what its mover was moving, and nothing else.
+    # What a killed worker had in its hands may run again, and what its relay was publishing, and nothing else.
     assert duplicates <= kills * (PREFETCH + BATCH), f"{duplicates} duplicates for {kills} kills"
     assert set(_lateness(project)) == set(range(JOBS))
 

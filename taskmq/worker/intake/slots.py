@@ -107,8 +107,6 @@ class Slots:
         if threads is not None:
             threads.on_told(self._pool.call)
 
-    # What there is -----------------------------------------------------------------------------------------
-
     @property
     def room(self) -> int:
         """How many more deliveries may have a slot."""
@@ -153,8 +151,6 @@ class Slots:
         self.concurrency = self._pool.size = concurrency
         self._backlog.resize(concurrency)
         self._pool.call()
-
-    # Into a slot -------------------------------------------------------------------------------------------
 
     def put(self, delivery: Delivery) -> None:
         """A delivery has come."""
@@ -204,8 +200,6 @@ class Slots:
             if delivery is old:
                 self._pool.busy[task] = new
 
-    # Out of a slot -----------------------------------------------------------------------------------------
-
     def drop(self, delivery: Delivery, *, now: float) -> None:
         """A delivery that was taken is not run, since the broker has given it to somebody else meanwhile."""
         self._backlog.leave(delivery.queue, now=now)
@@ -230,8 +224,6 @@ class Slots:
             self._backlog.leave(delivery.queue, now=now)
         else:
             self.end(delivery, error)
-
-    # Out of hand -------------------------------------------------------------------------------------------
 
     def shed(self, queue: str, *, keep: int) -> None:
         """Give back what waits of a physical queue beyond the first `keep`."""

@@ -139,8 +139,6 @@ class LongRunGuard:
                     await asyncio.wait(late)
             await self._keeper.aclose()
 
-    # Near its time -----------------------------------------------------------------------------------------
-
     async def _look_on(self) -> None:
         consumer, slots = self._consumer, self._slots
         if slots is None or not isinstance(consumer, TimeLimited):
@@ -249,8 +247,6 @@ class LongRunGuard:
             keeps=_keeps_all_but_the_lease,
         )
 
-    # While it runs -----------------------------------------------------------------------------------------
-
     async def _renew(self) -> bool:
         held = [(hold, attempt) for hold, attempt in self._running.items() if not hold.is_over]
         answers = await asyncio.gather(
@@ -292,8 +288,6 @@ class LongRunGuard:
             hold.token = taken
             return True
 
-    # At its end --------------------------------------------------------------------------------------------
-
     def _settle(self, hold: "_LongRun", attempt: Attempt, *, is_done: bool) -> None:
         self._running.pop(hold, None)
         assert hold.handed is not None
@@ -333,8 +327,6 @@ class LongRunGuard:
                 _log.warning("job may run twice, its lease %s is not marked as done yet: %s", hold.key, error)
                 await asyncio.sleep(backoff.next())
         self._held.pop(hold.key, None)
-
-    # A standby message comes ----------------------------------------------------------------------------------------
 
     async def admits(self, attempt: Attempt) -> bool:
         """Whether a message is to be run; where it is a standby message that is not, it was settled."""
@@ -387,8 +379,6 @@ class LongRunGuard:
             standby.requeue()
         else:
             standby.ack()
-
-    # Publishing --------------------------------------------------------------------------------------------
 
     async def _publish(self, message: Outgoing) -> None:
         # To the broker, whatever the app has delayed messages wait in.

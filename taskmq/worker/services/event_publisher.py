@@ -175,8 +175,6 @@ class EventPublisher:
             name = self._queues[physical] = logical_queue(physical)
         return name
 
-    # What the tally calls: once per run, while somebody listens -------------------------------------------------
-
     def _on_start(self, attempt: Attempt) -> None:
         if not (number := self._next_number()):
             return

@@ -123,15 +123,15 @@ class Stage:
         await asyncio.sleep(seconds)
 
     @asynccontextmanager
-    async def moving(self, count: int = 1) -> AsyncGenerator[None, None]:
-        movers = [self.relay() for _ in range(count)]
-        tasks = [asyncio.create_task(mover.run()) for mover in movers]
+    async def relaying(self, count: int = 1) -> AsyncGenerator[None, None]:
+        relays = [self.relay() for _ in range(count)]
+        tasks = [asyncio.create_task(relay.run()) for relay in relays]
         await asyncio.sleep(0.001)
         try:
             yield
         finally:
-            for mover in movers:
-                mover.stop()
+            for relay in relays:
+                relay.stop()
             async with asyncio.timeout(60):
                 await asyncio.gather(*tasks)
 
@@ -157,7 +157,7 @@ def play(test: Callable[[Stage], Coroutine[None, None, None]]) -> None:
 
 def test_a_message_is_moved_when_it_is_due_and_not_before() -> None:
     async def test(stage: Stage) -> None:
-        async with stage.moving():
+        async with stage.relaying():
             await stage.put("b", delay=5)
             await stage.put("a", delay=3)
             await stage.permits(2.999)
@@ -172,10 +172,10 @@ def test_a_message_is_moved_when_it_is_due_and_not_before() -> None:
     play(test)
 
 
-def test_a_mover_that_sleeps_is_woken_for_an_earlier_message() -> None:
+def test_a_relay_that_sleeps_is_woken_for_an_earlier_message() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("late", delay=3600)
-        async with stage.moving():
+        async with stage.relaying():
             await stage.put("early", delay=0.1)
             stage.clock.advance(0.1)
             # Less than the look that is taken once a second anyway.
@@ -202,7 +202,7 @@ def test_messages_keep_all_that_they_were_sent_with() -> None:
 
     async def test(stage: Stage) -> None:
         await stage.session.publish(full)
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(1.5)
 
         (confirmed,) = [entry for entry in stage.broker.journal if isinstance(entry, Confirmed)]
@@ -213,12 +213,12 @@ def test_messages_keep_all_that_they_were_sent_with() -> None:
     play(test)
 
 
-def test_many_movers_share_the_work_and_move_each_message_once() -> None:
+def test_many_relays_share_the_work_and_move_each_message_once() -> None:
     jobs = [f"job {number}" for number in range(1_000)]
 
     async def test(stage: Stage) -> None:
         await stage.put(*jobs)
-        async with stage.moving(5):
+        async with stage.relaying(5):
             await stage.permits(3)
 
         assert sorted(await stage.ready()) == sorted(jobs)
@@ -230,7 +230,7 @@ def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog
     async def test(stage: Stage) -> None:
         stage.broker.fail_publishes(16, BrokerUnavailable("no broker (test)"))
         await stage.put("a", "b")
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(1.1)
             assert await stage.ready() == []
             assert await stage.delays.count() == 2
@@ -254,7 +254,7 @@ def test_what_was_published_is_not_published_again_because_its_neighbour_was_not
         await stage.put("b", delay=1.5)
         stage.broker.fail_publishes(1, BrokerUnavailable("no broker (test)"))
         stage.clock.advance(2)
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(5)
 
         assert await stage.ready() == ["b", "a"]
@@ -263,12 +263,12 @@ def test_what_was_published_is_not_published_again_because_its_neighbour_was_not
 
 
 @pytest.mark.parametrize("has_effect", [False, True])
-def test_while_the_state_is_down_the_mover_waits_and_then_goes_on(*, has_effect: bool) -> None:
+def test_while_the_state_is_down_the_relay_waits_and_then_goes_on(*, has_effect: bool) -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a", "b")
         stage.delays.failing["take"] = 3
         stage.delays.has_effect = has_effect
-        async with stage.moving():
+        async with stage.relaying():
             # Where the messages were taken and the answer was lost, they come back after the lease.
             await stage.permits(1.5)
             await stage.permits(60)
@@ -283,7 +283,7 @@ def test_a_state_that_cannot_be_told_what_was_published_is_told_again() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.delays.failing["done"] = 5
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(10)
 
         assert await stage.ready() == ["a"]
@@ -296,7 +296,7 @@ def test_a_message_that_moved_untold_comes_twice_rather_than_never() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.delays.failing["done"] = 200
-        async with stage.moving():
+        async with stage.relaying():
             for _ in range(20):
                 await stage.permits(1)
             stage.delays.failing["done"] = 0
@@ -315,7 +315,7 @@ def test_what_has_no_queue_any_more_goes_where_people_find_it() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a", "c")
         await stage.put("b", queue="gone")
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(2)
 
         assert await stage.ready() == ["a", "c"]
@@ -333,7 +333,7 @@ def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
         await stage.put("refused", delay=1)
         await stage.put("behind", delay=1.001)
         stage.broker.fail_publishes(1, refusal)
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(2)
             assert await stage.ready() == ["behind"]
             assert await stage.delays.count() == 1
@@ -345,11 +345,11 @@ def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
     play(test)
 
 
-def test_a_bug_in_an_adapter_does_not_end_the_mover(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_an_adapter_does_not_end_the_relay(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.delays.failing["next_due"] = 2
-        async with stage.moving():
+        async with stage.relaying():
             await stage.permits(10)
 
         assert await stage.ready() == ["a"]
@@ -358,21 +358,21 @@ def test_a_bug_in_an_adapter_does_not_end_the_mover(caplog: pytest.LogCaptureFix
     assert sum(record.levelno == logging.CRITICAL for record in caplog.records) == 2
 
 
-def test_a_mover_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
+def test_a_relay_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.broker.hang_publishes()
-        mover = stage.relay()
-        moving = asyncio.create_task(mover.run())
+        relay = stage.relay()
+        running = asyncio.create_task(relay.run())
         stage.clock.advance(1)
         while not stage.broker.hanging:
             await asyncio.sleep(0.1)
 
-        mover.stop()
+        relay.stop()
         await asyncio.sleep(1)
-        assert not moving.done()
+        assert not running.done()
         stage.broker.release_publishes()
-        await moving
+        await running
 
         assert await stage.ready() == ["a"]
         assert await stage.delays.count() == 0
@@ -380,12 +380,12 @@ def test_a_mover_that_is_stopped_ends_the_batch_that_is_under_way() -> None:
     play(test)
 
 
-def test_a_mover_that_waits_for_a_broker_stops_at_once() -> None:
+def test_a_relay_that_waits_for_a_broker_stops_at_once() -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.broker.fail_publishes(100, BrokerUnavailable("no broker (test)"))
         stage.clock.advance(1)
-        async with stage.moving():
+        async with stage.relaying():
             await asyncio.sleep(60)
             before = asyncio.get_running_loop().time()
 
@@ -394,7 +394,7 @@ def test_a_mover_that_waits_for_a_broker_stops_at_once() -> None:
     play(test)
 
 
-def test_a_mover_that_dies_at_any_moment_loses_nothing() -> None:
+def test_a_relay_that_dies_at_any_moment_loses_nothing() -> None:
     jobs = {f"job {number}" for number in range(3)}
     moments: list[int] = []
 
@@ -402,19 +402,19 @@ def test_a_mover_that_dies_at_any_moment_loses_nothing() -> None:
         for moment in range(1, 30):
             await stage.put(*jobs)
             stage.clock.advance(1)
-            mover = stage.relay()
+            relay = stage.relay()
             # What it awaits at this moment has happened, and it will never know.
-            await cancelled_at(CancelPoint(wakeups=moment), mover.run(), within=60)
+            await cancelled_at(CancelPoint(wakeups=moment), relay.run(), within=60)
             if await stage.delays.count() == 0:
                 moments.append(moment)
             stage.clock.advance(60)
 
-            async with stage.moving():
+            async with stage.relaying():
                 await stage.permits(2)
 
             moved = await stage.ready()
             assert set(moved) == jobs, moment
-            # At most once more for the mover that died.
+            # At most once more for the relay that died.
             assert max(Counter(moved).values()) <= 2, moment
             assert await stage.delays.count() == 0, moment
             await stage.memory.purge("work")
