@@ -9,6 +9,7 @@ from typing import Final
 from taskmq.contracts.broker import Broker, Consumer, Delivery, Subscription, Topical
 from taskmq.contracts.republish import copy_message
 from taskmq.durable.service import pause
+from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge, UnsupportedFeature
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
@@ -54,7 +55,7 @@ class Topic:
         self._broker = broker
         self._clock = clock
         self._consumer: Consumer | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._working = TaskSet(f"message of {self.queue}", failure=f"a message of {self.queue} was not looked at")
         self._is_stopping = asyncio.Event()
         self._complaint = ""
 
@@ -86,17 +87,10 @@ class Topic:
         self._is_stopping.set()
         if self._consumer is not None:
             await self._consumer.stop()
-        if self._working:
-            _, late = await asyncio.wait(self._working, timeout=_LAST_WORDS)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+        await self._working.aclose(grace=_LAST_WORDS)
 
     def _receive(self, delivery: Delivery) -> None:
-        task = asyncio.create_task(self._handle(delivery), name=f"taskmq message of {self.queue}")
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        self._working.start(self._handle(delivery))
 
     async def _handle(self, delivery: Delivery) -> None:
         key: str = getattr(delivery, "routing_key", None) or ""

@@ -7,12 +7,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AsyncExitStack
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
+from taskmq.durable.task_set import TaskSet
 from taskmq.model.telemetry.metrics import Snapshot
 from taskmq.supervisor.autoscale import Autoscale
 from taskmq.supervisor.child_process import ChildProcess
@@ -61,7 +62,7 @@ class Supervisor:
         self._slots: list[ProcessSlot] = []
         self._sitting: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], ProcessSlot] = {}
         self._children: set[ChildProcess] = set()
-        self._chores: set[asyncio.Task[None]] = set()
+        self._chores = TaskSet("supervisor", failure="a part of the supervisor has failed; the processes go on")
         self._one_at_a_time = asyncio.Lock()
         self._recycle_after = 0.0
         self._signals = 0
@@ -88,9 +89,9 @@ class Supervisor:
                 try:
                     for _ in range(self._supervision.processes):
                         self._add_slot()
-                    self._do(self._look_around())
+                    self._chores.start(self._look_around())
                     if self._supervision.watch:
-                        self._do(self._reload_on_change())
+                        self._chores.start(self._reload_on_change())
                     await self._all_retired()
                 finally:
                     await self._end()
@@ -118,7 +119,7 @@ class Supervisor:
             return
         _log.warning("restarting %d processes, one after the other", len(self._slots))
         self._systemd.reloading()
-        self._do(self._roll("restarting", patient=True))
+        self._chores.start(self._roll("restarting", patient=True))
 
     @property
     def is_stopping(self) -> bool:
@@ -195,9 +196,10 @@ class Supervisor:
             self._on_ready = None
 
     async def _end(self) -> None:
-        for task in (*self._chores, *self._sitting):
+        for task in self._sitting:
             task.cancel()
-        await asyncio.gather(*self._chores, *self._sitting, return_exceptions=True)
+        await self._chores.aclose()
+        await asyncio.gather(*self._sitting, return_exceptions=True)
         # Those that were replaced, and those that were to replace them.
         children = tuple(self._children)
         for child in children:
@@ -273,7 +275,7 @@ class Supervisor:
                 continue
             why = limits.reached(child.status, age=now - child.ready_at, luck=child.luck)
             if why is not None:
-                self._do(self._recycle(slot, why))
+                self._chores.start(self._recycle(slot, why))
                 return
 
     def _scale(self) -> None:
@@ -323,16 +325,6 @@ class Supervisor:
         finally:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)
-
-    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._chores.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("a part of the supervisor has failed; the processes go on", exc_info=error)
 
 
 def _has_terminal() -> bool:

@@ -43,8 +43,8 @@ import contextlib
 import logging
 import math
 import uuid
-from collections.abc import Collection, Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Consumer, Delivery, Outgoing, TimeLimited, is_revoked
@@ -52,6 +52,7 @@ from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.durable.service import pause
+from taskmq.durable.task_set import TaskSet
 from taskmq.errors import EncodeError, MalformedMessage, SendError, StateUnavailable
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
@@ -106,7 +107,7 @@ class LongRunGuard:
         self._running: dict[_LongRun, Attempt] = {}
         self._keeper = LeaseKeeper("leases of long jobs", seconds=seconds, renew=self._renew)
         self._begun: set[Delivery] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("worker hands over", failure="a job was not handed over")
         self._stopping = asyncio.Event()
         self._slots: Slots | None = None
         self._consumer: Consumer | None = None
@@ -131,12 +132,7 @@ class LongRunGuard:
         try:
             await self._look_on()
         finally:
-            if self._tasks:
-                _, late = await asyncio.wait(self._tasks, timeout=_STOPPING)
-                for task in late:
-                    task.cancel()
-                if late:
-                    await asyncio.wait(late)
+            await self._tasks.aclose(grace=_STOPPING)
             await self._keeper.aclose()
 
     async def _look_on(self) -> None:
@@ -168,7 +164,7 @@ class LongRunGuard:
         for delivery, attempt in running.items():
             if delivery not in self._begun and left(delivery, _BEGIN) <= 0:
                 self._begun.add(delivery)
-                self._start(self._hand_over(attempt, delivery, until=now + left(delivery, _GIVE_UP)))
+                self._tasks.start(self._hand_over(attempt, delivery, until=now + left(delivery, _GIVE_UP)))
 
     async def _hand_over(self, attempt: Attempt, delivery: Delivery, *, until: float) -> None:
         hold = await self._publish_standby(attempt, delivery, until=until)
@@ -294,7 +290,7 @@ class LongRunGuard:
         if hold.handed.revoked:
             self._held.pop(hold.key, None)
         else:
-            self._start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
+            self._tasks.start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
 
     async def _give_back(self, hold: "_LongRun", attempt: Attempt, handed: LeasedDelivery) -> None:
         """Have the job run by somebody else, at once or as soon as its standby message comes."""
@@ -360,7 +356,7 @@ class LongRunGuard:
             "job %s of task %s was lost by who ran it, and runs again", attempt.job_id, attempt.envelope.task
         )
         standby = attempt.delivery
-        recovered = RecoveredDelivery(standby, lambda: self._start(self._say_done(hold)))
+        recovered = RecoveredDelivery(standby, lambda: self._tasks.start(self._say_done(hold)))
         if self._slots is not None:
             self._slots.replace(standby, recovered)
         attempt.delivery = recovered
@@ -383,16 +379,6 @@ class LongRunGuard:
     async def _publish(self, message: Outgoing) -> None:
         # To the broker, whatever the app has delayed messages wait in.
         await self._broker.publish(message, timeout=self._send_timeout)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name="taskmq worker hands over")
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("a job was not handed over", exc_info=error)
 
 
 class _LongRun:

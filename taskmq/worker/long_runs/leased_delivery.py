@@ -57,7 +57,7 @@ class RecoveredDelivery(_Copy):
         done: called when it is acknowledged.
     """
 
-    def __init__(self, standby: Delivery, done: Callable[[], None]) -> None:
+    def __init__(self, standby: Delivery, done: Callable[[], object]) -> None:
         super().__init__(standby)
         self.redelivered = True
         self._standby = standby

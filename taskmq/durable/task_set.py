@@ -1,0 +1,54 @@
+"""Short asyncio tasks that somebody owns: none outlives its owner, and none fails unseen.
+
+For pieces of work that come up now and then, where nobody waits for the single one. What lives as long as its owner
+is a `Service`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["TaskSet"]
+
+_log = logging.getLogger("taskmq")
+
+
+class TaskSet:
+    """The tasks of one owner.
+
+    Args:
+        name: of the tasks, after `taskmq`.
+        failure: what is logged of one that raises.
+    """
+
+    def __init__(self, name: str, *, failure: str) -> None:
+        self._name = f"taskmq {name}"
+        self._failure = failure
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many have not ended."""
+        return len(self._tasks)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Carry out a piece of work."""
+        task = asyncio.create_task(work, name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def aclose(self, *, grace: float = 0.0) -> None:
+        """Give what goes on so many seconds to end, and cancel the rest. When it returns, nothing runs any more."""
+        if self._tasks and grace:
+            await asyncio.wait(self._tasks, timeout=grace)
+        late = tuple(self._tasks)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("%s", self._failure, exc_info=error)

@@ -1,0 +1,56 @@
+"""Tasks that somebody owns."""
+
+import asyncio
+
+import pytest
+
+from taskmq.durable.task_set import TaskSet
+from tests.unit.worker.virtual_time import run
+
+
+async def work(seconds: float, story: list[str]) -> None:
+    try:
+        await asyncio.sleep(seconds)
+        story.append(f"{seconds:g}")
+    except asyncio.CancelledError:
+        story.append(f"{seconds:g} cancelled")
+        raise
+
+
+def test_what_goes_on_has_a_grace_and_is_cancelled_after_it() -> None:
+    async def main() -> None:
+        tasks, story = TaskSet("works", failure="no work"), list[str]()
+        for seconds in (1, 2, 30):
+            tasks.start(work(seconds, story))
+        await asyncio.sleep(1.5)
+        assert len(tasks) == 2
+        await tasks.aclose(grace=5)
+        assert (story, len(tasks)) == (["1", "2", "30 cancelled"], 0)
+        await tasks.aclose(grace=5)
+
+    run(main())
+
+
+def test_without_a_grace_all_is_cancelled_at_once() -> None:
+    async def main() -> None:
+        tasks, story = TaskSet("works", failure="no work"), list[str]()
+        tasks.start(work(1, story))
+        await asyncio.sleep(0.5)
+        await tasks.aclose()
+        assert story == ["1 cancelled"]
+
+    run(main())
+
+
+def test_one_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise ValueError
+
+    async def main() -> None:
+        tasks = TaskSet("works", failure="no work")
+        tasks.start(fail())
+        await asyncio.sleep(1)
+        assert len(tasks) == 0
+
+    run(main())
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("CRITICAL", "no work")]
