@@ -52,7 +52,7 @@ class Session:
         self.delays = delays
         self._blobs = blobs
         self._clock: Clock = clock or SystemClock()
-        self.stores = Stores(state)
+        self.stores: Stores = Stores(state)
         if state is not None and blobs is not None:
             large = LargeValues(blobs, self._clock, inline=inline)
             self.stores = Stores(

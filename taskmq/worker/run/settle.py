@@ -168,13 +168,15 @@ class Settler:
 
         False: the outcome does not count, or nobody could be told of it; the delivery was given back.
         """
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        backoff: Backoff | None = None
         while attempt.permits:
             try:
                 counts = await attempt.permits[-1].release(outcome, record)
             except (StateUnavailable, SendError) as error:
                 _log.warning("job %s has not left what its guards have given it: %s", attempt.job_id, error)
-                if isinstance(outcome, Interrupted) or not await self._pause(backoff.next()):
+                if isinstance(outcome, Interrupted) or not await self._pause(
+                    (backoff := backoff or _backoff()).next()
+                ):
                     attempt.permits = None
                     attempt.delivery.requeue()
                     return False
@@ -325,12 +327,13 @@ class Settler:
         """True once the record is durable or none is kept; False when the delivery was given back instead."""
         if self._results is None or attempt.task.plan.result is False:
             return True
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        backoff: Backoff | None = None
         while True:
             try:
                 await self._results.put(record, ttl=attempt.task.plan.result_ttl or self._app.jobs.result_ttl)
             except StateUnavailable as error:
                 _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
+                backoff = backoff or _backoff()
                 if not await self._pause(backoff.next()):
                     attempt.delivery.requeue()
                     return False
@@ -338,7 +341,7 @@ class Settler:
                 return True
 
     async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> bool:
-        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        backoff = _backoff()
         for attempt in range(1, _PUBLISH_TRIES + 1):
             try:
                 # Publish before ack: a crash here repeats the attempt, the other order would lose it.
@@ -375,6 +378,11 @@ class Settler:
             _type_name(error),
             exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
         )
+
+
+def _backoff() -> Backoff:
+    # Made when something has failed: most messages need none.
+    return Backoff(_PAUSE, _LONGEST_PAUSE)
 
 
 async def _is_void(delivery: Delivery) -> bool:
