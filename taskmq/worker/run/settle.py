@@ -226,7 +226,10 @@ class Settler:
         return await self._publish_and_ack(delivery, message)
 
     async def _ended(self, attempt: Attempt, outcome: Outcome, record: ResultRecord) -> bool:
-        if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
+        # Most attempts have no permits, and pay for no coroutine.
+        if attempt.permits and not await self.release_permits(attempt, outcome, record):
+            return False
+        if not await self._stored(attempt, record):
             return False
         attempt.delivery.ack()
         return True
