@@ -161,9 +161,9 @@ class Pipeline:
     async def _settle(self, attempt: Attempt, outcome: Outcome) -> bool:
         journal = None if attempt.execution is None else attempt.execution.context.journal
         if journal is not None:
-            await self._journal.finish(journal)
+            await self._journal.finish(journal, outcome)
         is_done = await self._settle_in_order(attempt, outcome)
-        if journal is not None and (is_done or isinstance(outcome, Interrupted)):
+        if journal is not None and is_done:
             await self._journal.end(journal, outcome)
         if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
             self._quarantine.forget(attempt)

@@ -116,34 +116,31 @@ class JournalService:
 
     # The worker's part -------------------------------------------------------------------------------------
 
-    async def finish(self, journal: RunJournal) -> None:
-        """Write the last news of a run that has ended."""
+    async def finish(self, journal: RunJournal, outcome: Outcome) -> None:
+        """Write the last news of a run that has ended, and what it came to.
+
+        Before the outcome is settled, so that the next run finds the heartbeat, and in one call with that.
+        """
         self._news.discard(journal)
-        if not journal.is_dirty:
+        if not journal.has_told:
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                await self._write(journal)
+                await self._write(journal, _STATES[type(outcome)])
         except (TaskMQError, TimeoutError) as error:
             self._complain(error)
 
     async def end(self, journal: RunJournal, outcome: Outcome) -> None:
-        """The outcome of a run is durable, or it was interrupted: say so where the task has told how far it was.
-
-        What a job has saved goes with the job.
+        """The outcome of a run is durable: what the job has saved goes with the job.
 
         A dead one may be replayed, and then goes on from there.
         """
         run, checkpoints = journal.run, self._stores().checkpoints
-        is_forgotten = run is not None and isinstance(outcome, Succeeded | Cancelled)
-        if checkpoints is None or not (is_forgotten or journal.has_told):
+        if run is None or checkpoints is None or not isinstance(outcome, Succeeded | Cancelled):
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                if journal.has_told:
-                    await self._write(journal, _STATES[type(outcome)])
-                if run is not None and is_forgotten:
-                    await checkpoints.forget(journal.job_id, token=run.token)
+                await checkpoints.forget(journal.job_id, token=run.token)
         except (TaskMQError, TimeoutError) as error:
             # It goes by its time to live.
             self._complain(error)

@@ -12,7 +12,7 @@ from taskmq import Context, RunSuperseded, StateUnavailable, TaskMQ, Unsupported
 from taskmq.contracts.stores import BegunRun, ProgressRecord
 from taskmq.errors import TaskFailed
 from taskmq.executors import CoroutineExecutor
-from taskmq.model.outcome import Interrupted, Retried
+from taskmq.model.outcome import Interrupted, Retried, Succeeded
 from taskmq.model.states import JobState
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
@@ -114,7 +114,7 @@ def test_the_first_word_is_written_at_once_the_next_half_a_second_later_and_the_
 
         ctx.progress(10, 10)
         assert ctx.journal is not None
-        await recorder.finish(ctx.journal)
+        await recorder.finish(ctx.journal, Succeeded(None))
         assert await found(app) == (10, 10, "")
         await recorder.aclose()
         await app.aclose()
@@ -132,7 +132,7 @@ def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
         for done in range(3):
             ctx.progress(done)
             assert ctx.journal is not None
-            await recorder.finish(ctx.journal)
+            await recorder.finish(ctx.journal, Succeeded(None))
         assert [record.message for record in caplog.records] == [
             "progress and heartbeats of tasks are not kept: down"
         ]
@@ -180,7 +180,7 @@ def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
         first = context(recorder)
         first.heartbeat({"row": 5})
         assert first.journal is not None
-        await recorder.finish(first.journal)
+        await recorder.finish(first.journal, Succeeded(None))
 
         second = context(recorder, attempt=2)
         await second.resume()
@@ -247,7 +247,7 @@ def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app
             await late.resume()
         late.heartbeat("late")
         assert late.journal is not None
-        await recorder.finish(late.journal)
+        await recorder.finish(late.journal, Succeeded(None))
         for each in (recorder, other):
             await each.aclose()
         await app.aclose()
@@ -279,7 +279,7 @@ def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogC
         ctx = context(recorder)
         ctx.progress(1)
         assert ctx.journal is not None
-        await recorder.finish(ctx.journal)
+        await recorder.finish(ctx.journal, Succeeded(None))
 
         with pytest.raises(UnsupportedFeature, match="progress, steps and checkpoints need a state"):
             await ctx.resume()
