@@ -87,10 +87,14 @@ class ServiceGroup:
 
     async def _keep(self, service: Service, name: str) -> None:
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        loop = asyncio.get_running_loop()
         while not self._is_stopping.is_set():
+            began = loop.time()
             try:
                 await service.run()
             except Exception:  # noqa: BLE001 - a fault in one part must not end the others, nor go unseen
+                if loop.time() - began > _LONGEST_PAUSE:
+                    backoff.reset()
                 seconds = backoff.next()
                 _log.critical("%s has failed, and starts again in %g s", name, seconds, exc_info=True)
                 await pause(self._is_stopping, seconds)

@@ -131,9 +131,15 @@ class LongRunGuard:
         """Hand over what comes near its time, until `stop`; then wait a while for what has to be said."""
         try:
             await self._look_on()
-        finally:
-            await self._tasks.aclose(grace=_STOPPING)
-            await self._keeper.aclose()
+        except asyncio.CancelledError:
+            await self._close()
+            raise
+        # Not where it has failed: it starts again, and what was handed over keeps its leases meanwhile.
+        await self._close()
+
+    async def _close(self) -> None:
+        await self._tasks.aclose(grace=_STOPPING)
+        await self._keeper.aclose()
 
     async def _look_on(self) -> None:
         consumer, slots = self._consumer, self._slots

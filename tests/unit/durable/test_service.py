@@ -187,6 +187,25 @@ def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplog: pyt
     ]
 
 
+def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Tired:
+        def stop(self) -> None: ...
+
+        async def run(self) -> None:
+            await asyncio.sleep(100)
+            raise ZeroDivisionError
+
+    async def main() -> None:
+        async with ServiceGroup() as services:
+            await services.start(Tired(), "the part", grace=0.1)
+            await asyncio.sleep(350)
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records] == ["the part has failed, and starts again in 1 s"] * 3
+
+
 def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:
     async def main() -> None:
         story: list[str] = []

@@ -118,6 +118,7 @@ class _Leases:
         return await self._inner.acquire(key, owner=owner, seconds=seconds, note=note)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        self._node.world.renewals += 1
         self._meet()
         return await self._inner.renew(key, token=token, seconds=seconds, note=note)
 
@@ -207,6 +208,7 @@ class World:
         self.is_state_down = False
         self.began: list[str] = []
         self.ended: list[str] = []
+        self.renewals = 0
         self.nodes: list[Node] = []
         self._outside = open_memory_broker(self.url, BrokerOptions(clock=_LoopClock()))
 

@@ -81,6 +81,31 @@ def test_what_waits_for_a_resource_goes_back_before_the_broker_takes_it_back() -
     run(main())
 
 
+def test_jobs_keep_their_leases_although_the_guard_fails_meanwhile(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = DeliveryAges.look
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with world("a", "b") as it:
+            await it.send("job", 4 * LONG)
+            await asyncio.sleep(ALLOWED * 0.95)
+            monkeypatch.setattr(DeliveryAges, "look", fail)
+            await asyncio.sleep(LEASE * 3)
+            before = it.renewals
+            await asyncio.sleep(LEASE * 10)
+            assert it.renewals - before >= 3 * 10 - 1
+            monkeypatch.setattr(DeliveryAges, "look", look)
+            await it.until_empty(within=2 * END)
+            assert it.began == it.ended == ["job"]
+
+    run(main())
+    assert "guard of long runs has failed" in caplog.text
+
+
 # Each step -----------------------------------------------------------------------------------------------
 
 
