@@ -112,6 +112,7 @@ class LongRunGuard:
         self._slots: Slots | None = None
         self._consumer: Consumer | None = None
         self._queues: Collection[str] = ()
+        self._ages: DeliveryAges | None = None
 
     def attach(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> None:
         """Say whose deliveries are looked at, before `run`.
@@ -147,7 +148,8 @@ class LongRunGuard:
             await self._stopping.wait()
             return
         loop = asyncio.get_running_loop()
-        ages = DeliveryAges(now=loop.time())
+        # Not anew where it starts again: a delivery must not be thought younger than it is.
+        ages = self._ages = self._ages or DeliveryAges(now=loop.time())
         while not self._stopping.is_set():
             # Asked each time: it may be another node, of another version.
             limits = {queue: consumer.settle_within(queue) for queue in self._queues if not is_shard(queue)}

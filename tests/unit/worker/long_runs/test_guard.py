@@ -106,6 +106,23 @@ def test_jobs_keep_their_leases_although_the_guard_fails_meanwhile(
     assert "guard of long runs has failed" in caplog.text
 
 
+def test_a_delivery_does_not_get_younger_where_the_guard_fails_before_it_is_handed_over() -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with world("a", "b") as it:
+            await it.send("job", LONG)
+            await asyncio.sleep(ALLOWED * 0.5)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(DeliveryAges, "look", fail)
+                await asyncio.sleep(ALLOWED * 0.1)
+            await it.until_empty(within=END)
+            assert it.began == it.ended == ["job"]
+
+    run(main())
+
+
 # Each step -----------------------------------------------------------------------------------------------
 
 
