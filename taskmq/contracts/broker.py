@@ -128,6 +128,14 @@ class Delivery(Protocol):
         """Take the message off the broker. The first of `ack` and `requeue` counts, later ones do nothing."""
         ...
 
+    async def ack_confirmed(self) -> bool:
+        """Take the message off the broker, and return once the broker has done so.
+
+        After True the message does not come again, whatever happens to this process. False where the delivery was
+        settled or lost before, or is lost while the answer is awaited: the message may come again, and may be gone.
+        """
+        ...
+
     def requeue(self) -> None:
         """Give the message back, to the front of its queue."""
         ...

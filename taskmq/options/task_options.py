@@ -59,7 +59,8 @@ class TaskOptions(TypedDict, total=False):
         timeout: a run that takes longer is given up and counts as failed.
         soft_timeout: a run that takes longer gets `SoftTimeout` raised inside: a coroutine where it waits, a thread
             once it is back from a call into C, a process in its main thread. Less than `timeout`.
-        ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no retries.
+        ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no
+            retries; the function is called once the broker has confirmed it.
         resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`; it starts once that
             is free. `taskmq worker --resources` says what there is.
         worker_concurrency: how many of it run at a time in one worker process.

@@ -324,6 +324,9 @@ class _FlakyDelivery:
         if self._first(Acked):
             self._inner.ack()
 
+    async def ack_confirmed(self) -> bool:
+        return self._first(Acked) and await self._inner.ack_confirmed()
+
     def requeue(self) -> None:
         if self._first(Requeued):
             self._inner.requeue()

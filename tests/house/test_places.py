@@ -82,7 +82,7 @@ def test_deliveries_are_settled_in_named_places_only() -> None:
 
 
 def _settles(module: Module) -> bool:
-    return module.name.startswith("taskmq.") and _calls(module, {"ack", "requeue"})
+    return module.name.startswith("taskmq.") and _calls(module, {"ack", "ack_confirmed", "requeue"})
 
 
 def test_asyncio_tasks_are_started_in_named_places_only() -> None:

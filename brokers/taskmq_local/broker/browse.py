@@ -57,6 +57,10 @@ class LocalBrowser:
         self._unsettled.discard(id_)
         self._ledger.ack(id_)
 
+    async def ack_confirmed(self, id_: int) -> bool:
+        self._unsettled.discard(id_)
+        return await self._ledger.ack_confirmed(id_)
+
     def requeue(self, id_: int) -> None:
         self._unsettled.discard(id_)
         self._ledger.requeue(id_)

@@ -66,6 +66,13 @@ class Line:
         self._ledger.ack(id_)
         self._lease()
 
+    async def ack_confirmed(self, id_: int) -> bool:
+        try:
+            return await self._ledger.ack_confirmed(id_)
+        finally:
+            self._in_hand -= 1
+            self._lease()
+
     def requeue(self, id_: int) -> None:
         self._in_hand -= 1
         self._ledger.requeue(id_)

@@ -64,6 +64,10 @@ class LocalDelivery:
         if settler is not None:
             settler.ack(self._row[0])
 
+    async def ack_confirmed(self) -> bool:
+        settler, self._settler = self._settler, None
+        return settler is not None and await settler.ack_confirmed(self._row[0])
+
     def requeue(self) -> None:
         settler, self._settler = self._settler, None
         if settler is not None:

@@ -1,5 +1,6 @@
 """What one broker object holds under its owner's name, and how it is let go of."""
 
+import asyncio
 from typing import Protocol
 
 from taskmq_local.broker.lease import Settlement
@@ -12,6 +13,8 @@ class HoldsDeliveries(Protocol):
     """Where a delivery says how it ended."""
 
     def ack(self, id_: int) -> None: ...
+
+    async def ack_confirmed(self, id_: int) -> bool: ...
 
     def requeue(self, id_: int) -> None: ...
 
@@ -36,6 +39,26 @@ class Ledger:
             self.void += 1
         else:
             self._settlement().acks.append(id_)
+
+    async def ack_confirmed(self, id_: int) -> bool:
+        """Whether it was ours to acknowledge, once that is on the disk."""
+        if self._is_closed:
+            self.void += 1
+            return False
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def ended(settlement: Settlement, error: Exception | None) -> None:
+            self.void += settlement.void
+            if error is not None:
+                self.requeue(id_)
+            if not done.done():
+                done.set_result(error is None and not settlement.void)
+
+        # By itself, so that what it says is about this one.
+        settlement = Settlement(self.owner, ended)
+        settlement.acks.append(id_)
+        self._database.submit(settlement)
+        return await done
 
     def requeue(self, id_: int) -> None:
         if self._is_closed:

@@ -28,9 +28,12 @@ class MemoryHand:
     def pick_up(self, messages: list[HubMessage]) -> None:
         self._held.update((message.place, message) for message in messages)
 
-    def ack(self, message: HubMessage) -> None:
-        if self._held.pop(message.place, None) is None or not self._hub.remove(message):
+    def ack(self, message: HubMessage) -> bool:
+        """Whether it was there to be acknowledged."""
+        is_removed = self._held.pop(message.place, None) is not None and self._hub.remove(message)
+        if not is_removed:
             self._count_void()
+        return is_removed
 
     def requeue(self, message: HubMessage) -> None:
         if self._held.pop(message.place, None) is None:
@@ -104,11 +107,19 @@ class MemoryDelivery:
         return self._message.outgoing.headers
 
     def ack(self) -> None:
-        if not self._settled:
-            self._settled = True
-            self._hand.ack(self._message)
-            if self._then is not None:
-                self._then()
+        self._ack()
+
+    async def ack_confirmed(self) -> bool:
+        return self._ack()
+
+    def _ack(self) -> bool:
+        if self._settled:
+            return False
+        self._settled = True
+        is_removed = self._hand.ack(self._message)
+        if self._then is not None:
+            self._then()
+        return is_removed
 
     def requeue(self) -> None:
         if not self._settled:

@@ -43,13 +43,16 @@ class OpenChannel:
         ended: why it ended, once it has.
     """
 
-    __slots__ = ("_answers", "_loop", "ended", "raw")
+    __slots__ = ("_answered", "_answers", "_asked", "_loop", "_turn", "ended", "raw")
 
     def __init__(self, raw: AmqpChannel, loop: asyncio.AbstractEventLoop) -> None:
         self.raw = raw
         self.ended: asyncio.Future[ChannelEnd] = loop.create_future()
         self._loop = loop
         self._answers: set[asyncio.Future[Any]] = set()
+        # Of `synchronise`: calls that were made, and the last one of them that an answer covers.
+        self._asked = self._answered = 0
+        self._turn = asyncio.Lock()
         raw.add_on_close_callback(self._on_close)
 
     async def request(self, send: "Callable[[Done], object]", *, timeout: float = _ANSWER_SECONDS) -> "Method":
@@ -67,6 +70,32 @@ class OpenChannel:
 
         self.send(lambda: send(answered))
         return await self.outcome(answer, timeout=timeout)
+
+    async def synchronise(self) -> None:
+        """Return once the broker has dealt with all that was sent on this channel before.
+
+        A channel takes its frames in order, so the answer to any request tells that; callers share one.
+
+        Raises:
+            ChannelRefused: the broker closed the channel instead.
+            BrokerUnavailable: the connection went, or no answer came in time.
+        """
+        self._asked += 1
+        number = self._asked
+        async with self._turn:
+            if self._answered >= number:
+                return
+            covered = self._asked
+            answer: asyncio.Future[None] = self._loop.create_future()
+
+            def answered(_is_active: bool) -> None:  # noqa: FBT001 - a positional callback of pika
+                if not answer.done():
+                    answer.set_result(None)
+
+            # The one request that changes nothing: the flow is on as it is.
+            self.send(lambda: self.raw.flow(active=True, callback=answered))
+            await self.outcome(answer, timeout=_ANSWER_SECONDS)
+            self._answered = covered
 
     def send(self, send: Callable[[], object]) -> None:
         """Do what `send` does, with pika's errors translated."""

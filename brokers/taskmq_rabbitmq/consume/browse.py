@@ -209,6 +209,10 @@ class _Piece(Feed):
         self._settled_tags.add(tag)
         super().ack(tag)
 
+    async def ack_confirmed(self, tag: int) -> bool:
+        self._settled_tags.add(tag)
+        return await super().ack_confirmed(tag)
+
     def requeue(self, tag: int) -> None:
         """It goes back with the others, in its place: alone it would be in front of those before it."""
 

@@ -198,6 +198,24 @@ class Feed:
         else:
             self._counts.stale_settles += 1
 
+    async def ack_confirmed(self, tag: int) -> bool:
+        """Take a delivery off the broker; whether the broker has said that it dealt with it."""
+        raw = self._raw
+        if not raw.is_live:
+            self._counts.stale_settles += 1
+            return False
+        raw.ack(tag)
+        try:
+            await self.channel.synchronise()
+        except (BrokerUnavailable, ChannelRefused):
+            return False
+        finally:
+            # Not before: the last one closes a channel that is withdrawn, and nothing would be answered.
+            self.unsettled -= 1
+            if self._turned_off and not self.unsettled:
+                self._all_settled()
+        return True
+
     def requeue(self, tag: int) -> None:
         """Give a delivery back."""
         if self._raw.is_live:
@@ -295,6 +313,12 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
         if not self.settled:
             self.settled = True
             self._feed.ack(self.tag)
+
+    async def ack_confirmed(self) -> bool:
+        if self.settled:
+            return False
+        self.settled = True
+        return await self._feed.ack_confirmed(self.tag)
 
     def requeue(self) -> None:
         if not self.settled:

@@ -1,5 +1,7 @@
 """Settling: the first of ack and requeue counts, and what nobody settled comes back."""
 
+import asyncio
+
 from taskmq.contracts.broker import Broker
 from taskmq.testing.broker_suite.case import BrokerCase, bodies
 from taskmq.testing.runner import case
@@ -79,6 +81,55 @@ class Settling(BrokerCase):
         await consumer.stop()
         await broker.aclose()
         await self._expect_back(other, queue, back=["one", "two"], then=[])
+
+    @case
+    async def test_a_confirmed_ack_holds_although_its_holder_is_cut_off_at_once(self) -> None:
+        self.require_lose()
+        broker, other = self.broker("cut off"), self.broker()
+        queue = await self.queue(other)
+        await self.send(other, queue, "one", "two", "three")
+        inbox, consumer = await self.consume(broker, queue, prefetch=3)
+        held = await inbox.take(3)
+
+        told = await asyncio.gather(*(delivery.ack_confirmed() for delivery in held))
+        await self.lose(broker)
+
+        assert told == [True, True, True]
+        assert [await delivery.ack_confirmed() for delivery in held] == [False, False, False]
+        await consumer.stop()
+        await self.expect_only(other, queue)
+
+    @case
+    async def test_an_ack_of_what_was_lost_is_not_confirmed(self) -> None:
+        self.require_lose()
+        broker, other = self.broker("cut off"), self.broker()
+        queue = await self.queue(other)
+        await self.send(other, queue, "one", "two")
+        inbox, consumer = await self.consume(broker, queue, prefetch=2)
+        settled, lost = await inbox.take(2)
+        settled.requeue()
+
+        assert not await settled.ack_confirmed()
+        await consumer.stop()
+        await self.lose(broker)
+
+        assert not await lost.ack_confirmed()
+        await self._expect_back(other, queue, back=["one", "two"], then=[])
+
+    @case
+    async def test_the_last_confirmed_ack_of_a_stopped_consumer_is_told_as_such(self) -> None:
+        broker, other = self.broker(), self.broker()
+        queue = await self.queue(other)
+        await self.send(other, queue, "one", "two")
+        inbox, consumer = await self.consume(broker, queue, prefetch=2)
+        held = await inbox.take(2)
+        await consumer.stop()
+
+        told = [await delivery.ack_confirmed() for delivery in held]
+
+        assert told == [True, True]
+        await broker.aclose()
+        await self.expect_only(other, queue)
 
     @case
     async def test_a_requeued_message_comes_back_first_and_says_so(self) -> None:

@@ -40,6 +40,11 @@ class LeasedDelivery(_Copy):
         """See `taskmq.broker.Delivery`."""
         self._end(is_done=True)
 
+    async def ack_confirmed(self) -> bool:
+        """See `taskmq.broker.Delivery`."""
+        self.ack()
+        return not self.revoked
+
     def requeue(self) -> None:
         """See `taskmq.broker.Delivery`."""
         self._end(is_done=False)
@@ -74,6 +79,15 @@ class RecoveredDelivery(_Copy):
             self.settled = True
             self._standby.ack()
             self._done()
+
+    async def ack_confirmed(self) -> bool:
+        """See `taskmq.broker.Delivery`."""
+        if self.settled:
+            return False
+        self.settled = True
+        is_acked = await self._standby.ack_confirmed()
+        self._done()
+        return is_acked
 
     def requeue(self) -> None:
         """See `taskmq.broker.Delivery`."""

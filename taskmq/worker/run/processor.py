@@ -77,7 +77,7 @@ class Processor:
         return Attempt(delivery, envelope, task, job_id)
 
     async def run(self, attempt: Attempt) -> Outcome:
-        """What became of the attempt; one with early acknowledgement is acknowledged right before its run."""
+        """What became of the attempt; with early acknowledgement, the broker has confirmed that before its run."""
         envelope = attempt.envelope
         if (envelope.eta is not None or envelope.expires is not None) and (
             early := await self._not_now(envelope)
@@ -90,8 +90,9 @@ class Processor:
         except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
             return self.failed(attempt, error)
         attempt.execution = execution
-        if attempt.task.plan.ack == "early":
-            attempt.delivery.ack()
+        if attempt.task.plan.ack == "early" and not await attempt.delivery.ack_confirmed():
+            # Somebody else may have it: at most once means not here.
+            return Interrupted()
         current_context.set(execution.context)
         before = copy_context()
         outcome = await self._ended(attempt, execution, self._chains[attempt.task.plan.executor](execution))

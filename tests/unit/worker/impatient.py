@@ -51,6 +51,12 @@ class _Delivery:
     def ack(self) -> None:
         self._settle(self._inner.ack)
 
+    async def ack_confirmed(self) -> bool:
+        if self.settled or self.revoked:
+            return False
+        self.settled = True
+        return await self._inner.ack_confirmed()
+
     def requeue(self) -> None:
         self._settle(self._inner.requeue)
 

@@ -446,6 +446,12 @@ class FakeDelivery:
     def ack(self) -> None:
         self.settled = self.settled or "acked"
 
+    async def ack_confirmed(self) -> bool:
+        if self.settled is not None:
+            return False
+        self.ack()
+        return True
+
     def requeue(self) -> None:
         self.settled = self.settled or "requeued"
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from taskmq import Context, RetryPolicy, TaskMQ
-from taskmq.model.outcome import Succeeded
+from taskmq.model.outcome import Interrupted, Succeeded
 from taskmq.run.context import current_context
 from taskmq.worker.attempt import Attempt
 from tests.unit.worker.bench import NOW, add, bench, outcome_of, run
@@ -111,6 +111,26 @@ def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_is_call
 
         assert delivery.settled == settled
         assert seen == ([settled] if settled else [])
+
+    run(main())
+
+
+def test_a_task_with_early_ack_is_not_run_where_the_broker_has_not_confirmed_it() -> None:
+    class Lost(FakeDelivery):
+        async def ack_confirmed(self) -> bool:
+            return False
+
+    async def main() -> None:
+        delivery = Lost(b'{"task":"early"}')
+        seen: list[object] = []
+        with bench(lambda app: _early(app, delivery, seen)) as it:
+            attempt = it.processor.read(delivery)
+            assert isinstance(attempt, Attempt)
+
+            outcome = await it.processor.run(attempt)
+
+        assert outcome == Interrupted()
+        assert seen == []
 
     run(main())
 

@@ -1,0 +1,87 @@
+"""Jobs with early acknowledgement that end their worker, with real processes: each is started at most once."""
+
+import pytest
+
+from tests.e2e.kit import JOBS, Project
+
+DEADLY = (
+    JOBS
+    + """
+import signal
+
+def die(way):
+    if way == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@app.task(ack="early", retry=None)
+async def coroutine(name: str, way: str) -> None:
+    note("started", name)
+    if way != "live":
+        die(way)
+
+@app.task(ack="early", retry=None, executor="thread")
+def thread(name: str, way: str) -> None:
+    note("started", name)
+    if way != "live":
+        die(way)
+
+@app.task(ack="early", retry=None, executor="process")
+def process(name: str, way: str) -> None:
+    note("started", name)
+    if way != "live":
+        die(way)
+"""
+)
+JOBS_IN_TURN = [("first", "exit"), ("second", "kill"), ("third", "exit"), ("behind", "live")]
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread", "process"])
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(project: Project, executor: str) -> None:
+    _define(project, executor)
+    for name, way in JOBS_IN_TURN:
+        project.app.tasks[f"jobs.{executor}"].send(name, way)
+
+    run = project.start(concurrency=1, prefetch=4)
+
+    project.wait_for("started", "behind")
+    run.signal()
+    assert run.wait() == 0
+    assert [line[1] for line in project.ledger if line[0] == "started"] == [name for name, _ in JOBS_IN_TURN]
+    assert _left(project) == 0
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread", "process"])
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_jobs_side_by_side_are_started_at_most_once_each(project: Project, executor: str) -> None:
+    _define(project, executor)
+    task = project.app.tasks[f"jobs.{executor}"]
+    names = [f"deadly-{number}" for number in range(4)]
+    for name in names:
+        task.send(name, "kill")
+    task.send("behind", "live")
+
+    run = project.start(concurrency=4)
+
+    project.wait_for("started", "behind")
+    run.signal()
+    assert run.wait() == 0
+    started = [line[1] for line in project.ledger if line[0] == "started"]
+    assert len(started) == len(set(started))
+    assert _left(project) == 0
+
+
+def _left(project: Project) -> int:
+    """Jobs that are still to be run; one whose process of its own died is a dead letter."""
+    return sum(entry.ready for entry in project.stats()[:-1])
+
+
+def _define(project: Project, executor: str) -> None:
+    project.write(DEADLY)
+
+    async def takes_name(name: str, way: str) -> None: ...
+
+    project.app.task(name=f"jobs.{executor}", ack="early")(takes_name)
