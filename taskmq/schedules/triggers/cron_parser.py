@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -24,12 +25,21 @@ ALIASES: Final = {
 
 _HASHED: Final = re.compile(r"(?:^|,)h", re.IGNORECASE)
 _RANDOM: Final = re.compile(r"(?:^|,)r(?:$|[(/,])", re.IGNORECASE)
+_SPELT_OTHERWISE: Final = re.compile(r"(?:^|,)(?:[0-7]l|lw)(?:$|,|/)", re.IGNORECASE)
 _STEP: Final = re.compile(r"/(\d+)")
+_ONE_VALUE: Final = re.compile(r"(^|,)(\w+)-(\w+)(/\d+)?(?=,|$)")
+_SUNDAY_TO_SUNDAY: Final = re.compile(r"(^|,)7-(?:0|sun)(?:/\d+)?(?=,|$)", re.IGNORECASE)
+_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMES: Final = {**{name: n for n, name in enumerate(_WEEKDAYS)}, **{name: n for n, name in enumerate(_MONTHS, 1)}}
 _SIZES: Final = {"second": 59, "minute": 59, "hour": 23, "day of the month": 31, "month": 12, "day of the week": 7}
 _WITHOUT_SECONDS: Final = tuple(_SIZES)[1:]
 _HOUR: Final = -4
 _DAY: Final = -3
 _LONG_AGO: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - wall-clock time
+_WEEKDAY: Final = -1
+# A field that begins so restricts nothing, or restricts the other one: the rule of Vixie's cron and cronie.
+_STARS: Final = ("*", "?")
 _EVERY_WEEKDAY: Final = 0b1111111
 
 _Expanded = Sequence[int | str]
@@ -84,6 +94,9 @@ def _parts(expression: str, *, seconds: bool) -> list[str]:
         )
     for name, part in zip(names, parts, strict=True):
         _check(expression, name, part)
+    # croniter takes a range of one value for the whole field.
+    parts = [_ONE_VALUE.sub(_first_value, part) for part in parts]
+    parts[_WEEKDAY] = _SUNDAY_TO_SUNDAY.sub(r"\g<1>0", parts[_WEEKDAY])
     if parts[_DAY].lower() == "h":
         # A day that only some months have would leave the others out.
         parts[_DAY] = "H(1-28)"
@@ -93,8 +106,26 @@ def _parts(expression: str, *, seconds: bool) -> list[str]:
 def _check(expression: str, name: str, part: str) -> None:
     if _RANDOM.search(part):
         raise InvalidOption(f"cron {expression!r}: {part!r} is random, and each beat would draw another; use H")
-    if any(int(step) > _SIZES[name] for step in _STEP.findall(part)):
+    steps = [int(step) for step in _STEP.findall(part)]
+    if 0 in steps:
+        raise InvalidOption(f"cron {expression!r}: {part!r} has a step of 0 ({name})")
+    if any(step > _SIZES[name] for step in steps):
         raise InvalidOption(f"cron {expression!r}: {part!r} has a step beyond the end of the field ({name})")
+    if _SPELT_OTHERWISE.search(part):
+        raise InvalidOption(f"cron {expression!r}: {part!r} is written L5 here (the last Friday), or 31W (LW)")
+    if "#" in part and not all("#" in each or each.lower().startswith("l") for each in part.split(",")):
+        raise InvalidOption(f"cron {expression!r}: {part!r} numbers some of its weekdays and others not")
+
+
+def _first_value(found: "re.Match[str]") -> str:
+    before, first, last, _step = found.groups()
+    values = _value(first), _value(last)
+    return f"{before}{first}" if values[0] == values[1] else found.group()
+
+
+def _value(written: str) -> int | str:
+    """A number, or the day of the week or month that a name stands for, which no field has both of."""
+    return int(written) if written.isdecimal() else _NAMES.get(written.lower(), written)
 
 
 def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) -> Fields:
@@ -108,7 +139,7 @@ def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) ->
     except (CroniterError, ValueError, TypeError, KeyError) as error:
         raise InvalidOption(f"cron {expression!r} cannot be read: {error}") from error
     minutes, hours, days, months, weekdays, *second = found.expanded
-    return Fields(
+    fields = Fields(
         seconds=_bits(second[0], EVERY_MINUTE) if second else 1,
         minutes=_bits(minutes, EVERY_MINUTE),
         hours=_bits(hours, EVERY_HOUR),
@@ -118,8 +149,14 @@ def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) ->
         last_day="l" in days,
         nearest=tuple(sorted(found.nearest_weekday or ())),
         nth=tuple(sorted(_nth(found.nth_weekday_of_month))),
-        either=not both and days[0] != "*" and weekdays[0] != "*",
+        either=not both and not parts[_DAY].startswith(_STARS) and not parts[_WEEKDAY].startswith(_STARS),
     )
+    if fields.either and (fields.days == EVERY_DAY or (fields.weekdays == _EVERY_WEEKDAY and not fields.nth)):
+        # Each day meets one of them.
+        return replace(
+            fields, days=EVERY_DAY, weekdays=_EVERY_WEEKDAY, last_day=False, nearest=(), nth=(), either=False
+        )
+    return fields
 
 
 def _bits(values: _Expanded, every: int) -> int:

@@ -63,6 +63,49 @@ def test_six_fields_have_their_seconds_first_and_only_if_that_is_said() -> None:
         Cron("* * * * *", seconds=True)
 
 
+@pytest.mark.parametrize(
+    ("expression", "same"),
+    [
+        ("30 5-5 * * *", "30 5 * * *"),
+        ("0 0 * * MON-MON", "0 0 * * 1"),
+        ("0 0 * * mon-1", "0 0 * * 1"),
+        ("0 0 * * 7-0", "0 0 * * 0"),
+        ("0 0 * * 7-SUN/2,3", "0 0 * * 0,3"),
+        ("0 0 1 6-JUN *", "0 0 1 6 *"),
+        ("59-59/15,7-07 * * * *", "7,59 * * * *"),
+        ("0 0 * * 0-7", "0 0 * * *"),
+    ],
+)
+def test_a_range_of_one_value_is_that_value(expression: str, same: str) -> None:
+    assert Cron(expression).fields == Cron(same).fields
+
+
+@pytest.mark.parametrize(
+    ("expression", "same"),
+    [
+        ("0 0 1-31 * MON", "0 0 * * *"),
+        ("0 0 1-7 * 0-6", "0 0 * * *"),
+        ("0 0 20,* * MON", "0 0 * * *"),
+        ("0 0 15W * MON-SUN", "0 0 * * *"),
+        ("0 0 */1 * MON", "0 0 * * MON"),
+        ("0 0 *,20 * MON", "0 0 * * MON"),
+        ("0 0 ? * MON", "0 0 * * MON"),
+    ],
+)
+def test_a_day_field_that_each_day_meets_leaves_nothing_to_the_other_unless_it_begins_with_a_star(
+    expression: str, same: str
+) -> None:
+    assert Cron(expression).fields == Cron(same).fields
+    assert Cron(expression).describe() == Cron(same).describe()
+
+
+def test_a_day_field_that_begins_with_a_star_narrows_the_other() -> None:
+    first_sundays = Cron("0 0 1-7 * */7")
+
+    assert first(first_sundays, "2026-01-01", 3) == ["2026-01-04 00:00", "2026-02-01 00:00", "2026-03-01 00:00"]
+    assert first_sundays.describe() == "at 00:00 on days 1 to 7 of the month if it is a Sunday, UTC"
+
+
 def test_an_alias_has_no_seconds_to_say() -> None:
     assert Cron("@daily", seconds=True).fields == Cron(" @Daily ").fields == Cron("0 0 * * *").fields
 
@@ -76,14 +119,17 @@ def test_an_alias_has_no_seconds_to_say() -> None:
         ("* * * *", "has 4 fields, not 5"),
         ("* * * * * * *", "has 7 fields, not 5"),
         ("@reboot", "is not known: there are @yearly,"),
+        ("0 0 * * 5L", "is written L5 here"),
+        ("0 0 LW * *", r"or 31W \(LW\)"),
+        ("0 0 * * 0-6,sat#3", "numbers some of its weekdays and others not"),
         ("60 * * * *", "cannot be read: .*out of range"),
         ("0 24 * * *", "cannot be read: .*out of range"),
         ("0 0 0 * *", "cannot be read: .*out of range"),
         ("0 0 * * 8", "cannot be read: .*out of range"),
         ("0 0 * * MON-", "cannot be read"),
         ("0 0 * * 5#6", "cannot be read"),
-        ("0 0 * * MON,FRI#2", "cannot be read"),
-        ("*/0 * * * *", "cannot be read: .*step '0'"),
+        ("0 0 * * MON,FRI#2", "numbers some of its weekdays and others not"),
+        ("*/0 * * * *", r"'\*/0' has a step of 0 \(minute\)"),
         ("*/61 * * * *", r"'\*/61' has a step beyond the end of the field \(minute\)"),
         ("0 */24 * * *", r"'\*/24' has a step beyond the end of the field \(hour\)"),
         ("R * * * *", "'R' is random, and each beat would draw another; use H"),
@@ -260,7 +306,10 @@ def _steps(low: int, high: int) -> st.SearchStrategy[str]:
     return st.one_of(
         st.just("*"),
         number.map(str),
-        st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}"),
+        st.tuples(number, number)
+        .map(sorted)
+        .filter(lambda ends: ends[0] < ends[1])
+        .map(lambda ends: f"{ends[0]}-{ends[1]}"),
         st.integers(2, max(high // 2, 2)).map(lambda step: f"*/{step}"),
         st.lists(number, min_size=2, max_size=4, unique=True).map(lambda values: ",".join(map(str, sorted(values)))),
     )
