@@ -194,7 +194,8 @@ async def _shared(pool: Pool, node: DependencyNode, arguments: dict[str, Any]) -
             continue
         opened = _Opened(node, arguments)
         try:
-            value = await opened.aenter()
+            with _for_no_job():
+                value = await opened.aenter()
         except BaseException:
             # Those who wait ask again, each on its own account.
             future.set_exception(_Failed())
@@ -231,7 +232,8 @@ def _shared_blocking(pool: Pool, node: DependencyNode, arguments: dict[str, Any]
             continue
         opened = _Opened(node, arguments)
         try:
-            value = _enter_blocking(opened, pool, owner)
+            with _for_no_job():
+                value = _enter_blocking(opened, pool, owner)
         except BaseException:
             future.set_exception(_Failed())
             raise
@@ -270,6 +272,16 @@ def _no_loop(node: DependencyNode, owner: str) -> UnsupportedFeature:
 
 
 # What is opened ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _for_no_job() -> Generator[None]:
+    """What is made for a whole worker, and what that begins, does not belong to the job that came first."""
+    token = current_context.set(None)
+    try:
+        yield
+    finally:
+        current_context.reset(token)
 
 
 class _Failed(Exception):

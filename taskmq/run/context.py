@@ -44,6 +44,7 @@ class Context(msgspec.Struct, eq=False):
         queue: the queue, as people name it.
         redelivered: whether the message may have been in another worker's hands before.
         started: when the run began, in ms since the epoch by this worker's clock; 0 outside of one.
+        is_settled: the run is over and its message settled; what goes on in its context is not the worker's.
 
     **What the task tells while it runs** (`progress`, `heartbeat`) may be called as often as one likes, from any
     thread: the last word is kept, written at most twice a second and at the end, and never raises for the state's
@@ -74,6 +75,7 @@ class Context(msgspec.Struct, eq=False):
     fence: tuple[str, int] | None = None
     journal: RunJournal | None = None
     _cancelled: bool = False
+    is_settled: bool = False
 
     @classmethod
     def detached(cls, task: str) -> "Context":

@@ -4,7 +4,9 @@ Worker processes install it; nothing has to be configured for `%(job_id)s` in a 
 writes all of a record's attributes. Without a task the four are empty strings.
 
 The fields are taken when a record is made, in the task's own context: also in threads that copy it, such as
-`asyncio.to_thread`. They give way to `extra={"task": ...}` of the program's own.
+`asyncio.to_thread`. What a job has begun and left behind keeps its fields; taskmq's own records lose them once the
+job is settled, since a connection that was opened during a job is not the job's. They give way to
+`extra={"task": ...}` of the program's own.
 """
 
 import logging
@@ -42,7 +44,7 @@ class JobFields(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Give `record` the fields that it does not have yet; always true."""
-        _give(record, _values())
+        _give(record, _values(record.name))
         return True
 
 
@@ -57,7 +59,7 @@ class _JobRecord(logging.LogRecord):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._job = _values()
+        self._job = _values(self.name)
 
     def __getattr__(self, name: str) -> Any:
         # Only for what is not there.
@@ -79,13 +81,15 @@ class _Adding:
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record: logging.LogRecord = self._factory(*args, **kwargs)
-        _give(record, _values())
+        _give(record, _values(record.name))
         return record
 
 
-def _values() -> _Values:
+def _values(logger: str) -> _Values:
     context = current_context.get()
-    return _NONE if context is None else (context.job_id, context.task, context.attempt, context.queue)
+    if context is None or (context.is_settled and logger.startswith(("taskmq.", "taskmq_"))):
+        return _NONE
+    return context.job_id, context.task, context.attempt, context.queue
 
 
 def _give(record: logging.LogRecord, values: _Values) -> None:

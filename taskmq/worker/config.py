@@ -16,9 +16,10 @@ from taskmq.worker.config_option import (
 )
 from taskmq.worker.prefetch import prefetch_for
 
-__all__ = ["DEFAULT_CONCURRENCY", "Events", "WorkerConfig"]
+__all__ = ["DEFAULT_CONCURRENCY", "Events", "LogErrors", "WorkerConfig"]
 
 Events = Literal["auto", "on", "off"]
+LogErrors = Literal["traceback", "message", "type"]
 
 DEFAULT_CONCURRENCY: Final = 32
 
@@ -142,6 +143,13 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "neither."
         ),
     ] = "auto"
+    log_errors: Annotated[
+        LogErrors,
+        ConfigOption(
+            "What the log says of a failed attempt: the error's message, and the traceback once the job has failed; "
+            "message without the traceback; type, where messages may hold secrets."
+        ),
+    ] = "traceback"
     control: Annotated[bool, ConfigOption("Obey commands that come over the broker; --no-control does not.")] = True
     name: Annotated[str, ConfigOption("Shown at the broker and in results; default: host and process id.")] = ""
 

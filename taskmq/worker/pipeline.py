@@ -165,6 +165,8 @@ class Pipeline:
         is_done = await self._settle_in_order(attempt, outcome)
         if journal is not None and is_done:
             await self._journal.end(journal, outcome)
+        if attempt.execution is not None:
+            attempt.execution.context.is_settled = True
         if is_done and self._quarantine is not None and isinstance(outcome, Dead) and outcome.reason == "worker_lost":
             self._quarantine.forget(attempt)
         return attempt.is_clean
@@ -200,6 +202,8 @@ class Pipeline:
         if (execution is None or execution.context.journal is None) and self._settler.settle_at_once(
             attempt, outcome
         ):
+            if execution is not None:
+                execution.context.is_settled = True
             return True
         self._slots.settling.add(attempt.delivery)
         return False

@@ -168,6 +168,7 @@ class LoneWorker:
         self.process.stdin.write(msgspec.json.encode(order) + b"\n")
         self.process.stdin.flush()
         self._status = os.fdopen(reading, "rb")
+        project.lone_workers.append(self)
 
     @property
     def pid(self) -> int:
@@ -193,6 +194,7 @@ class Project:
         self.folder = folder
         self.url = url
         self.state = state
+        self.lone_workers: list[LoneWorker] = []
         self._runs: list[Run] = []
         self.write(JOBS)
         self.app = TaskMQ(url, state=state, name="test")
@@ -261,7 +263,9 @@ class Project:
     @property
     def ledger(self) -> list[list[str]]:
         path = self.folder / "ledger"
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        # A line that is being written is seen up to the end of a page of memory.
+        whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
+        return [line.split() for line in whole.splitlines()]
 
     def noted(self, word: str, name: str) -> list[list[str]]:
         """The ledger's lines of one word and task."""
@@ -305,6 +309,8 @@ class Project:
         for run in left:
             run.signal(signal.SIGKILL)
             run.wait()
+        for worker in self.lone_workers:
+            worker.end(signal.SIGKILL)
         for run in self._runs:
             assert run._process.stdout is not None
             run._process.stdout.close()

@@ -1,10 +1,17 @@
-"""What a worker's log says about the tasks that write to it."""
+"""What a worker's log says about the tasks that write to it, and about jobs that it does not run."""
 
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.kit import Project
+from taskmq.contracts.broker import Outgoing
+from tests.e2e.kit import JOBS, Project
+from tests.servers import TcpProxy
 
 _JOBS = """
 import asyncio, logging, os
@@ -57,3 +64,101 @@ def test_every_line_that_a_task_logs_says_whose_it_is_wherever_the_task_runs(
     assert f"shop: coroutine in a coroutine {tail('coroutine', task='own', queue='7')}\n" in run.log
     assert f"shop: thread in a thread {tail('thread')}\n" in run.log
     assert f"shop: process in a process {tail('process')}\n" in run.log
+
+
+_PICKY = (
+    JOBS
+    + """
+import logging
+
+@app.task(result=False)
+async def price(item: int) -> None:
+    if item < 0:
+        raise ValueError(f"item {item} has no price")
+
+@app.task(retry=None)
+async def once(item: int) -> None:
+    raise LookupError(f"no item {item}")
+"""
+)
+_TAIL = re.compile(r" \[\S+ job=\S+ attempt=\d+ queue=\S+\]$")
+
+
+@pytest.fixture
+def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Project, TcpProxy]]:
+    """A project whose way to RabbitMQ can be cut."""
+    with ExitStack() as stack:
+        parts = urlsplit(str(request.getfixturevalue("amqp_url")))
+        proxy = stack.enter_context(TcpProxy(parts.port or 5672))
+        url = parts._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
+        project = Project(tmp_path, url, f"local://{tmp_path}/embedded")
+        stack.callback(project.close)
+        yield project, proxy
+
+
+@pytest.mark.rabbitmq
+def test_a_line_about_a_job_or_a_connection_never_carries_another_job_s_fields(
+    proxied: tuple[Project, TcpProxy],
+) -> None:
+    project, proxy = proxied
+    project.write(_PICKY)
+
+    async def takes_anything(item: int | str) -> None: ...
+
+    price = project.app.task(name="jobs.price")(takes_anything)
+    # Each behind runs that a member of the task pool carries out one after the other.
+    for other in ("x", -1):
+        price.send_many([(item,) for item in range(40)])
+        price.send(other)
+    for body in (b"garbage", b'{"task":"jobs.unknown"}'):
+        price.send_many([(item,) for item in range(40)])
+        _publish(project, body)
+
+    run = project.start(log_errors="message")
+
+    run.wait_for_log("parked")
+    run.wait_for_log("put back")
+    run.wait_for_log("retry in")
+    run.wait_for_log("dead (invalid_arguments)")
+    proxy.cut()
+    run.wait_for_log("has lost its connection")
+    project.send("quick", 1)
+    project.wait_for("ran", "1")
+
+    # What says whose it is by itself has no tail.
+    assert [line for line in run.log.splitlines() if " taskmq" in line and _TAIL.search(line)] == []
+
+
+def _publish(project: Project, body: bytes) -> None:
+    message = Outgoing(queue="default", body=body, content_type="application/json", job_id="own", task="any")
+
+    async def publish() -> None:
+        async with project.app:
+            await project.app.sessions.current().broker.publish(message, timeout=30)
+
+    asyncio.run(publish())
+
+
+def test_the_log_says_why_a_job_has_failed_and_where_unless_it_is_told_not_to(local_project: Project) -> None:
+    project = local_project
+    project.write(_PICKY)
+
+    async def takes_number(item: int) -> None: ...
+
+    once = project.app.task(name="jobs.once")(takes_number)
+
+    logs: dict[str, str] = {}
+    for said in ("traceback", "message", "type"):
+        run = project.start(log_errors=said)
+        once.send(7)
+        run.wait_for_log("dead (error)")
+        run.signal()
+        assert run.wait() == 0
+        logs[said] = run.log
+
+    assert "dead (error): LookupError: no item 7\n" in logs["traceback"]
+    assert 'raise LookupError(f"no item {item}")' in logs["traceback"]
+    assert "dead (error): LookupError: no item 7\n" in logs["message"]
+    assert "Traceback" not in logs["message"]
+    assert "dead (error): LookupError\n" in logs["type"]
+    assert "no item 7" not in logs["type"]

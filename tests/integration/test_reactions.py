@@ -116,8 +116,9 @@ class _Place:
 
     def runs(self, kind: str) -> list[list[str]]:
         with contextlib.suppress(FileNotFoundError):
-            lines = (self.folder / "runs").read_text().splitlines()
-            return [line.split()[1:] for line in lines if line.split()[0] == kind]
+            # The end of a line that is being written is left for the next look.
+            whole, _, _ = (self.folder / "runs").read_text().rpartition("\n")
+            return [line.split()[1:] for line in whole.splitlines() if line.split()[0] == kind]
         return []
 
     def has_noted(self, reaction: str, count: int) -> bool:

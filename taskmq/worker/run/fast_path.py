@@ -213,6 +213,7 @@ class FastPath:
                 due = envelope.enqueued if envelope.attempt == 1 else None
                 plain.count.succeeded(ended - now, None if due is None else (started - due) / 1000)
                 delivery.ack()
+                context.is_settled = True
                 return _DONE if is_clean else _UNCLEAN
             attempt = self._attempt(delivery, envelope, plain, context, (args, kwargs), content_type=content_type)
             attempt.is_clean = is_clean

@@ -55,7 +55,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_queue
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.config import WorkerConfig
+from taskmq.worker.config import LogErrors, WorkerConfig
 
 __all__ = ["Settler"]
 
@@ -77,13 +77,22 @@ class Settler:
     Args:
         worker: the worker's name, for results and dead letters.
         result_limit: bytes of a result, encoded.
+        log_errors: what the log says of a failed attempt.
     """
 
-    def __init__(self, app: TaskMQ, *, worker: str, result_limit: int = WorkerConfig().result_limit) -> None:
+    def __init__(
+        self,
+        app: TaskMQ,
+        *,
+        worker: str,
+        result_limit: int = WorkerConfig().result_limit,
+        log_errors: LogErrors = "traceback",
+    ) -> None:
         self._app = app
         self._clock = app.sessions.clock
         self._worker = worker
         self._result_limit = result_limit
+        self._log_errors = log_errors
         self._is_stopping = asyncio.Event()
         session = app.sessions.current()
         self._session = session
@@ -252,7 +261,8 @@ class Settler:
     async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
         reason, error = outcome.reason, outcome.error
         details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
-        self._log_failure(attempt, f"dead ({reason})", error)
+        # Of what has another reason, the traceback is the worker's own.
+        self._log_failure(attempt, f"dead ({reason})", error, has_traceback=reason == "error")
         record = self._record(attempt, JobState.FAILED, error=details)
         if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
             return False
@@ -371,15 +381,24 @@ class Settler:
         """Whether to go on trying."""
         return not await pause(self._is_stopping, seconds)
 
-    def _log_failure(self, attempt: Attempt, what: str, error: BaseException) -> None:
+    def _log_failure(self, attempt: Attempt, what: str, error: BaseException, *, has_traceback: bool = False) -> None:
+        envelope, said = attempt.envelope, self._log_errors
+        shows_traceback = said == "traceback" and (has_traceback or _log.isEnabledFor(logging.DEBUG))
         _log.warning(
             "job %s of task %s, attempt %d: %s: %s",
             attempt.job_id,
-            attempt.envelope.task,
-            attempt.envelope.attempt,
+            envelope.task,
+            envelope.attempt,
             what,
-            _type_name(error),
-            exc_info=error if _log.isEnabledFor(logging.DEBUG) else None,
+            _type_name(error) if said == "type" else " ".join(_summary(error).split()),
+            exc_info=error if shows_traceback and _is_storable(error) else None,
+            # One that was refused has had no run whose fields the record could take.
+            extra={
+                "job_id": attempt.job_id,
+                "task": envelope.task,
+                "attempt": envelope.attempt,
+                "queue": logical_queue(attempt.delivery.queue),
+            },
         )
 
 
@@ -425,7 +444,16 @@ def _message(error: BaseException) -> str:
 
 def _traceback(error: BaseException) -> str:
     """The end of the traceback: that is where the task's own frames are."""
-    return _storable("".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:])
+    return _storable(_tail(error))
+
+
+def _tail(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+
+
+def _is_storable(error: BaseException) -> bool:
+    """Whether its traceback has a form in UTF-8: a handler that writes one which has none loses the whole record."""
+    return _traceback(error) == _tail(error)
 
 
 def _storable(text: str) -> str:

@@ -134,6 +134,7 @@ class ThreadRuns:
             delivery.ack()
         except BaseException as unexpected:  # noqa: BLE001 - told to whose delivery it is
             failure = unexpected
+        execution.context.is_settled = True
         self._tell_settled(delivery, failure, now=now)
 
     def _time_out(self, run: "_ThreadRun") -> None:

@@ -285,6 +285,37 @@ def test_what_has_the_scope_of_the_worker_is_made_once_and_ended_when_it_has_dra
     assert log.words[3:] == ["close y", "close lent", "close pool"]
 
 
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+def test_what_a_provider_begins_for_the_whole_worker_belongs_to_no_job(app: TaskMQ, kind: str) -> None:
+    """Neither log lines nor the tenant and the descent of what it sends are the first job's."""
+    seen: list[Context | None] = []
+
+    async def pool() -> str:
+        await asyncio.create_task(_note())
+        return "pool"
+
+    async def _note() -> None:
+        seen.append(current_context.get())
+
+    if kind == "coroutine":
+
+        @app.task(name="t")
+        async def task(x: str = Depends(pool, scope="worker")) -> bool:
+            return current_context.get() is not None
+    else:
+
+        @app.task(name="t")
+        def task(x: str = Depends(pool, scope="worker")) -> bool:
+            return current_context.get() is not None
+
+    async def test() -> None:
+        assert await (await app.tasks["t"].asend()).aresult(timeout=10)
+
+    play(app, test)
+
+    assert seen == [None]
+
+
 def test_a_failure_is_not_kept_and_those_who_waited_ask_again(app: TaskMQ, log: Log) -> None:
     tries: list[int] = []
 

@@ -1,4 +1,5 @@
 import asyncio
+import contextvars
 import copy
 import io
 import json
@@ -60,6 +61,25 @@ def test_every_record_that_is_made_in_a_task_says_whose_it_is() -> None:
     book.logger.info("sold %d", 3)
 
     assert book.lines == ["job-7|shop.sell|2|sales|sold 3"]
+
+
+def test_once_a_job_is_settled_only_what_it_has_left_behind_says_its_name() -> None:
+    install_job_fields()
+    ours, theirs = Book(logging.Formatter(_FORMAT)), Book(logging.Formatter(_FORMAT))
+    ours.logger.name = "taskmq_rabbitmq.connect"
+    context = Context(Envelope(task="shop.sell"), job_id="job-7", max_attempts=5, queue="sales", redelivered=False)
+
+    def log(word: str) -> None:
+        current_context.set(context)
+        ours.logger.info(word)
+        theirs.logger.info(word)
+
+    contextvars.copy_context().run(log, "before")
+    context.is_settled = True
+    contextvars.copy_context().run(log, "after")
+
+    assert ours.lines == ["job-7|shop.sell|1|sales|before", "||||after"]
+    assert theirs.lines == ["job-7|shop.sell|1|sales|before", "job-7|shop.sell|1|sales|after"]
 
 
 def test_without_a_task_the_fields_are_empty() -> None:

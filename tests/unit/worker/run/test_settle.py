@@ -11,7 +11,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Delivery, HeaderValue
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import Reject, WorkerLost
+from taskmq.errors import InvalidArguments, Reject, WorkerLost
 from taskmq.model.envelope import JSON, MSGPACK, decode_envelope
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
@@ -87,6 +87,14 @@ def _due(app: StagedApp) -> int | None:
 
 
 NOW = 1_700_000_000_000
+
+
+def test_a_record_about_a_refused_job_has_its_fields(caplog: pytest.LogCaptureFixture) -> None:
+    _settled(Dead("invalid_arguments", InvalidArguments("no such argument")))
+
+    (record,) = [record for record in caplog.records if "dead" in record.message]
+    fields = {name: getattr(record, name) for name in ("job_id", "task", "attempt", "queue")}
+    assert fields == {"job_id": "job-1", "task": "job", "attempt": 3, "queue": "work"}
 
 
 def test_a_retry_is_the_same_message_with_the_next_attempt_and_its_time() -> None:
