@@ -20,6 +20,7 @@ from taskmq.errors import (
     TaskFailed,
     TaskMQError,
     TopologyMismatch,
+    UnknownTask,
     Unroutable,
     UnsupportedFeature,
 )
@@ -54,6 +55,7 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
     (TaskFailed, JOB_FAILED),
     (JobCancelled, JOB_FAILED),
     (QueueMissing, NOT_FOUND),
+    (UnknownTask, NOT_FOUND),
     (Unroutable, NOT_FOUND),
     (AccessDenied, DENIED),
     (BrokerUnavailable, UNREACHABLE),

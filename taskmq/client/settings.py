@@ -4,7 +4,6 @@ Read when an app is first used, never at import. Unknown keys are errors: a miss
 silently.
 """
 
-import difflib
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from taskmq.errors import InvalidOption, InvalidSetting
-from taskmq.model.units import parse_processes
+from taskmq.model.units import did_you_mean, parse_processes
 
 __all__ = ["DEFAULT_URL", "Settings", "load_settings"]
 
@@ -112,9 +111,7 @@ def _toml(path: Path) -> dict[str, Any]:
 def _known(key: str, source: str) -> str:
     if key in _KEYS:
         return key
-    close = difflib.get_close_matches(key, _KEYS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(_KEYS)}"
-    raise InvalidSetting(f"{source}: unknown setting {key!r}{hint}")
+    raise InvalidSetting(f"{source}: unknown setting {key!r}; {did_you_mean(key, _KEYS)}")
 
 
 def _read(key: str, value: object, source: str) -> object:

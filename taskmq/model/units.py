@@ -1,12 +1,22 @@
-"""Durations, amounts of memory and numbers of processes as people write them. Pure."""
+"""Durations, amounts of memory and numbers of processes as people write them, and names that they miswrite. Pure."""
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["Duration", "Size", "parse_duration", "parse_processes", "parse_size", "size_text", "to_ms"]
+__all__ = [
+    "Duration",
+    "Size",
+    "did_you_mean",
+    "parse_duration",
+    "parse_processes",
+    "parse_size",
+    "size_text",
+    "to_ms",
+]
 
 Duration = timedelta | float | int | str
 """A `timedelta`, a number of seconds, or text such as "1h30m"."""
@@ -100,3 +110,12 @@ def parse_processes(text: str) -> tuple[int, int | None]:
         if low >= 1 and (high is None or high >= low):
             return low, high
     raise InvalidOption(f"processes={text!r}: a number from 1 on, or such as '1-8'")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that is not known: the one that looks like it, or all that there are."""
+    import difflib
+
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple, Unpack
 from msgspec import Raw
 
 from taskmq.app import TaskMQ
+from taskmq.errors import UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, check_task_name
+from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallOptions, CallPlan, plan_call
 from taskmq.tasks.task import envelope_of
 
@@ -21,18 +23,22 @@ class SentCall(NamedTuple):
     queue: str
 
 
-async def send_by_name(app: TaskMQ, task: str, *, args: Raw, kwargs: Raw, **options: Unpack[CallOptions]) -> SentCall:
+async def send_by_name(
+    app: TaskMQ, task: str, *, args: Raw, kwargs: Raw, force: bool = False, **options: Unpack[CallOptions]
+) -> SentCall:
     """Send one call through the app's producer; returns when the broker has confirmed it.
 
     Where the app has a task of that name, the call has that task's options, keys and types, as `task.send` gives it.
-    Where it has none, the call has what is given here and the defaults of the app. The queue has to exist in either
-    case: nobody checks a name that was typed.
+    An app without tasks knows nothing of them: the call has what is given here and the defaults of the app. The queue
+    has to exist in either case: nobody checks a name that was typed.
 
     Args:
         args: a JSON array.
         kwargs: a JSON object.
+        force: send a task that the app does not have, although it has others.
 
     Raises:
+        UnknownTask: the app has tasks, and none of that name.
         InvalidArguments: the task does not take them; nothing was sent.
         InvalidOption: no task can have the name, or an option is not possible.
         SendError: one of its kinds; `Unroutable` where the queue does not exist.
@@ -41,6 +47,10 @@ async def send_by_name(app: TaskMQ, task: str, *, args: Raw, kwargs: Raw, **opti
     if known is not None:
         positional, named = known.signature.decode(args, kwargs, JSON)
         sending = known.options(**options).sending(*positional, **named)
+    elif app.tasks and not force:
+        raise UnknownTask(
+            f"the app has no task {task!r}: {did_you_mean(task, sorted(app.tasks))} (--force sends it all the same)"
+        )
     else:
         plan = plan_call(CallPlan(queue=app.tasks.default_queue), options, task=task)
         now = app.sessions.clock.now_ms()

@@ -1,6 +1,5 @@
 """Options of tasks and calls: typed for the checkers, refused when misspelt, resolved once."""
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
@@ -15,7 +14,7 @@ from taskmq.model.envelope import LAST_INSTANT, check_task_name
 from taskmq.model.resources import PROCESS, Amounts, read_amounts
 from taskmq.model.retry import RetryPolicy
 from taskmq.model.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
 from taskmq.options.keys import KeyMaker, check_key, read_key_maker
 from taskmq.options.limits import Concurrency, Limit, RateLimit, read_limits
 from taskmq.options.uniqueness import (
@@ -335,9 +334,7 @@ def _refuse_unknown(options: Mapping[str, Any], kind: type) -> None:
     known = kind.__annotations__
     for key in options:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-            raise InvalidOption(f"unknown option {key!r}; {hint}")
+            raise InvalidOption(f"unknown option {key!r}; {did_you_mean(key, known)}")
 
 
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> str:

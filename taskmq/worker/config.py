@@ -68,6 +68,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     burst: Annotated[bool, ConfigOption("Exit with 0 once the queues stay empty.")] = False
+    force: Annotated[bool, ConfigOption("Consume queues that no task of the app uses, too.")] = False
     grace: Annotated[float, seconds_option("How long running tasks get when the worker stops, such as 30s.")] = 30.0
     weights: Annotated[
         tuple[int, int, int],

@@ -8,6 +8,7 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.executors import CoroutineExecutor, ProcessExecutor, ThreadExecutor
 from taskmq.model.resources import GPU, PROCESS, amounts_text
 from taskmq.model.topology import WorkQueue
+from taskmq.model.units import did_you_mean
 from taskmq.options.limits import check_shared
 from taskmq.options.task_options import ExecutorKind
 from taskmq.run.execution import Executor
@@ -23,8 +24,14 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
     """What is to be consumed.
 
     Raises:
-        InvalidOption: nothing is.
+        InvalidOption: nothing is; or a queue that no task of the app uses, without `force`.
     """
+    known = [queue.name for queue in app.tasks.queues]
+    if known and not config.force and (unknown := [name for name in config.queues if name not in known]):
+        raise InvalidOption(
+            f"no task of the app uses queue {unknown[0]!r}: {did_you_mean(unknown[0], known)} "
+            "(--force consumes it all the same)"
+        )
     if config.queues:
         return [app.producer.queue(name) for name in dict.fromkeys(config.queues)]
     if not app.tasks.queues:

@@ -53,6 +53,34 @@ def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
     assert names_in("images.dlq") == _NAMES
 
 
+def test_without_a_queue_the_letters_of_all_queues_of_the_app_are_listed_and_grouped(
+    shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare("images", "ticks", "foreign")
+    bury("images.dlq", ["a", "b"])
+    bury("ticks.dlq", ["c"])
+    bury("foreign.dlq", ["d"])
+    bury("taskmq.parking", ["e"])
+    monkeypatch.setenv("TASKMQ_APP", "shop:app")
+
+    rows = taskmq("dlq", "list", "-o", "json").data
+    some = taskmq("dlq", "list", "--limit", "1", "-o", "json").data
+    groups = taskmq("dlq", "groups", "-o", "json").data
+
+    places = [("images", "a"), ("images", "b"), ("ticks", "c"), ("taskmq.parking", "e")]
+    assert [(row["queue"], row["job"]) for row in rows] == places
+    assert [row["job"] for row in some] == ["a"]
+    assert [(row["queue"], row["count"]) for row in groups] == [("images", 2), ("ticks", 1), ("taskmq.parking", 1)]
+
+
+@pytest.mark.usefixtures("home")
+def test_without_a_queue_and_an_app_nobody_knows_which_letters_are_meant(taskmq: Here) -> None:
+    result = taskmq("dlq", "list")
+
+    assert result.code == 2
+    assert "which queue? Name it, or its app with --app" in result.err
+
+
 @pytest.mark.usefixtures("buried")
 def test_only_so_many_are_listed_as_asked_for(taskmq: Here) -> None:
     result = taskmq("dlq", "list", "images", "--limit", "2", "-o", "jsonl")
@@ -377,7 +405,16 @@ def test_failures_are_grouped_and_one_of_them_is_replayed_by_its_fingerprint(hom
         (3, "shop.double", "TaskTimeout", "job-1"),
     ]
     assert groups[0]["first"] <= groups[0]["last"] < groups[1]["first"]
-    assert shown.out.splitlines()[0].split() == ["count", "first", "last", "task", "error", "sample", "fingerprint"]
+    assert shown.out.splitlines()[0].split() == [
+        "count",
+        "jobs",
+        "first",
+        "last",
+        "task",
+        "error",
+        "sample",
+        "fingerprint",
+    ]
     assert replayed.err == "3 replayed\n"
     assert names_in("images") == _NAMES[::2]
 
@@ -428,6 +465,33 @@ def test_a_replay_goes_to_the_queue_that_is_named_and_keeps_the_attempts_if_aske
 
     assert (result.code, result.err) == (0, "4 replayed\n")
     assert [(body["id"], body["attempt"]) for body in bodies_in("other")] == [(name, 3) for name in _NAMES[:4]]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_with_several_letters_is_replayed_once_and_every_command_says_so(taskmq: Here) -> None:
+    declare("images")
+    bury("images.dlq", ["a", "b", "a", "a"])
+
+    listed = taskmq("dlq", "list", "images", "-o", "json")
+    grouped = taskmq("dlq", "groups", "images", "-o", "json")
+    dry = taskmq("dlq", "replay", "images", "--dry-run", "-o", "json")
+    done = taskmq("dlq", "replay", "images")
+
+    assert listed.err == "4 letters of 2 jobs: replay sends each job once\n"
+    assert [(row["count"], row["jobs"]) for row in grouped.data] == [(4, 2)]
+    assert [row["job"] for row in dry.data] == ["a", "b"]
+    assert "2 would be dropped: further letters of the same jobs" in dry.err
+    assert (done.code, done.err) == (0, "2 replayed\n2 dropped: further letters of the same jobs\n")
+    assert names_in("images") == ["a", "b"]
+
+
+@pytest.mark.usefixtures("home")
+def test_all_letters_of_a_job_are_replayed_with_duplicates(taskmq: Here) -> None:
+    declare("images")
+    bury("images.dlq", ["a", "b", "a"])
+
+    assert taskmq("dlq", "replay", "images", "--duplicates").err == "3 replayed\n"
+    assert names_in("images") == ["a", "b", "a"]
 
 
 @pytest.mark.usefixtures("home")

@@ -28,7 +28,7 @@ def test_a_job_of_an_ordered_queue_is_sent_to_the_shard_of_its_key(orders: Path,
 
     send = ("-o", "json", "--app", "orders:app", "send")
 
-    given = taskmq(*send, "somebody.pays", "--queue", "orders", "--args", '["a"]', "--order-key", "a")
+    given = taskmq(*send, "somebody.pays", "--force", "--queue", "orders", "--args", '["a"]', "--order-key", "a")
     made = taskmq(*send, "orders.pay", "--args", '["a"]')
 
     assert (given.code, made.code) == (0, 0)
@@ -37,7 +37,9 @@ def test_a_job_of_an_ordered_queue_is_sent_to_the_shard_of_its_key(orders: Path,
 
 
 def test_a_job_of_an_ordered_queue_without_its_key_is_refused(orders: Path, taskmq: Here) -> None:
-    refused = taskmq("--app", "orders:app", "send", "somebody.pays", "--queue", "orders", "--args", '["a"]')
+    refused = taskmq(
+        "--app", "orders:app", "send", "somebody.pays", "--force", "--queue", "orders", "--args", '["a"]'
+    )
 
     assert refused.code == 2
     assert "'orders': it is ordered, so each job needs an order_key" in refused.err

@@ -53,6 +53,22 @@ def test_with_its_app_a_task_goes_to_its_own_queue(shop: Path, taskmq: Here) -> 
     assert names_in("default") == []
 
 
+def test_a_task_that_its_app_does_not_have_is_refused_unless_forced(
+    shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare("images", "default")
+    monkeypatch.setenv("TASKMQ_APP", "shop:app")
+
+    refused = taskmq("send", "shop.duoble", "--args", "[21]")
+    wrong = taskmq("send", "shop.double", "--args", '["x"]')
+    forced = taskmq("send", "shop.duoble", "--args", "[21]", "--force")
+
+    assert (refused.code, wrong.code, forced.code) == (3, 2, 0)
+    assert "the app has no task 'shop.duoble': did you mean 'shop.double'? (--force" in refused.err
+    assert names_in("images") == []
+    assert len(names_in("default")) == 1
+
+
 @pytest.mark.parametrize(("priority", "queue"), [("9", "images.p.high"), ("5", "images"), ("0", "images.p.low")])
 def test_a_priority_chooses_the_class(taskmq: Here, priority: str, queue: str) -> None:
     declare("images")

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, TypeVar
@@ -19,6 +19,7 @@ from taskmq.errors import InvalidOption, PartlyReplayed, UnsupportedFeature
 from taskmq.operations.dead_letters import (
     Choose,
     DeadLetter,
+    LetterGroup,
     Replay,
     Replayed,
     browse,
@@ -26,10 +27,11 @@ from taskmq.operations.dead_letters import (
     letter_line,
     letter_queue,
     purge,
+    queues_with_letters,
     replay,
     visit,
 )
-from taskmq.operations.dead_letters.letter import read_letter
+from taskmq.operations.dead_letters.letter import JobsOfLetters, read_letter
 
 __all__ = ["app"]
 
@@ -37,56 +39,74 @@ _Result = TypeVar("_Result")
 
 app = App(name="dlq", help="Dead letters: list, groups, show, replay, purge, export.", result_action="return_value")
 
-_GROUPS: Final = ("count", "first", "last", "task", "error", "sample", "fingerprint")
+_GROUPS: Final = ("count", "jobs", "queue", "first", "last", "task", "error", "sample", "fingerprint")
 _SEND_TIMEOUT: Final = 30.0
 _EVERYTHING: Final = Filters()
 
 Queue = Annotated[str, Parameter(help="The queue, as people name it; or taskmq.parking, taskmq.unroutable.")]
+AnyQueue = Annotated[
+    str | None, Parameter(help="The queue; all of the app (--app), and what is lost, when left out.")
+]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Yes = Annotated[bool, Parameter(negative="", help="Do not ask.")]
 
 
 @app.command(name="list")
-def list_letters(queue: Queue, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
-    """List the oldest dead letters of a queue; they stay where they are.
+def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
+    """List the oldest dead letters of a queue, or of all queues of the app; they stay where they are.
 
     Parameters
     ----------
     limit
         How many at most.
     """
+    found: list[tuple[str, DeadLetter]] = []
 
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[DeadLetter]:
-        return await browse(broker, queue, limit=limit, choose=choose, depth=filters.depth, progress=progress)
+    async def run(broker: Broker, name: str, choose: Choose | None, progress: TerminalProgress) -> None:
+        if left := limit - len(found):
+            letters = await browse(broker, name, limit=left, choose=choose, depth=filters.depth, progress=progress)
+            found.extend((name, letter) for letter in letters)
 
-    print_rows(COLUMNS, [letter_row(letter) for letter in _at_broker(run, filters, "list")])
+    _in_queues(queue, run, filters, "list")
+    if queue:
+        print_rows(COLUMNS, [letter_row(letter) for _, letter in found])
+    else:
+        print_rows(("queue", *COLUMNS), [{"queue": name, **letter_row(letter)} for name, letter in found])
+    _note_duplicates(letter for _, letter in found)
 
 
 @app.command
-def groups(queue: Queue, /, *, filters: Filters = _EVERYTHING) -> None:
-    """List the failures behind the dead letters of a queue, the most frequent first.
+def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None:
+    """List the failures behind the dead letters of a queue, or of all queues of the app, the most frequent first.
 
     Letters are of one failure when their task, error type and innermost code agree. The fingerprint names the
-    failure for the other commands.
+    failure for the other commands. A job can have several letters.
     """
+    groups: list[tuple[str, LetterGroup]] = []
 
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[dict[str, Any]]:
-        return [
-            {
-                "count": found.count,
-                "first": when(found.first),
-                "last": when(found.last),
-                "task": found.task,
-                "reason": found.reason,
-                "error": found.error_type or found.reason,
-                "message": found.error,
-                "sample": found.sample,
-                "fingerprint": found.fingerprint,
-            }
-            for found in await group_letters(broker, queue, choose=choose, depth=filters.depth, progress=progress)
-        ]
+    async def run(broker: Broker, name: str, choose: Choose | None, progress: TerminalProgress) -> None:
+        found = await group_letters(broker, name, choose=choose, depth=filters.depth, progress=progress)
+        groups.extend((name, group) for group in found)
 
-    print_rows(_GROUPS, _at_broker(run, filters, "groups"))
+    _in_queues(queue, run, filters, "groups")
+    groups.sort(key=lambda entry: -entry[1].count)
+    rows = [
+        {
+            "count": group.count,
+            "jobs": group.jobs,
+            "queue": name,
+            "first": when(group.first),
+            "last": when(group.last),
+            "task": group.task,
+            "reason": group.reason,
+            "error": group.error_type or group.reason,
+            "message": group.error,
+            "sample": group.sample,
+            "fingerprint": group.fingerprint,
+        }
+        for name, group in groups
+    ]
+    print_rows([column for column in _GROUPS if column != "queue" or not queue], rows)
 
 
 @app.command
@@ -138,13 +158,15 @@ def replay_letters(
     keep_attempts: Annotated[bool, Parameter(negative="")] = False,
     rate: str | None = None,
     max_replays: Count = 3,
+    duplicates: Annotated[bool, Parameter(negative="")] = False,
     force: Annotated[bool, Parameter(negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     filters: Filters = _EVERYTHING,
 ) -> int:
     """Send dead letters back to where they came from, from their first attempt on; in their order.
 
-    Each letter is taken off only after its copy is confirmed. What came after the start is left for the next time.
+    Of several letters of one job, as a killed worker may leave them, one is sent and the others are dropped. A letter
+    is taken off only after its copy is confirmed. What came after the start is left for the next time.
 
     Parameters
     ----------
@@ -158,6 +180,8 @@ def replay_letters(
         Letters a second at most, for example 50/s; or 100/m.
     max_replays
         Leave letters that were replayed so often before.
+    duplicates
+        Send all letters of a job.
     force
         Replay them, too.
     dry_run
@@ -168,6 +192,7 @@ def replay_letters(
         keep_attempts=keep_attempts,
         max_replays=None if force else max_replays,
         rate=None if rate is None else parse_rate(rate),
+        duplicates=duplicates,
     )
     if dry_run:
         return _preview(queue, plan, limit, filters)
@@ -190,6 +215,8 @@ def replay_letters(
         note(f"{error.replayed} replayed")
         raise
     note(f"{done.replayed} replayed")
+    if done.dropped:
+        note(f"{done.dropped} dropped: further letters of the same jobs")
     _note_left(plan, done.too_often, done.no_destination)
     if done.too_often or done.no_destination:
         return FAILED
@@ -290,10 +317,13 @@ def list_archived(
 def _preview(queue: str, plan: Replay, limit: int | None, filters: Filters) -> int:
     def goes(letter: DeadLetter) -> bool:
         refusals.append(refusal := plan.refusal(letter))
-        return refusal is None
+        return refusal is None and (plan.duplicates or jobs.is_first(letter))
 
     refusals: list[str | None] = []
+    jobs = JobsOfLetters()
     code = _list_chosen(queue, limit, filters, lambda letter: {"to": plan.target(letter)}, goes)
+    if jobs.letters > jobs.jobs:
+        note(f"{jobs.letters - jobs.jobs} would be dropped: further letters of the same jobs")
     _note_left(plan, refusals.count("replayed too often"), refusals.count("no destination"))
     return code
 
@@ -325,11 +355,36 @@ def _list_chosen(
     return NOT_FOUND if filters.job and not count else 0
 
 
+def _note_duplicates(letters: Iterable[DeadLetter]) -> None:
+    jobs = JobsOfLetters()
+    for letter in letters:
+        jobs.is_first(letter)
+    if jobs.letters > jobs.jobs:
+        note(f"{jobs}: replay sends each job once")
+
+
 def _note_left(plan: Replay, too_often: int, no_destination: int) -> None:
     if too_often:
         note(f"{too_often} left: replayed {plan.max_replays} times before; --force replays them, too")
     if no_destination:
         note(f"{no_destination} left: nobody wrote down where they came from; say where to with --to")
+
+
+def _in_queues(
+    queue: str | None,
+    use: Callable[[Broker, str, Choose | None, TerminalProgress], Coroutine[Any, Any, None]],
+    filters: Filters,
+    what: str,
+) -> None:
+    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> None:
+        names = [queue] if queue else await queues_with_letters(broker, known)
+        for name in names:
+            await use(broker, name, choose, progress)
+
+    known = [] if queue else [each.name for each in open_app().tasks.queues]
+    if not known and not queue:
+        raise InvalidOption("which queue? Name it, or its app with --app MODULE:ATTRIBUTE")
+    _at_broker(run, filters, what)
 
 
 def _at_broker(

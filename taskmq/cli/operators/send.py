@@ -31,10 +31,12 @@ def send(
     tenant: str | None = None,
     wait: Annotated[bool, Parameter(negative="")] = False,
     timeout: str | None = None,
+    force: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Send a task by name, without importing its module; prints the job's id.
 
-    The queue must exist: a misspelt one is an error, not a new queue.
+    The queue must exist: a misspelt one is an error, not a new queue. Where the app is known (--app), it must have
+    the task, and the task must take the arguments.
 
     Parameters
     ----------
@@ -58,6 +60,8 @@ def send(
         Wait for the job to end and print its result; exit code 7 when it did not succeed.
     timeout
         How long --wait waits, such as 30s; then exit code 124.
+    force
+        Send a task that the app (--app) does not have.
     """
     app = open_app()
     if wait and app.sessions.state_url is None:
@@ -77,7 +81,7 @@ def send(
 
     async def run() -> dict[str, Any]:
         async with app:
-            sent = await send_by_name(app, task, args=positional, kwargs=named, **options)
+            sent = await send_by_name(app, task, args=positional, kwargs=named, force=force, **options)
             record: dict[str, Any] = {"job": sent.job.id, "task": task, "queue": sent.queue}
             if wait:
                 record["result"] = await sent.job.aresult(patience)

@@ -25,7 +25,7 @@ from taskmq.operations.dead_letters.fingerprint import fingerprint
 from taskmq.operations.dead_letters.letter import DeadLetter
 from taskmq.operations.dead_letters.replay import Replay, Replayed, replay
 from taskmq.operations.dead_letters.selection import Choose, LetterSelection
-from taskmq.operations.dead_letters.walk import Progress, letter_queue
+from taskmq.operations.dead_letters.walk import Progress, letter_queue, queues_with_letters
 
 __all__ = [
     "Choose",
@@ -42,6 +42,7 @@ __all__ = [
     "letter_queue",
     "letter_record",
     "purge",
+    "queues_with_letters",
     "replay",
     "visit",
 ]

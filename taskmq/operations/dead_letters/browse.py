@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taskmq.contracts.broker import Broker
-from taskmq.operations.dead_letters.letter import DeadLetter
+from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, letter_queue, walk
 
@@ -16,6 +16,8 @@ class LetterGroup:
     """The letters of one failure.
 
     Attributes:
+        count: how many letters.
+        jobs: how many jobs they are of.
         first: when the first of them died (ms since the epoch); None when nobody wrote it down.
         last: when the last of them did.
         sample: the job of the first of them in the queue, to `show`.
@@ -24,6 +26,7 @@ class LetterGroup:
 
     fingerprint: str
     count: int
+    jobs: int
     task: str
     reason: str
     error_type: str
@@ -102,13 +105,17 @@ async def group_letters(
 ) -> list[LetterGroup]:
     """The failures behind the dead letters of `queue`, the most frequent first; see `visit`."""
     groups: dict[str, LetterGroup] = {}
+    # A job whose attempts failed in different ways counts in each group.
+    seen: dict[str, JobsOfLetters] = {}
 
     def add(letter: DeadLetter) -> None:
         mark = letter.fingerprint
+        is_first = seen.setdefault(mark, JobsOfLetters()).is_first(letter)
         if (known := groups.get(mark)) is None:
             groups[mark] = LetterGroup(
                 fingerprint=mark,
                 count=1,
+                jobs=1,
                 task=letter.task,
                 reason=letter.reason,
                 error_type=letter.error_type,
@@ -120,7 +127,11 @@ async def group_letters(
             return
         died = [time for time in (known.first, known.last, letter.died) if time is not None]
         groups[mark] = replace(
-            known, count=known.count + 1, first=min(died, default=None), last=max(died, default=None)
+            known,
+            count=known.count + 1,
+            jobs=known.jobs + is_first,
+            first=min(died, default=None),
+            last=max(died, default=None),
         )
 
     await visit(broker, queue, add, choose=choose, depth=depth, progress=progress)

@@ -12,7 +12,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
-__all__ = ["DeadLetter", "read_letter"]
+__all__ = ["DeadLetter", "JobsOfLetters", "read_letter"]
 
 _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
 
@@ -60,6 +60,11 @@ class DeadLetter:
     content_type: str | None
 
     @property
+    def job(self) -> tuple[str, str]:
+        """Which job it is of: its task and id."""
+        return self.task, self.job_id
+
+    @property
     def fingerprint(self) -> str:
         """The same for letters of the same failure; see `taskmq.operations.dead_letters.fingerprint`."""
         return fingerprint(
@@ -69,6 +74,33 @@ class DeadLetter:
             message=self.error.removeprefix(self.error_type),
             traceback=self.traceback,
         )
+
+
+class JobsOfLetters:
+    """The jobs of the letters that were seen. A letter without an id is a job of its own.
+
+    Attributes:
+        letters: how many were seen.
+        jobs: how many jobs they are of.
+    """
+
+    def __init__(self) -> None:
+        self.letters = 0
+        self.jobs = 0
+        self._seen: set[tuple[str, str]] = set()
+
+    def is_first(self, letter: DeadLetter) -> bool:
+        """Count the letter; whether its job has had none before."""
+        self.letters += 1
+        is_first = not letter.job_id or letter.job not in self._seen
+        self.jobs += is_first
+        self._seen.add(letter.job)
+        return is_first
+
+    def __str__(self) -> str:
+        letters = "1 letter" if self.letters == 1 else f"{self.letters} letters"
+        jobs = "1 job" if self.jobs == 1 else f"{self.jobs} jobs"
+        return letters if self.letters == self.jobs else f"{letters} of {jobs}"
 
 
 def read_letter(delivery: Delivery) -> DeadLetter:

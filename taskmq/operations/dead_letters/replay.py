@@ -1,6 +1,9 @@
 """Sending dead letters again: publish the copy, wait for its confirm, and only then take the letter off.
 
 A crash between the two repeats a job, and loses none.
+
+A job can have several letters, where its worker died between the confirm of its dead letter and the acknowledgement.
+One of them is sent, and the others are dropped once that is confirmed.
 """
 
 import asyncio
@@ -24,7 +27,7 @@ from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import amend
 from taskmq.model.topology import check_queue_name, class_queue, logical_queue
-from taskmq.operations.dead_letters.letter import DeadLetter
+from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, Walk, walk
 
@@ -46,12 +49,14 @@ class Replay:
         keep_attempts: go on with the attempt that was the last; else from the first on.
         max_replays: letters that were replayed so often before stay; None: none does.
         rate: letters a second at most.
+        duplicates: send all letters of a job; else one, and drop the others.
     """
 
     to: str | None = None
     keep_attempts: bool = False
     max_replays: int | None = 3
     rate: float | None = None
+    duplicates: bool = False
 
     def __post_init__(self) -> None:
         if self.to is not None:
@@ -104,11 +109,13 @@ class Replayed:
 
     Attributes:
         replayed: letters that were sent again.
+        dropped: further letters of the same jobs, which were taken off and not sent.
         too_often: letters that stayed, because of `Replay.max_replays`.
         no_destination: letters that stayed, because nobody knows where they came from: say `Replay.to`.
     """
 
     replayed: int = 0
+    dropped: int = 0
     too_often: int = 0
     no_destination: int = 0
 
@@ -125,7 +132,10 @@ async def replay(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Replayed:
-    """Send the dead letters of `queue` that are chosen again, in their order; what stays keeps its order.
+    """Send the jobs of the dead letters of `queue` that are chosen again, in their order; what stays keeps its order.
+
+    Of several letters of one job, those that `choose` and `depth` let through, one is sent unless the plan says
+    otherwise. With a `limit` the others may be behind it, and are left.
 
     Looks at as many letters as there are when it starts, so that jobs which die again at once are not replayed
     for ever. A letter that the broker does not take stays, and the others go on; when the broker is gone or
@@ -137,7 +147,7 @@ async def replay(
         timeout: seconds for each publish.
         plan: how.
         choose: which; all when left out.
-        limit: stop after so many.
+        limit: stop after so many that were sent.
         depth: look at no more than so many, the oldest.
         progress: told how far it is.
         clock: for `Replay.rate`.
@@ -168,6 +178,8 @@ class _Sender:
         self._clock = clock
         self._began = clock.now_ms()
         self._sent = 0
+        self._jobs = JobsOfLetters()
+        self._confirmed: set[tuple[str, str]] = set()
         self._is_over = False
 
     async def run(self, letters: Walk, choose: Choose | None, limit: int | None) -> None:
@@ -182,7 +194,23 @@ class _Sender:
             if not piece:
                 return
             chosen = [(delivery, letter) for delivery, letter in piece if choose is None or choose(letter)]
-            await self._send([entry for entry in chosen if self._may_go(entry[1])][:left])
+            await self._send_once([entry for entry in chosen if self._may_go(entry[1])], left)
+
+    async def _send_once(self, letters: list[tuple[Delivery, DeadLetter]], left: int | None) -> None:
+        firsts: list[tuple[Delivery, DeadLetter]] = []
+        others: list[tuple[Delivery, DeadLetter]] = []
+        for entry in letters:
+            if self._plan.duplicates or self._jobs.is_first(entry[1]):
+                if left is not None and len(firsts) == left:
+                    break
+                firsts.append(entry)
+            else:
+                others.append(entry)
+        await self._send(firsts)
+        for delivery, letter in others:
+            if letter.job in self._confirmed:
+                delivery.ack()
+                self.done = replace(self.done, dropped=self.done.dropped + 1)
 
     def _may_go(self, letter: DeadLetter) -> bool:
         match self._plan.refusal(letter):
@@ -199,8 +227,8 @@ class _Sender:
         if self._plan.rate is not None and letters:
             await self._clock.sleep_until(self._began + int(self._sent * 1000 / self._plan.rate))
         # All are on their way before the first is awaited; each letter goes only after its own confirm.
-        sent = [(delivery, self._publish(letter)) for delivery, letter in letters]
-        for delivery, confirmed in sent:
+        sent = [(delivery, letter, self._publish(letter)) for delivery, letter in letters]
+        for delivery, letter, confirmed in sent:
             try:
                 await confirmed
             except SendError as error:
@@ -210,6 +238,7 @@ class _Sender:
                 self._is_over = self._is_over or not isinstance(error, _OF_ONE_LETTER)
             else:
                 delivery.ack()
+                self._confirmed.add(letter.job)
                 self.done = replace(self.done, replayed=self.done.replayed + 1)
         self._sent += len(sent)
 

@@ -1,6 +1,6 @@
 """Going through the dead letters of a queue, oldest first, however many there are."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -9,7 +9,7 @@ from taskmq.errors import QueueMissing
 from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 
-__all__ = ["Progress", "Walk", "letter_queue", "walk"]
+__all__ = ["Progress", "Walk", "letter_queue", "queues_with_letters", "walk"]
 
 _PIECE: Final = 500
 
@@ -24,6 +24,17 @@ def letter_queue(queue: str) -> str:
         InvalidOption: a queue cannot be called that.
     """
     return queue if queue in (PARKING, UNROUTABLE) else dead_letter_queue(check_queue_name(queue))
+
+
+async def queues_with_letters(broker: Broker, queues: Iterable[str]) -> list[str]:
+    """Which of the queues have dead letters, as people name them, and the shared queues of lost messages.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+        BrokerUnavailable: the broker could not be reached.
+    """
+    names = {letter_queue(name): name for name in (*queues, PARKING, UNROUTABLE)}
+    return [names[found.queue] for found in await broker.stats(names) if found.ready]
 
 
 @asynccontextmanager

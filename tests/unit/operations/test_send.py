@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 from taskmq import DuplicateJob, InvalidArguments, InvalidOption, TaskMQ, Unroutable, WorkQueue
+from taskmq.errors import UnknownTask
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.operations.send import SentCall, send_by_name
 from tests.unit.app_kit import messages, new_url
@@ -70,7 +71,7 @@ def test_a_unique_task_is_unique_under_its_name_as_well(app: TaskMQ) -> None:
 
 
 def test_an_unknown_task_has_what_is_said_of_it(app: TaskMQ) -> None:
-    _send(app, "else.run", b"[1, {}]", queue="bills", priority=2, idempotency_key="k", tenant="south")
+    _send(app, "else.run", b"[1, {}]", queue="bills", priority=2, idempotency_key="k", tenant="south", force=True)
 
     (message,) = messages(app, "bills.p.low")
     assert message.headers["x-stamp"] == "seen"
@@ -82,7 +83,14 @@ def test_an_unknown_task_has_what_is_said_of_it(app: TaskMQ) -> None:
 def test_a_queue_that_does_not_exist_is_not_made(app: TaskMQ) -> None:
     for task, args in (("shop.tidy", b"[1]"), ("else.run", b"[]")):
         with pytest.raises(Unroutable, match="bils"):
-            _send(app, task, args, queue="bils")
+            _send(app, task, args, queue="bils", force=True)
+
+
+def test_a_task_that_the_app_does_not_have_is_refused_unless_the_app_has_none(app: TaskMQ) -> None:
+    with pytest.raises(UnknownTask, match=r"no task 'shop\.bil': did you mean 'shop\.bill'\? \(--force"):
+        _send(app, "shop.bil")
+
+    assert _send(TaskMQ(new_url()), "shop.bil").queue == "default"
 
 
 @pytest.mark.parametrize("task", ["", "no such name"])

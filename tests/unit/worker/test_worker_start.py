@@ -81,7 +81,7 @@ def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "not mine")
         gate.open.set()
-        async with working(app, queues=("other", "other", "third")) as (worker, _):
+        async with working(app, queues=("other", "other", "third"), force=True) as (worker, _):
             assert worker.queues == [WorkQueue("other"), WorkQueue("third")]
             await send(app, "mine", queue="other")
             await settle_loop()
@@ -90,6 +90,19 @@ def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them() -> None:
         assert gate.finished == ["mine"]
 
     play(test)
+
+
+def test_a_queue_that_no_task_uses_is_refused_unless_that_is_meant() -> None:
+    with staged() as app:
+
+        @app.task(queue="images")
+        def resize() -> None: ...
+
+        with pytest.raises(InvalidOption, match=r"no task of the app uses queue 'imagse': did you mean 'images'\?"):
+            Worker(app, WorkerConfig(queues=("images", "imagse")))
+
+        worker = Worker(app, WorkerConfig(queues=("images", "imagse"), force=True))
+        assert worker.queues == [WorkQueue("images"), WorkQueue("imagse")]
 
 
 def test_a_worker_without_tasks_or_queues_is_refused() -> None:

@@ -300,6 +300,7 @@ def test_letters_of_one_failure_are_one_group() -> None:
         assert keys == LetterGroup(
             fingerprint=keys.fingerprint,
             count=3,
+            jobs=3,
             task="resize",
             reason="error",
             error_type="KeyError",
@@ -434,6 +435,82 @@ def test_only_so_many_letters_as_asked_for_are_replayed() -> None:
 
         assert await _names(broker, "images") == _NAMES[:3]
         assert await _names(broker, "images.dlq") == _NAMES[3:]
+
+    _run(main)
+
+
+def test_of_several_letters_of_one_job_one_is_sent_and_the_others_are_dropped() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b", "a", "c", "b", "a"])
+
+        done = await replay(broker, "images", timeout=_TIMEOUT)
+
+        assert (done.replayed, done.dropped) == (3, 3)
+        assert await _names(broker, "images") == ["a", "b", "c"]
+        assert await _names(broker, "images.dlq") == []
+
+    _run(main)
+
+
+def test_all_letters_of_a_job_are_sent_where_that_is_asked_for() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b", "a"])
+
+        done = await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(duplicates=True))
+
+        assert (done.replayed, done.dropped) == (3, 0)
+        assert await _names(broker, "images") == ["a", "b", "a"]
+
+    _run(main)
+
+
+def test_letters_without_an_id_and_of_other_tasks_are_jobs_of_their_own() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["", "", "a"])
+        await _bury(broker, ["a"], task="shrink")
+
+        done = await replay(broker, "images", timeout=_TIMEOUT)
+
+        assert (done.replayed, done.dropped) == (4, 0)
+
+    _run(main)
+
+
+def test_a_limit_counts_jobs_and_leaves_what_is_behind() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "a", "b", "a", "c", "b"])
+
+        done = await replay(broker, "images", timeout=_TIMEOUT, limit=2)
+
+        assert (done.replayed, done.dropped) == (2, 1)
+        assert await _names(broker, "images") == ["a", "b"]
+        assert await _names(broker, "images.dlq") == ["a", "c", "b"]
+
+    _run(main)
+
+
+def test_the_other_letters_of_a_job_stay_where_its_copy_was_not_confirmed() -> None:
+    async def main(broker: Broker) -> None:
+        flaky = FlakyBroker(broker)
+        await _bury(broker, ["a", "b", "a", "b"])
+        flaky.fail_publishes(1, PublishUnknown("no confirm"))
+
+        with pytest.raises(PartlyReplayed):
+            await _replay(flaky)
+
+        assert await _names(broker, "images") == ["b"]
+        assert await _names(broker, "images.dlq") == ["a", "a"]
+
+    _run(main)
+
+
+def test_a_group_says_of_how_many_jobs_its_letters_are() -> None:
+    async def main(broker: Broker) -> None:
+        await _bury(broker, ["a", "b", "a"])
+
+        (found,) = await group_letters(broker, "images")
+
+        assert (found.count, found.jobs) == (3, 2)
 
     _run(main)
 
