@@ -104,7 +104,7 @@ async def virtual_run(
     worker_app.tasks = app.tasks.with_tasks({name: _in_thread(task) for name, task in app.tasks.items()})
     names = dict.fromkeys([*(queue.name for queue in app.tasks.queues), *queues])
     config = WorkerConfig(
-        queues=tuple(names), events="off", control=False, slow_loop_warning=0, name="test", prefetch=32
+        queues=tuple(names), force=True, events="off", control=False, slow_loop_warning=0, name="test", prefetch=32
     )
     worker = Worker(worker_app, config)
     jobs = [asyncio.create_task(worker.run())]
