@@ -43,7 +43,8 @@ class RabbitMQBroker:
     """A `taskmq.broker.Broker`.
 
     Args:
-        watch_seconds: how often consumers are compared with what the broker says about them.
+        watch_seconds: how often consumers are compared with what the broker says about them, and what was declared
+            with what is there.
     """
 
     def __init__(self, endpoint: Endpoint, options: BrokerOptions, *, watch_seconds: float = WATCH_SECONDS) -> None:
@@ -156,6 +157,7 @@ class RabbitMQBroker:
             connection=self._open().receiving,
             declares=self._endpoint.declare != "off",
             loop=asyncio.get_running_loop(),
+            renew_seconds=self._watch_seconds,
         )
         self._listeners.append(listener)
         try:

@@ -43,7 +43,7 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.model import delay_ladder as delay
-from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED
+from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND
 from taskmq_rabbitmq.model.entities import DEAD_LETTERS, Exchange, shared
 from taskmq_rabbitmq.model.url import Endpoint
 
@@ -195,7 +195,7 @@ async def _may(connection: Connection, step: Step) -> bool | None:
     try:
         await connection.ask(step)
     except ChannelRefused as error:
-        return False if error.code == ACCESS_REFUSED else None if error.code == 404 else True
+        return False if error.code == ACCESS_REFUSED else None if error.code == NOT_FOUND else True
     except AccessDenied:
         return False
     return True

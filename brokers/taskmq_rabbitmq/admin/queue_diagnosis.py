@@ -8,7 +8,7 @@ work. Policies are judged by what they come to for one queue, operator policies 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from taskmq.contracts.topology_plan import Comparison
+from taskmq.contracts.topology_plan import Comparison, TopologyEntry
 from taskmq.model.topology import WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.admin.diagnosis import Finding
 from taskmq_rabbitmq.admin.inspection import QueueFacts
@@ -35,6 +35,7 @@ _MANY_LOOKS: Final = 10_000
 _TIMEOUT_BY_CONSUMER: Final = (4, 3)
 _TIMEOUT_BY_QUEUE: Final = (3, 12)
 _NAMED: Final = 3
+_OURS: Final = "taskmq."
 
 
 def waits_there(queue: str) -> bool:
@@ -145,13 +146,14 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
         for entry in comparison.entries
         if entry.status == "different"
     ]
-    missing = [f"{entry.kind} {entry.name}" for entry in comparison.entries if entry.status == "missing"]
-    if missing:
-        findings.append(
-            Finding(
-                "warning", "topology", f"missing: {_several(missing)}", "start a worker, or `taskmq topology apply`"
-            )
-        )
+    missing = [entry for entry in comparison.entries if entry.status == "missing"]
+    if everybodys := [f"{entry.kind} {entry.name}" for entry in missing if _is_everybodys(entry)]:
+        finding = f"missing: {_several(everybodys)}: delays, retries and dead letters of all queues go through it"
+        remedy_text = "`taskmq topology apply`; a running worker declares it again within a minute, where it may"
+        findings.append(Finding("problem", "topology", finding, remedy_text))
+    if others := [f"{entry.kind} {entry.name}" for entry in missing if not _is_everybodys(entry)]:
+        finding = f"missing: {_several(others)}"
+        findings.append(Finding("warning", "topology", finding, "start a worker, or `taskmq topology apply`"))
     if extra := [entry.name for entry in comparison.entries if entry.status == "extra" and entry.kind == "queue"]:
         remedy_text = "see what is in them (`taskmq queue list -Q`), then delete them"
         findings.append(
@@ -160,6 +162,12 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
     if not findings and comparison.blind is None:
         findings.append(Finding("ok", "topology", "everything is as taskmq declares it"))
     return findings
+
+
+def _is_everybodys(entry: TopologyEntry) -> bool:
+    """Whether all queues need it: its name, or what a binding leads to, is taskmq's own."""
+    name = entry.name.partition(" -> ")[2] or entry.name
+    return name.startswith(_OURS) and not name.startswith(entrance(""))
 
 
 def timeout_findings(

@@ -71,7 +71,11 @@ class RabbitMQConsumer:
             await consumer.stop()
             raise
         consumer._watchdog = Watchdog(
-            consumer._subscriptions, connection=connection, counts=counts, interval=watch_seconds
+            consumer._subscriptions,
+            connection=connection,
+            declarations=declarations,
+            counts=counts,
+            interval=watch_seconds,
         )
         if (
             said := timeouts.warning(subscriptions, connection.server_version, of_nodes=timeout_of_nodes)

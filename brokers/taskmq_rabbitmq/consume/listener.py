@@ -7,6 +7,7 @@ are transient queues that are not exclusive.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
@@ -21,6 +22,7 @@ from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.declarations import refusal
+from taskmq_rabbitmq.model.access_refused import NOT_FOUND
 from taskmq_rabbitmq.model.entities import EVENTS, LISTENER
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["RabbitMQListener"]
 
 _log = logging.getLogger(__name__)
-_NOT_FOUND: Final = 404
 _REFUSED_SECONDS: Final = 30.0
 _PAUSE: Final = 0.1
 _ARGUMENTS: Final[Mapping[str, str | int]] = {
@@ -45,6 +46,8 @@ class RabbitMQListener:
 
     Args:
         declares: whether the exchange may be declared.
+        renew_seconds: how often the bindings are made again: they end with the exchange, should somebody delete it,
+            and nobody is told.
     """
 
     def __init__(
@@ -55,7 +58,10 @@ class RabbitMQListener:
         connection: Connection,
         declares: bool,
         loop: asyncio.AbstractEventLoop,
+        renew_seconds: float,
     ) -> None:
+        self._renew_seconds = renew_seconds
+        self._queue = ""
         self._patterns = list(dict.fromkeys(patterns))
         self._receive = receive
         self._connection = connection
@@ -108,7 +114,8 @@ class RabbitMQListener:
     async def _keep(self, channel: OpenChannel) -> None:
         backoff = reconnect_backoff()
         while True:
-            await channel.end()
+            while not await self._has_ended(channel):
+                await self._renew(channel)
             while not self._is_listening:
                 if self._connection.is_open:
                     await asyncio.sleep(backoff.next())
@@ -116,6 +123,16 @@ class RabbitMQListener:
             assert self._channel is not None
             channel = self._channel
             backoff.reset()
+
+    async def _has_ended(self, channel: OpenChannel) -> bool:
+        """Return after a while, or once the channel has ended."""
+        await asyncio.wait({channel.ended}, timeout=self._renew_seconds)
+        return channel.ended.done()
+
+    async def _renew(self, channel: OpenChannel) -> None:
+        # Where it is refused, the channel ends, and is mended as any other.
+        with contextlib.suppress(BrokerUnavailable, ChannelRefused):
+            await self._bind(channel, self._queue)
 
     async def _mend(self) -> None:
         try:
@@ -149,15 +166,13 @@ class RabbitMQListener:
     async def _listen(self, channel: OpenChannel) -> None:
         raw = channel.raw
         queue = f"{LISTENER}{platform.node()[:60]}.{os.getpid()}.{secrets.token_hex(6)}"
-        if self._declares:
-            await channel.request(lambda done: raw.exchange_declare(EVENTS, "topic", durable=True, callback=done))
         await channel.request(
             lambda done: raw.queue_declare(
                 queue, exclusive=True, auto_delete=True, arguments=_ARGUMENTS, callback=done
             )
         )
-        for pattern in self._patterns:
-            await channel.request(partial(_bind, raw, queue, pattern))
+        await self._bind(channel, queue)
+        self._queue = queue
         raw.receive_addressed(self._hear)
         # The broker cancels it when its queue is deleted by hand.
         raw.add_on_cancel_callback(lambda _frame: channel.close())
@@ -166,6 +181,13 @@ class RabbitMQListener:
                 queue, _unused, auto_ack=True, consumer_tag=queue, arguments={}, callback=done
             )
         )
+
+    async def _bind(self, channel: OpenChannel, queue: str) -> None:
+        raw = channel.raw
+        if self._declares:
+            await channel.request(lambda done: raw.exchange_declare(EVENTS, "topic", durable=True, callback=done))
+        for pattern in self._patterns:
+            await channel.request(partial(_bind, raw, queue, pattern))
 
     def _hear(self, _tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001 - a positional callback of pika
         if not self._is_stopped:
@@ -177,7 +199,7 @@ def _bind(raw: AmqpChannel, queue: str, pattern: str, done: "Done") -> None:
 
 
 def _explained(error: ChannelRefused) -> TaskMQError:
-    if error.code == _NOT_FOUND:
+    if error.code == NOT_FOUND:
         return TopologyMismatch(
             f"exchange {EVENTS!r} does not exist at the broker: run `taskmq topology apply` as a user with the "
             "permission to configure"

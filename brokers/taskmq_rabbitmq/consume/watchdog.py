@@ -2,8 +2,9 @@
 
 A consumer can be lost without a word: a quorum queue that is declared again within some 10 ms of its deletion keeps
 the consumers of the old one and gives them nothing (3.10.8), and what a faulty broker, proxy or network loses is
-lost. So each queue is looked at once per interval, passively; messages cost nothing here. AMQP does not
-tell how many messages the broker believes to be in a consumer's hands, which is why idle consumers are renewed.
+lost. So each queue is looked at once per interval, passively, and so is everything else that was declared, which
+somebody may delete; messages cost nothing here. AMQP does not tell how many messages the broker believes to be in a
+consumer's hands, which is why idle consumers are renewed.
 """
 
 import asyncio
@@ -13,13 +14,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError
 from taskmq.model.topology import is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
 from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
-from taskmq_rabbitmq.declare.declarations import queue_depth
+from taskmq_rabbitmq.declare.declarations import Declarations, queue_depth
 
 __all__ = ["WATCH_SECONDS", "Advice", "Sight", "Suspicion", "Watchdog"]
 
@@ -109,11 +110,19 @@ class Watchdog:
     """Looks at the queues of one consumer object until it is stopped."""
 
     def __init__(
-        self, consumers: Sequence[QueueConsumer], *, connection: Connection, counts: DeliveryCounts, interval: float
+        self,
+        consumers: Sequence[QueueConsumer],
+        *,
+        connection: Connection,
+        declarations: Declarations,
+        counts: DeliveryCounts,
+        interval: float,
     ) -> None:
         self._watched = [(consumer, Suspicion(has_turns=is_shard(consumer.queue))) for consumer in consumers]
         self._feeds: dict[QueueConsumer, Feed] = {}
         self._connection = connection
+        self._declarations = declarations
+        self._complaint = ""
         self._counts = counts
         self._interval = interval
         self._task = asyncio.create_task(self._watch(), name="taskmq consumer watchdog")
@@ -126,11 +135,25 @@ class Watchdog:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
+            await self._look_after_topology()
             for consumer, suspicion in self._watched:
                 try:
                     await self._look(consumer, suspicion)
                 except Exception:  # noqa: BLE001 - the next look is not to be lost over this one
                     _log.exception("queue %r could not be looked at", consumer.queue)
+
+    async def _look_after_topology(self) -> None:
+        try:
+            await self._declarations.look_after()
+        except BrokerUnavailable as error:
+            _log.debug("the topology could not be looked at: %s", error)
+        except TaskMQError as error:
+            # Once for each reason, not at each look.
+            complaint, self._complaint = self._complaint, str(error)
+            if complaint != self._complaint:
+                _log.warning("what is missing at the broker cannot be declared: %s", error)
+        else:
+            self._complaint = ""
 
     async def _look(self, consumer: QueueConsumer, suspicion: Suspicion) -> None:
         if (feed := consumer.feed) is None:

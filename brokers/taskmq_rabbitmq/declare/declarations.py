@@ -1,7 +1,9 @@
 """Making sure that what messages need is there.
 
 What was found or declared is remembered for one generation of the connection: after a reconnect the broker may be
-another node, or one that lost its data, so everything is looked at once more.
+another node, or one that lost its data, so everything is looked at once more. Somebody may also delete a part of it
+while everything runs, and a delayed message would wait behind that part for ever: so a process that consumes looks at
+all of it now and then (`look_after`), and declares what is missing.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from taskmq.model.topology import WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.metadata_flush import flush_queue_metadata, last_quorum_queue
-from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, whose_fault
+from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND, whose_fault
 from taskmq_rabbitmq.model.entities import (
     Binding,
     Entity,
@@ -25,7 +27,6 @@ from taskmq_rabbitmq.model.entities import (
     entrance,
     events,
     ladder,
-    ladder_marker,
     shared,
     topic_queue,
     work_queue,
@@ -40,10 +41,15 @@ _log = logging.getLogger(__name__)
 _PATIENCE: Final = OPEN_SECONDS
 _AFTER_DELETION: Final = 0.5
 _APPLY: Final = "run `taskmq topology apply` as a user with the permission to configure"
-_NOT_FOUND: Final = 404
 _RESOURCE_LOCKED: Final = 405
 _PRECONDITION_FAILED: Final = 406
 _QUORUM_PRIORITIES: Final = (4, 3)
+# Bindings cannot be looked at, only declared again, which costs the broker more: at one look of so many.
+_BINDINGS_EVERY: Final = 10
+
+
+class EntityMissing(BrokerUnavailable):
+    """Something that a declaration refers to is not there."""
 
 
 class Declarations:
@@ -75,6 +81,8 @@ class Declarations:
         self._deliverable: set[str] = set()
         self._has_shared = False
         self._ladder_is_doubtful = False
+        self._bound: dict[tuple[str, str], tuple[Entity, ...]] = {}
+        self._looks = 0
 
     def declared(self, queue: str) -> bool:
         """Whether the physical `queue` was declared through here."""
@@ -103,7 +111,13 @@ class Declarations:
             for queue in queues:
                 if queue in missing:
                     _check_version(queue, self._connection().server_version)
-                    await self._declare(missing[queue])
+                    try:
+                        await self._declare(missing[queue])
+                    except EntityMissing:
+                        # It was there a moment ago, or on another day.
+                        self._has_shared, self._ladder_is_doubtful = False, True
+                        await self._ensure_shared()
+                        await self._declare(missing[queue])
                     self._complete.add(queue)
                     self._deliverable.update(queue.physical)
                 self._queues[queue.name] = queue
@@ -113,7 +127,35 @@ class Declarations:
     async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
         """See `taskmq.broker.Topical.bind`."""
         await self._connection().opened(_PATIENCE)
-        await self._settle(self._connection(), topic_queue(queue, exchange, patterns))
+        entities = topic_queue(queue, exchange, patterns)
+        await self._settle(self._connection(), entities)
+        self._bound[queue, exchange] = entities
+
+    async def look_after(self) -> None:
+        """Declare what was declared here and has gone since; does nothing where nothing may be declared.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+            TopologyMismatch: something exists with other properties.
+        """
+        async with self._lock:
+            connection = self._connection()
+            if self._passive or not connection.is_open:
+                return
+            wanted: list[Entity] = [*self._shared, *ladder()] if self._queues else []
+            for queue in self._queues.values():
+                wanted += work_queue(queue)
+            for entities in self._bound.values():
+                wanted += entities
+            if not wanted:
+                return
+            self._looks += 1
+            missing = await first_missing(connection, _visible(wanted))
+            if missing is not None:
+                _log.warning("declaring again what has gone at the broker: %s", missing)
+                await asyncio.sleep(_AFTER_DELETION)
+            if missing is not None or self._looks % _BINDINGS_EVERY == 0:
+                await declare_all(connection, wanted)
 
     async def restore(self, queue: str) -> None:
         """Declare the physical `queue` again, which was declared here and has gone since.
@@ -162,7 +204,7 @@ class Declarations:
         if self._has_shared:
             return
         await self._declare(self._shared)
-        if self._ladder_is_doubtful or not await exists(self._connection(), ladder_marker()):
+        if self._ladder_is_doubtful or not await exists(self._connection(), *_visible(ladder())):
             await self._settle(self._connection(), ladder())
         if self._archive is not None and not await exists(self._connection(), self._archive):
             await self._declare([self._archive])
@@ -249,6 +291,15 @@ async def exists(connection: Connection, *entities: Exchange | Queue) -> bool:
     Raises:
         BrokerUnavailable: the broker could not be reached.
     """
+    return await first_missing(connection, entities) is None
+
+
+async def first_missing(connection: Connection, entities: Iterable[Exchange | Queue]) -> str | None:
+    """What the broker says of the first one that is not there; None where all are, or the user may not know.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+    """
     *before, last = entities
 
     async def look(channel: OpenChannel) -> None:
@@ -259,12 +310,17 @@ async def exists(connection: Connection, *entities: Exchange | Queue) -> bool:
     try:
         await connection.ask(look)
     except ChannelRefused as error:
-        if error.code == _NOT_FOUND and "home node" not in error.text:
-            return False
+        if error.code == NOT_FOUND and "home node" not in error.text:
+            return error.text
         # RabbitMQ 4.3.0 asks for the permission to configure even of those who only look.
         if error.code != ACCESS_REFUSED:
             raise refusal(error) from error
-    return True
+    return None
+
+
+def _visible(entities: Iterable[Entity]) -> list[Exchange | Queue]:
+    """Those that can be looked at."""
+    return [entity for entity in entities if not isinstance(entity, Binding)]
 
 
 def _check_version(queue: WorkQueue, version: tuple[int, ...] | None) -> None:
@@ -297,8 +353,10 @@ async def queue_depth(connection: Connection, queue: str) -> tuple[int, int]:
 def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
     """What the broker's refusal means; a missing queue is meant where `queue` is given."""
     # A classic queue whose node is down is "not found" too: it exists, and comes back with the node.
-    if error.code == _NOT_FOUND and queue is not None and "home node" not in error.text:
+    if error.code == NOT_FOUND and queue is not None and "home node" not in error.text:
         return QueueMissing(queue)
+    if error.code == NOT_FOUND and "home node" not in error.text:
+        return EntityMissing(f"the broker refused: {error}")
     if error.code in (_RESOURCE_LOCKED, _PRECONDITION_FAILED):
         return TopologyMismatch(
             f"{error.text}; nothing was changed: compare with `taskmq topology diff`, then delete it or use "

@@ -1,13 +1,14 @@
-"""What RabbitMQ says when it refuses a user. Pure."""
+"""What RabbitMQ says when it refuses. Pure."""
 
 import re
 from typing import Final
 
 from taskmq.errors import AccessDenied, BrokerUnavailable
 
-__all__ = ["ACCESS_REFUSED", "denies_connection", "exceeded_size", "refused_exchange", "whose_fault"]
+__all__ = ["ACCESS_REFUSED", "NOT_FOUND", "denies_connection", "exceeded_size", "refused_exchange", "whose_fault"]
 
 ACCESS_REFUSED: Final = 403
+NOT_FOUND: Final = 404
 
 # pika keeps the broker's reply only as text inside its own error: "(403) 'ACCESS_REFUSED - Login was refused'".
 _LOGIN = re.compile(r"\(403\)|\(530\)(?!.*\b(?:limit|down)\b)", re.DOTALL)

@@ -6,7 +6,8 @@ takes nothing (1 MiB), and while there is no channel and 1,000 of them (1 MiB) w
 than 5 s when the channel opens is dropped, too: it is no news any more.
 
 A broker that refuses (no permission, no exchange where nothing may be declared) closes this channel and no other.
-That is said once for each reason, and tried again once a minute.
+That is said once for each reason, and tried again once a minute. An exchange that somebody deleted is declared again at
+once, where it may be.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import Connection, ConnectionState
+from taskmq_rabbitmq.model.access_refused import NOT_FOUND
 from taskmq_rabbitmq.model.entities import EVENTS
 
 __all__ = ["BroadcastPublisher"]
@@ -115,7 +117,11 @@ class BroadcastPublisher:
                 end = refused
             self._raw = None
             if isinstance(end, ChannelRefused):
-                await self._pause(end)
+                if end.code == NOT_FOUND and self._declares:
+                    # Somebody deleted the exchange: the next channel declares it.
+                    await asyncio.sleep(backoff.next())
+                else:
+                    await self._pause(end)
 
     async def _use(self, channel: OpenChannel) -> None:
         raw = channel.raw

@@ -457,6 +457,13 @@ class Publisher:
 
     def _on_returned(self, pending: Pending) -> None:
         queue = pending.message.queue
+        if not pending.restored and pending.message.due is not None:
+            # What it was to wait in has gone, not the queue that it is for.
+            pending.restored = True
+            pending.written = pending.uncertain
+            self._declarations.forget()
+            self._back_in_line([pending])
+            return
         if pending.restored or not self._declarations.declared(queue):
             self._refuse(pending, Unroutable(queue))
             return

@@ -164,6 +164,25 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "name", "level"),
+    [
+        ("exchange", "taskmq.delay.v1.deliver", "problem"),
+        ("queue", "taskmq.delay.v1.l05", "problem"),
+        ("binding", "taskmq.delay.v1.l05 -> taskmq.delay.v1.l04 [(*.)28 1.#]", "problem"),
+        ("queue", "taskmq.parking", "problem"),
+        ("binding", "taskmq.delay.v1.deliver -> images [images]", "warning"),
+        ("binding", "taskmq.delay.v1.deliver -> taskmq.late.images [images]", "warning"),
+        ("queue", "taskmq.late.images", "warning"),
+        ("queue", "images", "warning"),
+    ],
+)
+def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, level: str) -> None:
+    (finding,) = comparison_findings(Comparison((TopologyEntry("missing", kind, name),)))
+
+    assert (finding.level, f"missing: {kind} {name}" in finding.finding) == (level, True)
+
+
+@pytest.mark.parametrize(
     ("version", "policy", "longest", "level"),
     [
         ((3, 10, 8), {}, None, "warning"),

@@ -1,0 +1,212 @@
+"""Each queue, exchange and binding that taskmq declares, deleted by hand under a running producer and worker.
+
+The rows of the table "What somebody deletes at the broker" in docs/rabbitmq.md.
+"""
+
+import logging
+import re
+import time
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.model.topology import WorkQueue, dead_letter_queue
+from taskmq.testing.broker_suite import message
+from taskmq.testing.broker_suite.case import Inbox
+from taskmq.testing.runner import case, eventually
+from taskmq_rabbitmq.broker import RabbitMQBroker
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
+from taskmq_rabbitmq.model.url import parse_url
+from tests.integration.rabbitmq_case import RabbitMQCase
+
+pytestmark = pytest.mark.rabbitmq
+
+QUICKLY = 0.2
+WORK = WorkQueue("orders")
+# One of each kind; the levels differ by their number alone, and delays of up to a second pass the first three.
+LEVELS = ("l00", "l02", "l27")
+DELETED = [
+    *shared(),
+    *events(),
+    *(
+        entity
+        for entity in ladder()
+        if not (match := re.search(r"l\d\d$", entity.source if isinstance(entity, Binding) else entity.name))
+        or match[0] in LEVELS
+    ),
+    *work_queue(WORK),
+]
+PAGE = Path(__file__).parents[2] / "docs" / "rabbitmq.md"
+
+
+def _name(entity: Entity) -> str:
+    if isinstance(entity, Binding):
+        return f"binding {entity.source} -> {entity.target}"
+    return f"{type(entity).__name__.lower()} {entity.name}"
+
+
+class DeletedCase(RabbitMQCase):
+    """A consumer that looks at the broker often, and a producer of another broker object."""
+
+    watch_seconds = QUICKLY
+
+    def open_broker(self, name: str = "") -> RabbitMQBroker:
+        assert self.process_url is not None
+        return RabbitMQBroker(parse_url(self.process_url), BrokerOptions(), watch_seconds=self.watch_seconds)
+
+    async def delete(self, entity: Entity) -> None:
+        if isinstance(entity, Binding):
+            kind = "e" if entity.target_kind == "exchange" else "q"
+            found = await self.http("GET", f"bindings/{{vhost}}/e/{entity.source}/{kind}/{entity.target}")
+            (properties,) = [each["properties_key"] for each in found if each["routing_key"] == entity.key]
+            where = f"bindings/{{vhost}}/e/{entity.source}/{kind}/{entity.target}/{quote(properties, safe='')}"
+        else:
+            where = f"{type(entity).__name__.lower()}s/{{vhost}}/{entity.name}"
+        await self.http("DELETE", where)
+
+    async def is_there(self, entity: Entity) -> bool:
+        if isinstance(entity, Binding):
+            kind = "destination" if entity.target_kind == "exchange" else "queue"
+            assert kind
+            found = await self.http("GET", "bindings/{vhost}")
+            return any(
+                (each["source"], each["destination"], each["routing_key"])
+                == (entity.source, entity.target, entity.key)
+                for each in found
+            )
+        found = await self.http("GET", f"{type(entity).__name__.lower()}s/{{vhost}}")
+        return any(each["name"] == entity.name for each in found)
+
+    async def back(self, entity: Entity) -> None:
+        """Return once it is there again."""
+        await eventually(lambda: self.is_there(entity), True, within=20)
+
+    async def start(self) -> tuple[RabbitMQBroker, Inbox]:
+        """A producer, and what a consumer of its queue gets."""
+        producer, worker = self.broker(), self.broker()
+        await producer.declare([WORK])
+        await worker.declare([WORK])
+        inbox, _ = await self.consume(worker, "orders")
+        return producer, inbox
+
+    async def expect_work(self, producer: RabbitMQBroker, inbox: Inbox) -> None:
+        """Jobs come, now and after delays that pass the first levels."""
+        now = int(time.time() * 1000)
+        for body, due in (("at once", None), ("soon", now + 300), ("later", now + 800)):
+            await producer.publish(message("orders", body, due=due), timeout=10)
+        came = await inbox.take_and_ack(3)
+        assert sorted(delivery.body for delivery in came) == [b"at once", b"later", b"soon"]
+        await producer.publish(message(dead_letter_queue("orders"), "letter"), timeout=10)
+        await self.expect_ready(producer, dead_letter_queue("orders"), 1)
+
+
+class TestDeleted(DeletedCase):
+    @pytest.mark.parametrize("entity", DELETED, ids=_name)
+    def test_it_is_back_and_everything_works(self, entity: Entity) -> None:
+        self.run(partial(self._expect_back_and_at_work, entity))
+
+    async def _expect_back_and_at_work(self, entity: Entity) -> None:
+        producer, inbox = await self.start()
+
+        await self.delete(entity)
+
+        await self.back(entity)
+        await self.expect_work(producer, inbox)
+        # A process that comes anew finds everything.
+        fresh = self.broker()
+        await fresh.declare([WORK, WorkQueue("others")])
+        await self.expect_work_of(fresh)
+
+    async def expect_work_of(self, fresh: RabbitMQBroker) -> None:
+        inbox, _ = await self.consume(fresh, "others")
+        await fresh.publish(message("others", "soon", due=int(time.time() * 1000) + 200), timeout=10)
+        await inbox.take_and_ack(1)
+
+
+class TestWithoutWatch(DeletedCase):
+    """Before anybody has looked: what the next use finds."""
+
+    watch_seconds = 3600.0
+
+    @pytest.mark.parametrize("what", ["queue", "exchange"])
+    def test_the_next_delayed_send_mends_the_level_that_it_needs(self, what: str) -> None:
+        self.run(partial(self._expect_mended_by_a_send, what))
+
+    async def _expect_mended_by_a_send(self, what: str) -> None:
+        producer, inbox = await self.start()
+        await self.expect_work(producer, inbox)
+        await self.delete(self.level(what, "l01"))
+
+        await producer.publish(message("orders", "delayed", due=int(time.time() * 1000) + 300), timeout=10)
+
+        await inbox.take_and_ack(1)
+
+    @pytest.mark.parametrize("what", ["queue l05", "exchange deliver"])
+    def test_the_next_declaration_mends_the_ladder(self, what: str) -> None:
+        self.run(partial(self._expect_mended_by_a_declaration, what))
+
+    async def _expect_mended_by_a_declaration(self, what: str) -> None:
+        producer, _ = await self.start()
+        kind, _, level = what.partition(" ")
+        entity = self.level(kind, level)
+        await self.delete(entity)
+
+        await producer.declare([WorkQueue("others")])
+        if kind == "queue":
+            # It refers to no level: a new process looks at all of them.
+            await self.broker().declare([WORK])
+
+        assert await self.is_there(entity)
+
+    def level(self, kind: str, name: str) -> Exchange | Queue:
+        name = f"taskmq.delay.v1.{name}"
+        return Queue(name, {}) if kind == "queue" else Exchange(name, "topic")
+
+
+class TestEvents(DeletedCase):
+    @case
+    async def test_a_listener_hears_again_after_the_exchange_of_events_was_deleted(self) -> None:
+        listener, announcer = self.broker(), self.broker()
+        heard: list[str] = []
+        await listener.listen(["#"], lambda topic, _: heard.append(topic))
+        (exchange,) = events()
+
+        await self.delete(exchange)
+        await self.back(exchange)
+
+        async def announced() -> bool:
+            announcer.announce("after", b"{}")
+            return "after" in heard
+
+        await eventually(announced, True, within=20)
+
+
+class TestSaying(DeletedCase):
+    @case
+    async def test_what_has_gone_is_named_in_the_log(self) -> None:
+        await self.start()
+        lines: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+        log = logging.getLogger("taskmq_rabbitmq.declare.declarations")
+        log.addHandler(handler)
+        try:
+            await self.delete(Queue("taskmq.delay.v1.l05", {}))
+            await self.back(Queue("taskmq.delay.v1.l05", {}))
+        finally:
+            log.removeHandler(handler)
+
+        assert any("declaring again what has gone" in line and "taskmq.delay.v1.l05" in line for line in lines)
+
+
+def test_the_page_has_a_row_for_everything_that_can_be_deleted() -> None:
+    section = PAGE.read_text().split("## What somebody deletes at the broker")[1].split("\n## ")[0]
+    rows = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| "))
+
+    for entity in DELETED:
+        name = entity.target if isinstance(entity, Binding) else entity.name
+        shown = re.sub(r"l\d\d$", "lNN", name).replace("orders", "Q")
+        assert f"`{shown}`" in rows, shown
