@@ -121,7 +121,7 @@ class CallOptions(TypedDict, total=False):
         idempotency_key: the key itself, over what the task's own makes of the arguments.
         eta: not to run before this instant (with a time zone); instead of `delay`.
         expires: how long after sending, or the instant (with a time zone), from which on it does not start.
-        job_id: default: a new time-ordered UUID.
+        job_id: default: a new time-ordered UUID. With a state, an id that is sent twice is one job, see docs.
         headers: further headers of the message, few and short.
     """
 
