@@ -360,6 +360,41 @@ def test_a_start_that_is_near_is_waited_for_in_its_slot() -> None:
     play(test, rate_limit="20/s")
 
 
+@pytest.mark.parametrize(("late", "asked"), [(0.04, 1), (0.06, 2)])
+def test_a_start_under_a_strict_rate_that_comes_too_late_is_not_made(late: float, asked: int) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits = limits_of(app)
+        limits.delays.append(lambda: app.fake_clock.advance(late))
+        gate.open.set()
+        await send(app, "a")
+        async with working(app):
+            await asyncio.sleep(0.2)
+            assert gate.started == ["a"]
+            assert limits.names.count("acquire") == asked
+
+    play(test, rate_limit=RateLimit("20/s", strict=True), concurrency=Concurrency(9))
+
+
+def test_a_state_that_is_always_slow_does_not_stop_a_strict_rate() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits = limits_of(app)
+        limits.delays += [lambda: app.fake_clock.advance(0.3)] * 40
+        gate.open.set()
+        await send(app, "a", "b", "c")
+        async with working(app):
+            for _ in range(20):
+                await pass_time(app, 1)
+            assert sorted(gate.finished) == ["a", "b", "c"]
+
+    play(test, rate_limit=RateLimit("1/s", strict=True))
+
+
+@pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])
+def test_a_strict_rate_that_is_none_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="strict"):
+        RateLimit("1/s", strict=True, **options)
+
+
 @pytest.mark.parametrize(
     "options",
     [
