@@ -59,7 +59,8 @@ class Harness:
 
     Args:
         start: what time it is at first; default: now.
-        timeout: seconds of real time for one call of `drain` or `advance`.
+        timeout: seconds of real time for one call of `drain` or `advance`, and for a result that is waited for
+            without a timeout.
 
     Attributes:
         app: the app.
@@ -104,6 +105,7 @@ class Harness:
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
         real = sessions.exchange(Settings(url=url, state=url, origin=origin), self.clock, {})
+        sessions.patience = self._timeout
         try:
             yield
         finally:
@@ -111,6 +113,7 @@ class Harness:
                 sessions.close()
             finally:
                 sessions.exchange(*real)
+                sessions.patience = None
                 producer.use_middleware(before)
 
     @property

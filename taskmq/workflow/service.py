@@ -69,9 +69,8 @@ class WorkflowService:
         return True
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
-        """The record once it is there; None after `timeout` seconds."""
-        results = require_store(self.sessions.current().stores.results, "workflows need")
-        return await results.wait(job_id, timeout=timeout)
+        """See `JobService`."""
+        return await self._services.jobs.wait_for_result(job_id, timeout)
 
     def _publisher(self, flow_id: str, content_type: str) -> FlowPublisher:
         return FlowPublisher(self._services, flow_id, taker=_SENDER, content_type=content_type)
