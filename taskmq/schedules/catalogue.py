@@ -16,7 +16,7 @@ from taskmq.model.keys import schedule_record_key
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition, write_definition
 from taskmq.schedules.policy import ScheduleOptions, read_policy
-from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord
+from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord, decode_record
 from taskmq.schedules.record_access import change_record, read_record
 from taskmq.schedules.status import Backfill, ScheduleStatus, status_of
 from taskmq.schedules.triggers import Trigger
@@ -201,6 +201,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
         entry = await self._find(name)
         record = await read_record(self._store(), self._record(name))
         return status_of(entry, record, now=self._producer.sessions.clock.now_ms())
+
+    async def astatuses(self) -> dict[str, ScheduleStatus]:
+        """What has become of the occurrences of all schedules so far, by name."""
+        entries, now = list((await self.aall()).values()), self._producer.sessions.clock.now_ms()
+        found: dict[str, ScheduleStatus] = {}
+        for start in range(0, len(entries), _PAGE):
+            page = entries[start : start + _PAGE]
+            names = [self._record(entry.name) for entry in page]
+            for entry, name, kept in zip(page, names, await self._store().read(names), strict=True):
+                found[entry.name] = status_of(entry, decode_record(kept, name=name), now=now)
+        return found
 
     # Operating -----------------------------------------------------------------------------------------
 
