@@ -11,11 +11,12 @@ from taskmq.app import TaskMQ
 from taskmq.errors import PartlySent, SendError
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
+from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.record import OccurrenceClaim
+from taskmq.schedules.triggers import jitter_of
 
-__all__ = ["Emission", "Emitter"]
+__all__ = ["Emission", "Emitter", "due_instant"]
 
 _LOW: Final = 0
 _BEHIND: Final = ("catchup", "backfill")
@@ -26,6 +27,12 @@ class Emission(msgspec.Struct, frozen=True, eq=False):
 
     entry: ScheduleEntry
     claim: OccurrenceClaim
+
+
+def due_instant(emission: Emission) -> int:
+    """When it was to be sent, ms: its schedule's jitter after its nominal instant."""
+    entry = emission.entry
+    return emission.claim.instant + jitter_of(entry.name, entry.policy.jitter)
 
 
 class Emitter:
@@ -61,6 +68,9 @@ class Emitter:
         job_id = self.job_id(emission)
         moved = now - (envelope.enqueued or now)
         meta = {**(envelope.meta or {}), SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(claim.instant)}
+        due = now if claim.kind == "backfill" else due_instant(emission)
+        if due != claim.instant:
+            meta[SCHEDULE_DUE] = str(due)
         if entry.policy.overlap != "allow":
             meta[SCHEDULE_LIMIT] = str(entry.policy.max_concurrency)
         envelope = replace(

@@ -2,25 +2,10 @@
 
 import msgspec
 
-from taskmq.errors import InvalidOption
+from taskmq.durable.health import Address
 from taskmq.supervisor.recycle_limits import RecycleLimits
 
-__all__ = ["Address", "SupervisorConfig", "parse_address"]
-
-DEFAULT_HOST = "127.0.0.1"
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where health is served: a port, or a socket in the file system."""
-
-    host: str = DEFAULT_HOST
-    port: int = 0
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.path:
-            return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+__all__ = ["SupervisorConfig"]
 
 
 class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,17 +35,3 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
     drained_after: float = 30.0
     calm: float = 60.0
     watch: tuple[str, ...] = ()
-
-
-def parse_address(text: str) -> Address:
-    """`PORT`, `HOST:PORT`, or the path of a socket, which has a slash in it. A plain port is one of 127.0.0.1.
-
-    Raises:
-        InvalidOption: it is none of these.
-    """
-    if "/" in text:
-        return Address(path=text)
-    host, colon, port = text.rpartition(":")
-    if port.isdecimal() and int(port) < 1 << 16 and (host or not colon):
-        return Address(host=host.strip("[]") or DEFAULT_HOST, port=int(port))
-    raise InvalidOption(f"health port {text!r}: PORT, HOST:PORT, or the path of a socket, with a slash in it")

@@ -10,9 +10,10 @@ from cyclopts import App, Parameter
 from taskmq.cli.config_options import config_values, with_config_options
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
+from taskmq.durable.health import parse_address
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration, parse_processes, parse_size
-from taskmq.supervisor.config import SupervisorConfig, parse_address
+from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.recycle_limits import RecycleLimits
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec

@@ -429,14 +429,30 @@ def test_tasks_that_share_a_limit_share_its_places() -> None:
     run(main())
 
 
-def test_tasks_that_share_a_limit_mean_the_same_by_it() -> None:
+@pytest.mark.parametrize(
+    ("one", "another", "said"),
+    [
+        (RateLimit("1/s", name="stripe"), RateLimit("2/s", name="stripe"), "1/s, burst 1 and 2/s, burst 1"),
+        (
+            RateLimit("1/s", name="stripe"),
+            RateLimit("1/s", name="stripe", strict=True),
+            "1/s, burst 1 and 1/s, strict",
+        ),
+        (Concurrency(1, name="stripe"), Concurrency(2, name="stripe"), "1 at a time and 2 at a time"),
+    ],
+)
+def test_tasks_that_share_a_limit_mean_the_same_by_it(
+    one: RateLimit | Concurrency, another: RateLimit | Concurrency, said: str
+) -> None:
+    option = "rate_limit" if isinstance(one, RateLimit) else "concurrency"
+    given: Any = {option: another}
     with staged() as app:
-        Gate().define(app, rate_limit=RateLimit("1/s", name="stripe"))
+        Gate().define(app, **{option: one})
 
-        @app.task(name="other", rate_limit=RateLimit("2/s", name="stripe"))
+        @app.task(name="other", **given)
         async def other() -> None: ...
 
-        with pytest.raises(InvalidOption, match="gated and other share the limit 'stripe', and mean 1/s"):
+        with pytest.raises(InvalidOption, match=f"gated and other share the limit 'stripe', and mean {said}"):
             Worker(app, WorkerConfig())
 
 
