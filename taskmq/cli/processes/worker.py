@@ -13,8 +13,7 @@ from taskmq.cli.output import announce, start_logging
 from taskmq.durable.health import parse_address
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration, parse_processes, parse_size
-from taskmq.supervisor.config import SupervisorConfig
-from taskmq.supervisor.recycle_limits import RecycleLimits
+from taskmq.supervisor.config import RecycleLimits, SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import WorkerConfig
