@@ -181,12 +181,14 @@ class Subscription(msgspec.Struct, frozen=True):
         longest: how many seconds a delivery may stay unsettled, where that is known: the longest time limit of
             the tasks in the queue. A broker with a limit of its own is told, or its limit is warned about.
         is_punctual: whatever takes longer than the broker allows is settled before: no need to warn.
+        is_paused: nothing is delivered before `Consumer.resume`.
     """
 
     queue: str
     prefetch: int
     longest: float | None = None
     is_punctual: bool = False
+    is_paused: bool = False
 
 
 class Consumer(Protocol):
@@ -206,9 +208,26 @@ class Consumer(Protocol):
         """
         ...
 
+    async def pause(self, queue: str) -> None:
+        """Take nothing more from a subscribed queue until `resume`; nothing comes from it after this returns.
+
+        What is in hand may still be settled. The broker counts no consumer of the queue here meanwhile. Again does
+        nothing.
+        """
+        ...
+
+    async def resume(self, queue: str) -> None:
+        """Take from the queue again. Again does nothing.
+
+        Raises:
+            QueueMissing: the queue is not there, and was not declared through this broker object; it is paused still.
+            BrokerUnavailable: the broker could not be reached; the queue is paused still.
+        """
+        ...
+
     @property
     def healthy(self) -> bool:
-        """Whether every subscription is live at the broker as far as this side knows."""
+        """Whether every subscription that is not paused is live at the broker as far as this side knows."""
         ...
 
 

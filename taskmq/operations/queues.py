@@ -1,13 +1,18 @@
-"""Queues as people name them: what is in them, and emptying them."""
+"""Queues as people name them: what is in them, emptying them, and pausing them."""
 
+import secrets
 from collections.abc import Sequence
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import QueueStats
-from taskmq.errors import InvalidOption
+from taskmq.client.queues import QueuePause, pause_queue, paused_queues, resume_queue
+from taskmq.contracts.broker import Broadcasting, QueueStats
+from taskmq.contracts.stores import ScheduleStore, require_store
+from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable
+from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
+from taskmq.model.units import did_you_mean
 
-__all__ = ["list_queues", "purge_queue"]
+__all__ = ["find_pauses", "list_queues", "pause_queues", "purge_queue", "resume_queues"]
 
 
 async def list_queues(app: TaskMQ, names: Sequence[str] = ()) -> list[QueueStats]:
@@ -36,3 +41,67 @@ async def purge_queue(app: TaskMQ, name: str) -> int:
     """
     broker = app.sessions.current().broker
     return sum([await broker.purge(physical) for physical in app.producer.queue(name).physical])
+
+
+async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
+    """The queues that are paused, by name; None where nobody can tell: no state, or none that answers."""
+    store = app.sessions.current().stores.schedules
+    if store is None:
+        return None
+    try:
+        return await paused_queues(store)
+    except StateUnavailable:
+        return None
+
+
+async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "") -> dict[str, QueuePause]:
+    """Have no worker start anything of these queues until they are resumed; their pauses, by name.
+
+    It is kept in the state, so it holds for workers that start later, too. Workers that run stop taking from the
+    queues within two seconds, and give back what they have taken and not begun, without an attempt being counted.
+    What runs goes on; sends, delays and retries do as well, and wait in the queue.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+        QueueMissing: a queue is neither the app's nor at the broker; nothing was paused.
+        UnsupportedFeature: the app has no state.
+        StateUnavailable: the state could not be reached; some may be paused.
+        BrokerUnavailable: the broker could not be reached.
+    """
+    store = _pause_store(app)
+    await _check(app, names)
+    pause = QueuePause(app.sessions.clock.now_ms(), note)
+    paused = {name: await pause_queue(store, name, pause) for name in names}
+    _tell_workers(app)
+    return paused
+
+
+async def resume_queues(app: TaskMQ, names: Sequence[str]) -> list[str]:
+    """Have workers take from these queues again, within two seconds; those of them that were paused.
+
+    Raises as `pause_queues` does; a paused queue need not be there.
+    """
+    store = _pause_store(app)
+    resumed = [name for name in dict.fromkeys(names) if await resume_queue(store, name)]
+    await _check(app, [name for name in names if name not in resumed])
+    _tell_workers(app)
+    return resumed
+
+
+def _pause_store(app: TaskMQ) -> ScheduleStore:
+    return require_store(app.sessions.current().stores.schedules, "paused queues need")
+
+
+async def _check(app: TaskMQ, names: Sequence[str]) -> None:
+    known = [queue.name for queue in app.tasks.queues]
+    for name in names:
+        queue = app.producer.queue(name)
+        if name not in known and not await app.sessions.current().broker.stats(queue.physical):
+            raise QueueMissing(name, did_you_mean(name, known) if known else "")
+
+
+def _tell_workers(app: TaskMQ) -> None:
+    """Have the workers that listen look at once; the others look by themselves."""
+    broker = app.sessions.current().broker
+    if isinstance(broker, Broadcasting):
+        broker.announce(command_topic(QUEUES), encode_command(Command(id=secrets.token_hex(8), name=QUEUES)))

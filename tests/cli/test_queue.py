@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Here, declare, fill, names_in, run_on_terminal, run_process
+from tests.cli.kit import Here, Started, declare, fill, names_in, run_on_terminal, run_process
+from tests.servers import eventually
 
 
 def test_the_queues_of_an_app_are_listed_with_what_waits_in_them(shop: Path, taskmq: Here) -> None:
@@ -111,3 +112,53 @@ def test_purging_asks_on_a_terminal(home: Path, answer: str, is_done: bool) -> N
     assert "[y/N]" in result.out
     assert result.code == (0 if is_done else 1)
     assert names_in("images") == ([] if is_done else ["a"])
+
+
+def test_a_paused_queue_says_since_when_and_why_until_it_is_resumed(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+
+    paused = taskmq("--app", "shop:app", "queue", "pause", "images", "--note", "the printer is broken")
+    table = taskmq("--app", "shop:app", "queue", "list").out
+    rows = {row["queue"]: row["paused"] for row in taskmq("--app", "shop:app", "queue", "list", "-o", "json").data}
+    resumed = taskmq("--app", "shop:app", "queue", "resume", "images", "ticks")
+
+    assert paused.code == resumed.code == 0
+    assert paused.err.startswith("queue images is paused since 20")
+    assert paused.err.endswith("Z (the printer is broken)\n")
+    assert table.count("(the printer is broken)") == 3
+    assert "paused" in table.splitlines()[0]
+    assert rows["images"]["note"] == rows["images.p.low"]["note"] == "the printer is broken"
+    assert rows["ticks"] is rows["images.dlq"] is None
+    assert resumed.err == "queue images is resumed\nqueue ticks was not paused\n"
+    assert "paused" not in taskmq("--app", "shop:app", "queue", "list").out
+
+
+def test_a_second_pause_changes_the_note_and_not_the_instant(shop: Path, taskmq: Here) -> None:
+    first = taskmq("queue", "pause", "images", "--app", "shop:app").err
+    second = taskmq("queue", "pause", "images", "--app", "shop:app", "--note", "still").err
+
+    assert second == first.replace("\n", " (still)\n")
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_queue_that_nobody_has_can_not_be_paused(shop: Path, taskmq: Here, verb: str) -> None:
+    declare("images")
+
+    result = taskmq("--app", "shop:app", "queue", verb, "imags")
+
+    assert (result.code, result.out) == (3, "")
+    assert "'imags' does not exist at the broker: did you mean 'images'?" in result.err
+    assert taskmq("queue", verb).code == 2
+
+
+def test_workers_stop_and_start_with_a_pause_also_over_a_restart(shop: Path, taskmq: Here) -> None:
+    with Started(shop, "worker", "shop:app") as worker:
+        worker.says("waiting for jobs")
+        assert taskmq("queue", "pause", "images", "--app", "shop:app").code == 0
+        worker.says("queue 'images' is paused: nothing of it is started")
+        assert taskmq("send", "shop.double", "--args", "[1]", "--app", "shop:app").code == 0
+    with Started(shop, "worker", "shop:app") as worker:
+        worker.says("queue 'images' is paused: nothing of it is started")
+        assert len(names_in("images")) == 1
+        assert taskmq("queue", "resume", "images", "--app", "shop:app").code == 0
+        eventually(lambda: names_in("images") == [], "the job has run")

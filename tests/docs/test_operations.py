@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from taskmq.client.settings import Settings
 from taskmq.model.telemetry.metrics import BeatSnapshot, Count, ProcessGauges, ScheduleCount, Snapshot, Source
 from taskmq_prometheus import open_exporter
-from tests.cli.kit import Started
+from tests.cli.kit import Started, run_process
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers.ports import PortLease
 
@@ -46,6 +46,17 @@ def test_the_workers_and_the_probes_of_the_page_do_what_it_says(tmp_path: Path, 
                     [sys.executable, "-m", "taskmq", *shlex.split(probe)[1:]], capture_output=True, timeout=20
                 )
                 assert done.returncode == 0, done.stderr
+
+
+def test_the_operators_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path)
+    (tmp_path / "taskmq.toml").write_text('url = "local://.taskmq"\n')
+    nouns = ("queue", "job", "workflow")
+    commands = [words for command in _commands("console") if (words := shlex.split(command)) and {*nouns} & {*words}]
+
+    for words in commands:
+        done = run_process(tmp_path, *words[1:])
+        assert done.code == 0, (words, done.err)
 
 
 def test_the_command_of_the_systemd_unit_is_one_that_a_worker_takes(tmp_path: Path, port: str) -> None:

@@ -18,7 +18,6 @@ _SHORT = {
     "taskmq/version.py",
     # Commands that ask `taskmq.operations` and print; one noun a module there.
     "taskmq/cli/operators/doctor.py",
-    "taskmq/operations/queues.py",
     # One contract, or one store, a module.
     "contrib/taskmq_redis/stores/checkpoints.py",
     "contrib/taskmq_redis/stores/crash_counts.py",
@@ -37,7 +36,6 @@ _SHORT = {
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",
     # What several parts of an app hold.
-    "taskmq/client/queues.py",
     "taskmq/client/services.py",
     # A class of pika's that is replaced.
     "brokers/taskmq_rabbitmq/amqp/heartbeats.py",

@@ -1,6 +1,6 @@
 """The consumer of one physical queue, which mends itself.
 
-    starting -> consuming -> (lost) -> starting ...        consuming -> stopped
+    starting -> consuming -> (lost) -> starting ...        consuming -> paused -> starting ...        any -> stopped
 
 It has its own channel and its own task, so that what befalls it (the queue deleted, its leader gone, a consumer
 timeout) does not touch the others. It comes back on a new channel with a new consumer tag: RabbitMQ 4.3 closes the
@@ -44,6 +44,7 @@ class QueueConsumer:
 
     Attributes:
         queue: the physical queue.
+        is_paused: it is not to consume until `resume`.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class QueueConsumer:
         self._lost: asyncio.Future[str] = loop.create_future()
         self._takes_timeout = True
         self._upkeep: asyncio.Task[None] | None = None
+        self._resuming: asyncio.Task[None] | None = None
+        self.is_paused = subscription.is_paused
         self._stopped = False
         self._complaint = ""
         # In which generation of the connection it tries to consume, and since when.
@@ -79,7 +82,8 @@ class QueueConsumer:
         self._since = 0.0
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "consuming" if self.consuming else "starting"
+        idle = "paused" if self.is_paused else "starting"
+        state = "stopped" if self._stopped else "consuming" if self.consuming else idle
         return f"<{self.queue} {state}>"
 
     @property
@@ -128,9 +132,37 @@ class QueueConsumer:
     async def stop(self) -> None:
         """See `Consumer.stop`; called once."""
         self._stopped = True
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.wait({self._upkeep})
+        await self._withdraw()
+
+    async def pause(self) -> None:
+        """See `Consumer.pause`."""
+        if self.is_paused or self._stopped:
+            return
+        self.is_paused = True
+        await self._withdraw()
+        # What is in hand is settled on its channel, which ends with the last of it.
+        self._feed = self._retiring = None
+
+    async def resume(self) -> None:
+        """See `Consumer.resume`; raises as `start` does."""
+        if not self.is_paused or self._stopped or self._resuming is not None:
+            return
+        self._resuming = resuming = self._loop.create_task(self.start(), name=f"taskmq resumes {self.queue}")
+        try:
+            await asyncio.wait({resuming})
+        finally:
+            resuming.cancel()
+            self._resuming = None
+        # Cancelled by `stop`, that is.
+        if not resuming.cancelled():
+            resuming.result()
+            self.is_paused = False
+
+    async def _withdraw(self) -> None:
+        for task in (self._resuming, self._upkeep):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         for feed in (self._retiring, self._feed):
             if feed is not None:
                 await feed.withdraw(_CANCEL_SECONDS)

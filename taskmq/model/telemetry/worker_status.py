@@ -27,6 +27,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         version: of taskmq.
         app: `module:attribute`, or the app's name.
         queues: that it consumes, as people name them.
+        paused: those of them that are paused.
         state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
         slots: how many runs may go on at a time.
         running: how many do; `jobs` are the longest of them.
@@ -56,3 +57,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     loop_lag: float
     started: int
     jobs: list[RunningJob] = []
+    paused: list[str] = []
