@@ -31,7 +31,7 @@ _COMMANDS = {
     "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
     "job": ("taskmq.cli.operators.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
-    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, purge."),
+    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",

@@ -3,16 +3,58 @@
 import secrets
 from collections.abc import Sequence
 
+import msgspec
+
 from taskmq.app import TaskMQ
 from taskmq.client.queues import QueuePause, pause_queue, paused_queues, resume_queue
 from taskmq.contracts.broker import Broadcasting, QueueStats
 from taskmq.contracts.stores import ScheduleStore, require_store
-from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable
+from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, UnsupportedFeature
 from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
-from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq.model.units import did_you_mean
+from taskmq.operations.workers import list_workers
 
-__all__ = ["find_pauses", "list_queues", "pause_queues", "purge_queue", "resume_queues"]
+__all__ = [
+    "QueueReport",
+    "find_pauses",
+    "list_queues",
+    "pause_queues",
+    "purge_queue",
+    "report_queue",
+    "resume_queues",
+]
+
+_MOST_DELAYED = 10_000
+
+
+class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue as people name it, at one moment.
+
+    Attributes:
+        queue: how it is described.
+        ready: messages that wait for a worker.
+        in_hand: messages in workers' hands; where the broker does not tell, as the workers that answer say.
+        delayed: jobs and retries that wait for their time, in the state up to 10,000 of them; None where the broker
+            has them and does not tell whose they are.
+        dead: dead letters; None where there is no queue for them yet.
+        consumers: how many consume it at the broker: a worker counts once, whatever classes or shards there are.
+        paused: since when and why it is paused; None where it is not, or nobody can tell.
+        tasks: of the app, that use it.
+        workers: names of those that answer and consume it.
+        parts: its queues at the broker that exist.
+    """
+
+    queue: WorkQueue
+    ready: int
+    in_hand: int
+    delayed: int | None
+    dead: int | None
+    consumers: int
+    paused: QueuePause | None
+    tasks: list[str]
+    workers: list[str]
+    parts: list[QueueStats]
 
 
 async def list_queues(app: TaskMQ, names: Sequence[str] = ()) -> list[QueueStats]:
@@ -30,6 +72,57 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = ()) -> list[QueueStats
         raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
     physical = [name for queue in queues for name in (*queue.physical, dead_letter_queue(queue.name))]
     return await app.sessions.current().broker.stats([*physical, PARKING, UNROUTABLE])
+
+
+async def report_queue(app: TaskMQ, name: str, *, within: float = 1.0) -> QueueReport:
+    """What is known of one queue, from the broker, the state and the workers.
+
+    Args:
+        within: seconds for the workers to answer.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+        QueueMissing: it is neither the app's nor at the broker.
+        BrokerUnavailable: the broker could not be reached.
+    """
+    session, queue = app.sessions.current(), app.producer.queue(name)
+    parts = await session.broker.stats(queue.physical)
+    letters = await session.broker.stats([dead_letter_queue(name)])
+    tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)
+    if not parts and not tasks:
+        raise _missing(app, name)
+    try:
+        answers = [answer.status for answer in await list_workers(app, within=within)]
+    except UnsupportedFeature:
+        # A broker without broadcasts.
+        answers = []
+    unsettled = [each.unsettled for each in parts]
+    return QueueReport(
+        queue=queue,
+        ready=sum(each.ready for each in parts),
+        in_hand=(
+            sum(status.in_hand.get(name, 0) for status in answers)
+            if None in unsettled
+            else sum(count or 0 for count in unsettled)
+        ),
+        delayed=await _count_delayed(app, queue, parts),
+        dead=letters[0].ready if letters else None,
+        consumers=max((each.consumers for each in parts), default=0),
+        paused=(await find_pauses(app) or {}).get(name),
+        tasks=tasks,
+        workers=[status.name for status in answers if name in status.queues],
+        parts=parts,
+    )
+
+
+async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueStats]) -> int | None:
+    counts = [each.delayed for each in parts]
+    at_broker = None if None in counts else sum(count or 0 for count in counts)
+    delays = app.sessions.current().stores.delays
+    if app.sessions.delay == "broker" or delays is None:
+        return at_broker
+    in_state = len(await delays.list(limit=_MOST_DELAYED, queues=queue.physical))
+    return in_state + (at_broker or 0)
 
 
 async def purge_queue(app: TaskMQ, name: str) -> int:
@@ -97,7 +190,12 @@ async def _check(app: TaskMQ, names: Sequence[str]) -> None:
     for name in names:
         queue = app.producer.queue(name)
         if name not in known and not await app.sessions.current().broker.stats(queue.physical):
-            raise QueueMissing(name, did_you_mean(name, known) if known else "")
+            raise _missing(app, name)
+
+
+def _missing(app: TaskMQ, name: str) -> QueueMissing:
+    known = [queue.name for queue in app.tasks.queues]
+    return QueueMissing(name, did_you_mean(name, known) if known else "")
 
 
 def _tell_workers(app: TaskMQ) -> None:

@@ -5,6 +5,7 @@ import logging
 import operator
 import os
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -117,6 +118,7 @@ class Worker:
             slots=self._config.concurrency if dispatcher is None else dispatcher.slots.concurrency,
             running=self.running,
             backlog=0 if dispatcher is None else dispatcher.slots.waiting,
+            in_hand=self._in_hand(),
             ended=self.stats.ended,
             abandoned=abandoned(self._executors.values()),
             memory=resident_bytes(),
@@ -134,6 +136,11 @@ class Worker:
                 for attempt, since in longest
             ],
         )
+
+    def _in_hand(self) -> dict[str, int]:
+        waiting = [] if self._dispatcher is None else self._dispatcher.slots.waiting_deliveries()
+        deliveries = (*(attempt.delivery for attempt in self.stats.running), *waiting)
+        return dict(Counter(logical_queue(delivery.queue) for delivery in deliveries))
 
     @property
     def _state(self) -> str:

@@ -1,10 +1,11 @@
 """`taskmq queue`."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tests.cli.kit import Here, Started, declare, fill, names_in, run_on_terminal, run_process
+from tests.cli.kit import Here, Started, bury, declare, fill, names_in, run_on_terminal, run_process
 from tests.servers import eventually
 
 
@@ -162,3 +163,37 @@ def test_workers_stop_and_start_with_a_pause_also_over_a_restart(shop: Path, tas
         assert len(names_in("images")) == 1
         assert taskmq("queue", "resume", "images", "--app", "shop:app").code == 0
         eventually(lambda: names_in("images") == [], "the job has run")
+
+
+def test_a_queue_is_shown_with_what_is_in_it_and_who_uses_it(shop: Path, taskmq: Here) -> None:
+    with Started(shop, "worker", "shop:app", "-c", "1", "--name", "w1") as worker:
+        worker.says("waiting for jobs")
+        for number in ("3600", "3600"):
+            assert taskmq("send", "shop.sleep", "--args", f"[{number}]", "--app", "shop:app").code == 0
+        assert taskmq("send", "shop.double", "--args", "[1]", "--delay", "1h", "--app", "shop:app").code == 0
+        bury("images.dlq", ["dead"])
+
+        def shown() -> dict[str, Any]:
+            result = taskmq("queue", "show", "images", "--app", "shop:app", "-o", "json")
+            assert result.code == 0
+            return cast("dict[str, Any]", result.data)
+
+        eventually(lambda: shown()["workers"] == ["w1"], "the worker answers")
+        found = shown()
+        table = taskmq("queue", "show", "images", "--app", "shop:app").out
+        worker.process.kill()
+
+    counts = {name: found[name] for name in ("ready", "in_hand", "delayed", "dead", "consumers", "paused")}
+    assert counts == {"ready": 0, "in_hand": 2, "delayed": 1, "dead": 1, "consumers": 1, "paused": None}
+    assert found["tasks"] == ["shop.double", "shop.fail", "shop.sleep"]
+    assert [part["queue"] for part in found["parts"]] == ["images.p.high", "images", "images.p.low"]
+    assert (found["kind"], found["priorities"], found["ordered"]) == ("quorum", "classes", None)
+    assert "tasks           shop.double, shop.fail, shop.sleep" in table
+    assert "paused          no" in table
+
+
+def test_a_queue_that_nobody_has_can_not_be_shown(shop: Path, taskmq: Here) -> None:
+    result = taskmq("queue", "show", "imags", "--app", "shop:app")
+
+    assert (result.code, result.out) == (3, "")
+    assert "did you mean 'images'?" in result.err

@@ -1,5 +1,6 @@
 """A paused queue, on a real RabbitMQ with a real Redis, and a worker in a process of its own."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,10 @@ def test_a_pause_holds_over_workers_and_restarts_and_what_was_prefetched_is_give
         taskmq("send", "shop.sleep", "--args", "[3600]")
         taskmq("send", "shop.double", "--args", "[1]")
         eventually(lambda: waiting() == 0, "both are in the worker's hands")
+
+        shown = json.loads(taskmq("queue", "show", "images", "-o", "json"))
+        assert (shown["ready"], shown["in_hand"], shown["delayed"]) == (0, 2, None)
+        assert shown["consumers"] == len(shown["workers"]) == 1
 
         taskmq("queue", "pause", "images", "--note", "a test")
 

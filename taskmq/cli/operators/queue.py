@@ -8,7 +8,8 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals, open_app
-from taskmq.cli.output import confirm, note, print_rows, when
+from taskmq.cli.operators.workers import seconds_of
+from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.client.queues import QueuePause
 from taskmq.errors import InvalidOption
 from taskmq.model.topology import dead_letter_queue, logical_queue
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="queue", help="Queues: list, purge, pause, resume.", result_action="return_value")
+app = App(name="queue", help="Queues: list, show, pause, resume, purge.", result_action="return_value")
 
 T = TypeVar("T")
 
@@ -47,6 +48,48 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     if current_globals().output == "table":
         rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
     print_rows((*_COLUMNS, *paused), rows)
+
+
+@app.command
+def show(queue: str, /, *, within: str = "1s") -> None:
+    """Show one queue: what is in it, how it is made, who uses it and who consumes it.
+
+    Parameters
+    ----------
+    queue
+        The queue, as people name it.
+    within
+        How long to wait for the answers of workers.
+    """
+    report = _run(lambda target: operations.report_queue(target, queue, within=seconds_of(within)))
+    is_table = current_globals().output == "table"
+    described = report.queue
+    print_record(
+        {
+            "queue": described.name,
+            "ready": report.ready,
+            "in_hand": report.in_hand,
+            "delayed": "at the broker, which does not count them"
+            if is_table and report.delayed is None
+            else report.delayed,
+            "dead": report.dead,
+            "consumers": report.consumers,
+            "paused": (pause_text(report.paused) or "no") if is_table else report.paused,
+            "kind": described.kind,
+            "priorities": None if described.ordered is not None else described.priorities,
+            "ordered": described.ordered,
+            "max_length": described.max_length,
+            "max_bytes": described.max_bytes,
+            "delivery_limit": described.delivery_limit,
+            "tasks": ", ".join(report.tasks) if is_table else report.tasks,
+            "workers": ", ".join(report.workers) if is_table else report.workers,
+            "parts": "\n".join(
+                f"  {part.queue}: {part.ready} ready, {part.consumers} consumers" for part in report.parts
+            )
+            if is_table
+            else report.parts,
+        }
+    )
 
 
 @app.command

@@ -32,6 +32,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         slots: how many runs may go on at a time.
         running: how many do; `jobs` are the longest of them.
         backlog: deliveries in hand that wait for a slot.
+        in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
         ended: runs that have ended.
         abandoned: threads that were given up and have not returned.
         memory: resident bytes of the process.
@@ -58,3 +59,4 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     jobs: list[RunningJob] = []
     paused: list[str] = []
+    in_hand: dict[str, int] = {}
