@@ -30,7 +30,7 @@ _COMMANDS = {
     "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
     "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
-    "job": ("taskmq.cli.operators.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
+    "job": ("taskmq.cli.operators.job:app", "Single jobs: show, waiting, cancel, reschedule."),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
