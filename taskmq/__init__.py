@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from taskmq.tasks.definition import task
     from taskmq.tasks.task import Task
     from taskmq.workflow.dag import dag
-    from taskmq.workflow.handle import Flow, FlowState, StepOutcome
+    from taskmq.workflow.handle import Flow, FlowState, FlowStep, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
 
 __all__ = [
@@ -92,6 +92,7 @@ __all__ = [
     "FlowFailed",
     "FlowNotFound",
     "FlowState",
+    "FlowStep",
     "Ignore",
     "InvalidArguments",
     "InvalidOption",
@@ -157,6 +158,7 @@ _HOMES = {
     "Execution": "run.execution",
     "Flow": "workflow.handle",
     "FlowState": "workflow.handle",
+    "FlowStep": "workflow.handle",
     "Job": "jobs.handle",
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",

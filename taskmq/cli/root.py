@@ -36,6 +36,7 @@ _COMMANDS = {
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
+    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: show, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
     "topology": (
         "taskmq.cli.operators.topology:app",

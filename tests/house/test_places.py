@@ -20,6 +20,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/worker/run/processor.py": "a letter that nobody can read is dropped once it is kept",
     "taskmq/worker/run/settle.py": "the place",
     "taskmq/worker/run/thread_runs.py": "a run of a thread that needs nothing is settled without a coroutine",
+    "taskmq/workflow/letters.py": "letters of steps that run again",
 }
 # A task that nobody owns is lost when it fails: each of these awaits or cancels what it starts.
 _STARTS_TASKS: set[str] = {
