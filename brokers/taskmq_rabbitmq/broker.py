@@ -195,7 +195,9 @@ class RabbitMQBroker:
             found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
         return found
 
-    async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> "list[Finding]":
+    async def diagnose(
+        self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
+    ) -> "list[Finding]":
         """See `taskmq.broker.Diagnosable`."""
         from taskmq_rabbitmq.admin.doctor import diagnose
 
@@ -211,6 +213,7 @@ class RabbitMQBroker:
             topology=self.topology(loads),
             loads=loads,
             watch=watch,
+            hands_over=hands_over,
             clock=self._options.clock,
         )
 

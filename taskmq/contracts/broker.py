@@ -21,7 +21,7 @@ Guarantees every adapter gives:
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -31,6 +31,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue
 
 __all__ = [
+    "HANDED_OVER",
     "Archiving",
     "Broadcasting",
     "Broker",
@@ -240,6 +241,10 @@ class TimeLimited(Protocol):
         ...
 
 
+HANDED_OVER: Final = 0.75
+"""Of the time of a `TimeLimited`: after that a worker with a state settles what still runs, and keeps it there."""
+
+
 class QueueStats(msgspec.Struct, frozen=True):
     """A physical queue at one moment.
 
@@ -438,7 +443,9 @@ class Archiving(Protocol):
 class Diagnosable(Protocol):
     """A broker that can tell what is wrong with its server."""
 
-    async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> list[Finding]:
+    async def diagnose(
+        self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
+    ) -> list[Finding]:
         """What was found.
 
         Nothing is changed.
@@ -447,6 +454,7 @@ class Diagnosable(Protocol):
             loads: the queues of the app, each with how many seconds its messages may stay unsettled: the longest
                 time limit of its tasks, or None where one has none.
             watch: look a second time after so many seconds, where one look does not tell.
+            hands_over: workers settle what takes long in time (`HANDED_OVER`), but for ordered queues.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.

@@ -67,7 +67,7 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
     await broker.connect(timeout=_TIMEOUT)
     yield Finding("ok", "broker", broker.address)
     if isinstance(broker, Diagnosable):
-        for finding in await broker.diagnose(_loads(app), watch=watch):
+        for finding in await broker.diagnose(_loads(app), watch=watch, hands_over=app.sessions.state_url is not None):
             yield finding
     for entry in await broker.stats([PARKING, UNROUTABLE]):
         if entry.ready:
