@@ -147,11 +147,14 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
         if entry.status == "different"
     ]
     missing = [entry for entry in comparison.entries if entry.status == "missing"]
-    if everybodys := [f"{entry.kind} {entry.name}" for entry in missing if _is_everybodys(entry)]:
+    # Where nothing of it is there, nobody has begun.
+    has_begun = any(entry.status != "missing" and _is_everybodys(entry) for entry in comparison.entries)
+    everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_everybodys(entry)]
+    if everybodys:
         finding = f"missing: {_several(everybodys)}: delays, retries and dead letters of all queues go through it"
         remedy_text = "`taskmq topology apply`; a running worker declares it again within a minute, where it may"
         findings.append(Finding("problem", "topology", finding, remedy_text))
-    if others := [f"{entry.kind} {entry.name}" for entry in missing if not _is_everybodys(entry)]:
+    if others := [f"{entry.kind} {entry.name}" for entry in missing if not (has_begun and _is_everybodys(entry))]:
         finding = f"missing: {_several(others)}"
         findings.append(Finding("warning", "topology", finding, "start a worker, or `taskmq topology apply`"))
     if extra := [entry.name for entry in comparison.entries if entry.status == "extra" and entry.kind == "queue"]:

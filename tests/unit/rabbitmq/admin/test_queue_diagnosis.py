@@ -177,8 +177,10 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
     ],
 )
 def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, level: str) -> None:
-    (finding,) = comparison_findings(Comparison((TopologyEntry("missing", kind, name),)))
+    entries = (TopologyEntry("missing", kind, name), TopologyEntry("same", "exchange", "taskmq.dlx"))
+    (finding,) = comparison_findings(Comparison(entries))
 
+    assert comparison_findings(Comparison(entries[:1]))[0].level == "warning"
     assert (finding.level, f"missing: {kind} {name}" in finding.finding) == (level, True)
 
 
