@@ -51,7 +51,7 @@ def list_schedules() -> None:
     rows = [
         {
             "schedule": entry.name,
-            "task": entry.task.name,
+            "task": entry.starts,
             "next": "" if entry.name in paused else when(_sent(entry, entry.trigger.next_after(now))),
             "rule": entry.trigger.describe(),
             "paused": paused.get(entry.name, ""),
@@ -154,7 +154,7 @@ def explain(
             return NOT_FOUND
         entry = entries[rule]
         trigger = entry.trigger
-        facts = {"schedule": entry.name, "task": entry.task.name}
+        facts = {"schedule": entry.name, "task": entry.starts}
         if rule in paused:
             facts["paused"] = f"{paused[rule]}: nothing is emitted before `taskmq schedule resume {rule}`"
     zone = _zone(trigger)
