@@ -41,7 +41,8 @@ def due_instant(envelope: Envelope) -> int | None:
     if envelope.eta is not None:
         return envelope.eta
     meta = envelope.meta
-    if meta is not None and (instant := meta.get(SCHEDULE_DUE) or meta.get(SCHEDULED_FOR)):
+    # The steps of a workflow are due one after the other.
+    if meta is not None and envelope.root is None and (instant := meta.get(SCHEDULE_DUE) or meta.get(SCHEDULED_FOR)):
         # Anybody may have written it.
         with contextlib.suppress(ValueError):
             return int(instant)

@@ -161,6 +161,7 @@ def test_an_occurrence_knows_when_it_was_due() -> None:
         (Envelope(task="t", enqueued=7, meta={SCHEDULED_FOR: "5"}), 5),
         (Envelope(task="t", enqueued=7, meta={SCHEDULED_FOR: "5", SCHEDULE_DUE: "6"}), 6),
         (Envelope(task="t", enqueued=7, meta={SCHEDULED_FOR: "soon"}), 7),
+        (Envelope(task="t", enqueued=7, root="flow", meta={SCHEDULED_FOR: "5"}), 7),
     ],
 )
 def test_a_job_is_due_when_its_sender_or_its_schedule_said_so(envelope: Envelope, due: int | None) -> None:
