@@ -46,15 +46,15 @@ class RateLimit(msgspec.Struct, frozen=True):
     """How often a task starts, over all workers of the app.
 
     Args:
-        rate: such as "100/s", "10/m", "500/h", "1/30s": starts that follow each other evenly, to a
-            quarter of a second: "20/s" may start 26 in some second.
+        rate: such as "100/s", "10/m", "500/h", "1/30s". Starts are spread evenly, but may be a quarter of a second
+            early: "20/s" may start 26 in some second.
         key: one limit for each value: the name of a parameter, a template such as "{account}:{region}", or a
-            function that is called as the task is and returns a string. None: one for all calls.
+            function that is called as the task is and returns a string. Default: one limit for all calls.
         burst: how many may start at once after a while without any.
-        name: of a limit that several tasks share; default: the task's own.
+        name: of a limit that several tasks share. Default: the task's own.
         on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
-        strict: no time as long as that of the rate has more starts than it says: "20/s" starts at most 20 in any
-            second, evenly, and in the long run some 19. Not with a burst.
+        strict: no period has more starts than the rate says: "20/s" starts at most 20 in any second, and about 19 in
+            the long run. Not with a burst.
 
     Raises:
         InvalidOption: a value that cannot be.
@@ -106,8 +106,8 @@ class Concurrency(msgspec.Struct, frozen=True):
 
     Args:
         limit: at least 1.
-        key: one limit for each value, as that of a `RateLimit`.
-        name: of a limit that several tasks share; default: the task's own.
+        key: one limit for each value, as that of a `RateLimit`. Default: one limit for all calls.
+        name: of a limit that several tasks share. Default: the task's own.
         on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
 
     Raises:
