@@ -184,6 +184,21 @@ class RabbitMQBroker:
         except ChannelRefused as error:
             raise refusal(error, queue) from error
 
+    async def delete(self, queue: str) -> int:
+        """See `taskmq.broker.Deleting`."""
+
+        async def delete(channel: OpenChannel) -> int:
+            return (await channel.request(lambda done: channel.raw.queue_delete(queue, callback=done))).message_count
+
+        parts = self._open()
+        # Deleting what is not there succeeds.
+        await queue_depth(parts.asking(), queue)
+        parts.declarations.give_up(queue)
+        try:
+            return await parts.asking().ask(delete)
+        except ChannelRefused as error:
+            raise refusal(error, queue) from error
+
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         connection = self._open().asking()
         found: list[QueueStats] = []

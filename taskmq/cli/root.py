@@ -22,6 +22,10 @@ _COMMANDS = {
         "The main job on real files: tasks, retries, a schedule, results; checks itself.",
     ),
     "dev": ("taskmq.cli.processes.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
+    "bench": (
+        "taskmq.cli.processes.bench:bench_installation",
+        "Measure throughput and latency of broker and state, in a queue of its own.",
+    ),
     "worker": (
         "taskmq.cli.processes.worker:app",
         "Run the tasks of an app's queues; `worker control`: status, drain, concurrency, stacks of running ones.",

@@ -38,6 +38,7 @@ __all__ = [
     "BrokerOptions",
     "Browser",
     "Consumer",
+    "Deleting",
     "Delivery",
     "Diagnosable",
     "HeaderValue",
@@ -434,6 +435,20 @@ class Archiving(Protocol):
 
         Raises:
             QueueMissing: there is no archive.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
+
+
+@runtime_checkable
+class Deleting(Protocol):
+    """A broker that can delete queues. taskmq deletes none but those that it has made for itself and for a moment."""
+
+    async def delete(self, queue: str) -> int:
+        """Delete a physical queue with what is in it; how many messages were ready.
+
+        Raises:
+            QueueMissing: the queue does not exist.
             BrokerUnavailable: the broker could not be reached.
         """
         ...

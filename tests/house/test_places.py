@@ -46,6 +46,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/client/bulk.py",
     "taskmq/client/portal.py",
     "taskmq/client/session.py",
+    "taskmq/demo/bench.py",
     "taskmq/demo/run.py",
     "taskmq/durable/lease_keeper.py",
     "taskmq/durable/service.py",
