@@ -1,4 +1,4 @@
-"""Three nodes of the RabbitMQ that users install today: a smoke test; `tests/faults/test_cluster.py` is the campaign."""
+"""Three nodes of the RabbitMQ that users install: a smoke test. `tests/faults/test_cluster.py` is the campaign."""
 
 import asyncio
 import time
