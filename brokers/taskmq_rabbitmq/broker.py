@@ -23,6 +23,7 @@ from taskmq_rabbitmq.consume.listener import RabbitMQListener
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
 from taskmq_rabbitmq.declare.declarations import Declarations, queue_depth, refusal
+from taskmq_rabbitmq.model.delay_ladder import LEVELS, level_name
 from taskmq_rabbitmq.model.entities import ARCHIVE, archive
 from taskmq_rabbitmq.model.url import Endpoint
 from taskmq_rabbitmq.publish.broadcast import BroadcastPublisher
@@ -209,6 +210,16 @@ class RabbitMQBroker:
                 continue
             found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
         return found
+
+    async def unsettled(self) -> Mapping[str, int] | None:
+        """See `taskmq.broker.Counting`."""
+        from taskmq_rabbitmq.admin.inspection import count_unsettled
+
+        return await count_unsettled(self._open().management)
+
+    async def delayed(self) -> int:
+        """See `taskmq.broker.Counting`."""
+        return sum(level.ready for level in await self.stats(map(level_name, range(LEVELS))))
 
     async def diagnose(
         self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False

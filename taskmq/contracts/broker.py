@@ -38,6 +38,7 @@ __all__ = [
     "BrokerOptions",
     "Browser",
     "Consumer",
+    "Counting",
     "Deleting",
     "Delivery",
     "Diagnosable",
@@ -261,6 +262,23 @@ class QueueStats(msgspec.Struct, frozen=True):
     unsettled: int | None
     delayed: int | None
     consumers: int
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A broker whose `stats` do not tell everything, because it would cost too much to be asked for often."""
+
+    async def unsettled(self) -> Mapping[str, int] | None:
+        """Messages in consumers' hands, by physical queue, as of some seconds ago; None where nobody tells."""
+        ...
+
+    async def delayed(self) -> int:
+        """Messages that wait for their time, of all queues.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
 
 
 class Broker(Protocol):

@@ -1,21 +1,26 @@
 """Queues as people name them: what is in them, emptying them, and pausing them."""
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.client.queues import QueuePause, pause_queue, paused_queues, resume_queue
-from taskmq.contracts.broker import Broadcasting, QueueStats
+from taskmq.contracts.broker import Broadcasting, Counting, QueueStats
 from taskmq.contracts.stores import ScheduleStore, require_store
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, UnsupportedFeature
 from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
+from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq.model.units import did_you_mean
 from taskmq.operations.workers import list_workers
 
 __all__ = [
+    "QueueList",
     "QueueReport",
     "find_pauses",
     "list_queues",
@@ -57,11 +62,27 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[QueueStats]
 
 
-async def list_queues(app: TaskMQ, names: Sequence[str] = ()) -> list[QueueStats]:
-    """What is in queues, in all their priority classes or shards, and in their dead-letter queues; last what is lost.
+class QueueList(NamedTuple):
+    """Queues at one moment.
+
+    Attributes:
+        queues: in all their priority classes or shards, and their dead-letter queues; last what nobody can run.
+            Messages in workers' hands that the broker does not tell are those that answering workers say, in the
+            queue itself.
+        delayed: jobs and retries that wait for their time, of all queues of the broker, where it does not tell by
+            queue; of the state up to 10,000.
+    """
+
+    queues: list[QueueStats]
+    delayed: int
+
+
+async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: float = 1.0) -> QueueList:
+    """What is in queues.
 
     Args:
         names: of queues; none: all that the app knows.
+        within: seconds for the workers to answer, where they have to be asked.
 
     Raises:
         InvalidOption: no queue is named, and the app has none; or a queue cannot be called that.
@@ -71,7 +92,30 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = ()) -> list[QueueStats
     if not queues:
         raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
     physical = [name for queue in queues for name in (*queue.physical, dead_letter_queue(queue.name))]
-    return await app.sessions.current().broker.stats([*physical, PARKING, UNROUTABLE])
+    broker = app.sessions.current().broker
+    found = await broker.stats([*physical, PARKING, UNROUTABLE])
+    if any(each.unsettled is None for each in found):
+        in_hand = await broker.unsettled() if isinstance(broker, Counting) else None
+        if in_hand is None:
+            in_hand = Counter[str]()
+            for answer in await _workers(app, within):
+                in_hand.update(answer.in_hand)
+        found = [
+            each if each.unsettled is not None else replace(each, unsettled=in_hand.get(each.queue, 0))
+            for each in found
+        ]
+    at_broker = await broker.delayed() if isinstance(broker, Counting) else sum(each.delayed or 0 for each in found)
+    delays = app.sessions.current().stores.delays
+    in_state = 0 if delays is None else len(await delays.list(limit=_MOST_DELAYED))
+    return QueueList(found, at_broker + in_state)
+
+
+async def _workers(app: TaskMQ, within: float) -> list[WorkerStatus]:
+    try:
+        return [answer.status for answer in await list_workers(app, within=within)]
+    except UnsupportedFeature:
+        # A broker without broadcasts.
+        return []
 
 
 async def report_queue(app: TaskMQ, name: str, *, within: float = 1.0) -> QueueReport:
@@ -91,11 +135,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: float = 1.0) -> QueueR
     tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)
     if not parts and not tasks:
         raise _missing(app, name)
-    try:
-        answers = [answer.status for answer in await list_workers(app, within=within)]
-    except UnsupportedFeature:
-        # A broker without broadcasts.
-        answers = []
+    answers = await _workers(app, within)
     unsettled = [each.unsettled for each in parts]
     return QueueReport(
         queue=queue,

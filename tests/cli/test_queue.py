@@ -56,7 +56,7 @@ def test_a_table_has_a_heading_and_one_line_per_queue_even_when_piped(home: Path
     assert lines[0].split() == ["queue", "ready", "unsettled", "delayed", "consumers"]
     assert lines[2].split() == [name, "0", "0", "0", "0"]
     assert "\x1b" not in result.out
-    assert result.err == ""
+    assert result.err == "0 ready, 0 in workers' hands, 0 delayed\n"
 
 
 def test_a_table_on_a_terminal_folds_what_is_too_long_and_loses_nothing(home: Path) -> None:

@@ -38,16 +38,22 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
 
-    async def run(target: "TaskMQ") -> list[dict[str, Any]]:
-        stats, pauses = await operations.list_queues(target, names), await operations.find_pauses(target) or {}
-        rows = [{column: getattr(entry, column) for column in _COLUMNS} for entry in stats]
-        return [{**row, "paused": pauses.get(_work_queue(row["queue"]))} for row in rows]
+    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], dict[str, int]]:
+        found, pauses = await operations.list_queues(target, names), await operations.find_pauses(target) or {}
+        rows = [{column: getattr(entry, column) for column in _COLUMNS} for entry in found.queues]
+        sums = {
+            "ready": sum(entry.ready for entry in found.queues),
+            "unsettled": sum(entry.unsettled or 0 for entry in found.queues),
+            "delayed": found.delayed,
+        }
+        return [{**row, "paused": pauses.get(_work_queue(row["queue"]))} for row in rows], sums
 
-    rows = _run(run)
+    rows, sums = _run(run)
     paused = ("paused",) if any(row["paused"] for row in rows) else ()
     if current_globals().output == "table":
         rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
     print_rows((*_COLUMNS, *paused), rows)
+    note("{ready} ready, {unsettled} in workers' hands, {delayed} delayed".format(**sums))
 
 
 @app.command
