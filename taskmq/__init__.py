@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     )
     from taskmq.events.stream import EventStream
     from taskmq.injection.plan import Depends
-    from taskmq.jobs.handle import AsCompleted, Job, JobOutcome, as_completed
+    from taskmq.jobs.handle import AsCompleted, Job, as_completed
+    from taskmq.jobs.outcome import JobOutcome
+    from taskmq.jobs.watch import EndNews, ProgressNews, StateNews, sse_text
     from taskmq.middleware.chain import Middleware, Proceed, Sending
     from taskmq.model.retry import RetryPolicy
     from taskmq.model.states import Cancellation, JobState
@@ -86,6 +88,7 @@ __all__ = [
     "DuplicateJob",
     "DuplicateTask",
     "EncodeError",
+    "EndNews",
     "EventStream",
     "Execution",
     "Flow",
@@ -110,6 +113,7 @@ __all__ = [
     "Middleware",
     "PartlySent",
     "Proceed",
+    "ProgressNews",
     "PublishRejected",
     "PublishUnknown",
     "QueueMissing",
@@ -125,6 +129,7 @@ __all__ = [
     "Sending",
     "Snooze",
     "SoftTimeout",
+    "StateNews",
     "StateUnavailable",
     "StepOutcome",
     "Task",
@@ -146,6 +151,7 @@ __all__ = [
     "dag",
     "group",
     "install_job_fields",
+    "sse_text",
     "task",
 ]
 
@@ -162,7 +168,11 @@ _HOMES = {
     "Job": "jobs.handle",
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",
-    "JobOutcome": "jobs.handle",
+    "JobOutcome": "jobs.outcome",
+    "EndNews": "jobs.watch",
+    "ProgressNews": "jobs.watch",
+    "StateNews": "jobs.watch",
+    "sse_text": "jobs.watch",
     "JobProgress": "client.progress",
     "Cancellation": "model.states",
     "JobState": "model.states",

@@ -55,6 +55,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/executors/process.py",
     "taskmq/executors/spawned.py",
     "taskmq/jobs/handle.py",
+    "taskmq/jobs/watch.py",
     "taskmq/supervisor/child_process.py",
     "taskmq/supervisor/process_slot.py",
     "taskmq/supervisor/supervisor.py",
