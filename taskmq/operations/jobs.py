@@ -12,6 +12,7 @@ from taskmq.errors import MalformedMessage, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
+from taskmq.model.units import Duration
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
 from taskmq.operations.workers import list_workers
 
@@ -78,14 +79,14 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is not JobState.UNKNOWN or bool(self.letters) or self.cancelled is not None
 
 
-async def report_job(app: TaskMQ, job_id: str, *, within: float = 1.0, depth: int | None = None) -> JobReport:
+async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth: int | None = None) -> JobReport:
     """What the state, the dead letters and the workers that answer know of one job.
 
     The broker cannot be asked for a single job: one that waits in a queue, or in RabbitMQ's delay ladder, is unknown
     unless its task has told its progress before. A letter of a dead job that has been replayed since is gone.
 
     Args:
-        within: seconds for the workers to answer.
+        within: how long the workers have to answer.
         depth: look at no more than so many letters of each queue, the oldest.
 
     Raises:
@@ -145,7 +146,7 @@ async def _cancellation(stores: Stores, job_id: str) -> str | None:
     return None
 
 
-async def _running(app: TaskMQ, job_id: str, within: float) -> dict[str, Any] | None:
+async def _running(app: TaskMQ, job_id: str, within: Duration) -> dict[str, Any] | None:
     try:
         answers = await list_workers(app, within=within)
     except UnsupportedFeature:

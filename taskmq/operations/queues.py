@@ -16,7 +16,7 @@ from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, Unsuppo
 from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
-from taskmq.model.units import did_you_mean
+from taskmq.model.units import Duration, did_you_mean
 from taskmq.operations.workers import list_workers
 
 __all__ = [
@@ -118,11 +118,11 @@ async def _workers(app: TaskMQ, within: float) -> list[WorkerStatus]:
         return []
 
 
-async def report_queue(app: TaskMQ, name: str, *, within: float = 1.0) -> QueueReport:
+async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> QueueReport:
     """What is known of one queue, from the broker, the state and the workers.
 
     Args:
-        within: seconds for the workers to answer.
+        within: how long the workers have to answer.
 
     Raises:
         InvalidOption: a queue cannot be called that.

@@ -14,7 +14,6 @@ _SHORTEST_MODULE = 40
 _SHORT = {
     # Entrances that load before anything else.
     "taskmq/__main__.py",
-    "taskmq/cli/processes/probe.py",
     "taskmq/version.py",
     # Commands that ask `taskmq.operations` and print; one noun a module there.
     "taskmq/cli/operators/doctor.py",

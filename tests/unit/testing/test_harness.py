@@ -166,7 +166,7 @@ def test_functions_in_threads_are_told_of_as_well_and_the_others_run_on(shop: Sh
         shop.bench.drain()
 
     assert sorted(failed.error.args[0] for failed in shop.bench.failed) == [1, 2]
-    assert "1 more jobs are dead, see Bench.failed: bad" in caught.value.__notes__[-1]
+    assert "1 more jobs are dead, see Harness.failed: bad" in caught.value.__notes__[-1]
     assert shop.done == [("after", Size(1))]
 
 
