@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from tests.cli.kit import environment
 from tests.servers import eventually
@@ -42,13 +42,13 @@ def process(folder: Path, *command: str, env: Mapping[str, str] | None = None) -
 
 
 @contextmanager
-def uvicorn(folder: Path, target: str, *, env: Mapping[str, str] | None = None) -> Iterator[httpx.Client]:
+def uvicorn(folder: Path, target: str, *, env: Mapping[str, str] | None = None) -> Iterator[httpx2.Client]:
     """An ASGI application that answers, and a client for it."""
     with PortLease(1) as lease:
         port = lease.ports[0]
         with (
             process(folder, "uvicorn", target, "--port", str(port), "--lifespan", "on", env=env) as log,
-            httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+            httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
         ):
 
             def says_so() -> bool:
