@@ -90,8 +90,9 @@ def test_the_first_example_runs_on_rabbitmq_as_it_is_written(tmp_path: Path, amq
 
 
 def _said_by_the_worker() -> str:
-    (said,) = re.findall(r"The worker prints `([^`]+)`", _readme())
-    return str(said)
+    said: list[str] = re.findall(r"The worker prints `([^`]+)`", _readme())
+    assert len(said) == 1
+    return said[0]
 
 
 def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def _printed(command: str, folder: Path, env: Mapping[str, str] | None = None) -
     done = subprocess.run(
         shlex.split(command),
         cwd=folder,
-        env=_BARE | (env or {}),
+        env={**_BARE, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
