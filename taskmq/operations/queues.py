@@ -77,12 +77,12 @@ class QueueList(NamedTuple):
     delayed: int
 
 
-async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: float = 1.0) -> QueueList:
+async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duration = 1.0) -> QueueList:
     """What is in queues.
 
     Args:
         names: of queues; none: all that the app knows.
-        within: seconds for the workers to answer, where they have to be asked.
+        within: how long the workers have to answer, where they have to be asked.
 
     Raises:
         InvalidOption: no queue is named, and the app has none; or a queue cannot be called that.
@@ -110,7 +110,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: float =
     return QueueList(found, at_broker + in_state)
 
 
-async def _workers(app: TaskMQ, within: float) -> list[WorkerStatus]:
+async def _workers(app: TaskMQ, within: Duration) -> list[WorkerStatus]:
     try:
         return [answer.status for answer in await list_workers(app, within=within)]
     except UnsupportedFeature:

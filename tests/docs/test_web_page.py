@@ -84,7 +84,8 @@ def _errors() -> dict[str, type[SendError]]:
     for kind in found:
         found += kind.__subclasses__()
     # Of operators' replays, never of a send.
-    return {kind.__name__: kind for kind in found[1:] if kind.__name__ != PartlyReplayed.__name__}
+    public = [kind for kind in found[1:] if kind.__module__ == SendError.__module__]
+    return {kind.__name__: kind for kind in public if kind.__name__ != PartlyReplayed.__name__}
 
 
 def _table() -> dict[str, int]:

@@ -23,7 +23,7 @@ def beat(
     target: str | None = None,
     /,
     *,
-    health_port: Annotated[str | None, Parameter(env_var="TASKMQ_HEALTH_PORT")] = None,
+    health_port: str | None = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
     """Emit an app's schedules until stopped; any number may run.
