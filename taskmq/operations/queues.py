@@ -69,8 +69,8 @@ class QueueList(NamedTuple):
         queues: in all their priority classes or shards, and their dead-letter queues; last what nobody can run.
             Messages in workers' hands that the broker does not tell are those that answering workers say, in the
             queue itself.
-        delayed: jobs and retries that wait for their time, of all queues of the broker, where it does not tell by
-            queue; of the state up to 10,000.
+        delayed: jobs and retries that wait for their time, at the broker and in the state; of all queues where the
+            broker does not tell by queue.
     """
 
     queues: list[QueueStats]
@@ -106,7 +106,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         ]
     at_broker = await broker.delayed() if isinstance(broker, Counting) else sum(each.delayed or 0 for each in found)
     delays = app.sessions.current().stores.delays
-    in_state = 0 if delays is None else len(await delays.list(limit=_MOST_DELAYED))
+    in_state = 0 if delays is None else await delays.count()
     return QueueList(found, at_broker + in_state)
 
 
