@@ -35,4 +35,7 @@ async def purge_queue(app: TaskMQ, name: str) -> int:
         BrokerUnavailable: the broker could not be reached.
     """
     broker = app.sessions.current().broker
-    return sum([await broker.purge(physical) for physical in app.producer.queue(name).physical])
+    queue = app.producer.queue(name)
+    there = [entry.queue for entry in await broker.stats(queue.physical)]
+    # Without the others the queue is complete; without these it is missing.
+    return sum([await broker.purge(physical) for physical in dict.fromkeys((*queue.always, *there))])

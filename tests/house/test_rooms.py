@@ -18,7 +18,6 @@ _SHORT = {
     "taskmq/version.py",
     # Commands that ask `taskmq.operations` and print; one noun a module there.
     "taskmq/cli/operators/doctor.py",
-    "taskmq/operations/queues.py",
     # One contract, or one store, a module.
     "contrib/taskmq_redis/stores/checkpoints.py",
     "contrib/taskmq_redis/stores/crash_counts.py",
