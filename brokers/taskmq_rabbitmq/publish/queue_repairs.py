@@ -131,6 +131,8 @@ class QueueRepairs:
         except BrokerUnavailable:
             # Asked again, after a moment, as long as the deadlines allow.
             await asyncio.sleep(_PAUSE)
+            for pending in self.waiting[repair, queue]:
+                pending.restored = False
         except TaskMQError as error:
             refused = partial(PublishRejected, f"nothing was sent: {error}")
         behind = self._behind.pop(queue, []) if repair == "restore" else []
