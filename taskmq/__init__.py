@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     )
     from taskmq.events.stream import EventStream
     from taskmq.injection.plan import Depends
-    from taskmq.jobs.handle import AsCompleted, Job, JobOutcome, as_completed
+    from taskmq.jobs.handle import AsCompleted, Job, as_completed
+    from taskmq.jobs.outcome import JobOutcome
+    from taskmq.jobs.watch import EndNews, ProgressNews, StateNews, sse_text
     from taskmq.middleware.chain import Middleware, Proceed, Sending
     from taskmq.model.retry import RetryPolicy
     from taskmq.model.states import Cancellation, JobState
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
     from taskmq.tasks.definition import task
     from taskmq.tasks.task import Task
     from taskmq.workflow.dag import dag
-    from taskmq.workflow.handle import Flow, FlowState, StepOutcome
+    from taskmq.workflow.handle import Flow, FlowState, FlowStep, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
 
 __all__ = [
@@ -86,12 +88,14 @@ __all__ = [
     "DuplicateJob",
     "DuplicateTask",
     "EncodeError",
+    "EndNews",
     "EventStream",
     "Execution",
     "Flow",
     "FlowFailed",
     "FlowNotFound",
     "FlowState",
+    "FlowStep",
     "Ignore",
     "InvalidArguments",
     "InvalidOption",
@@ -109,6 +113,7 @@ __all__ = [
     "Middleware",
     "PartlySent",
     "Proceed",
+    "ProgressNews",
     "PublishRejected",
     "PublishUnknown",
     "QueueMissing",
@@ -124,6 +129,7 @@ __all__ = [
     "Sending",
     "Snooze",
     "SoftTimeout",
+    "StateNews",
     "StateUnavailable",
     "StepOutcome",
     "Task",
@@ -145,6 +151,7 @@ __all__ = [
     "dag",
     "group",
     "install_job_fields",
+    "sse_text",
     "task",
 ]
 
@@ -157,10 +164,15 @@ _HOMES = {
     "Execution": "run.execution",
     "Flow": "workflow.handle",
     "FlowState": "workflow.handle",
+    "FlowStep": "workflow.handle",
     "Job": "jobs.handle",
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",
-    "JobOutcome": "jobs.handle",
+    "JobOutcome": "jobs.outcome",
+    "EndNews": "jobs.watch",
+    "ProgressNews": "jobs.watch",
+    "StateNews": "jobs.watch",
+    "sse_text": "jobs.watch",
     "JobProgress": "client.progress",
     "Cancellation": "model.states",
     "JobState": "model.states",

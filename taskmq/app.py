@@ -56,24 +56,25 @@ class TaskMQ:
     """An app: tasks, their queues, and where they are sent.
 
     Args:
-        url: the broker, `amqp://`, `amqps://`, `local://PATH` or `memory://`; default `$TASKMQ_URL` or the
-            settings file, else the embedded `local://.taskmq`.
-        state: shared state for results, such as `redis://`; default `$TASKMQ_STATE` or the settings file,
-            else the embedded broker's own.
-        name: shown at the broker.
+        url: the broker: `amqp://`, `amqps://`, `local://PATH` or `memory://NAME`. Default: `$TASKMQ_URL` or the
+            settings file, else the embedded broker `local://.taskmq`.
+        state: what workers and callers share beside the broker, such as `redis://host/0`: results, keys, limits,
+            schedules, workflows. Default: `$TASKMQ_STATE` or the settings file, else the embedded broker's own; with
+            RabbitMQ none.
+        name: shown at the broker, and what the app's schedules belong to.
         include: modules that define tasks with `taskmq.task`.
-        middleware: the outermost first.
-        default_queue: for tasks that do not name one.
-        queues: those that are not to have the values of `WorkQueue(name)`.
-        delay: where delayed jobs and retries wait for their time: at the `broker`, or in the `state`, where they
-            can be listed, cancelled and rescheduled; jobs of one id are one job there.
-        content_type: of what is sent; everything known is read.
-        send_timeout: every `send` ends within it, as sent, as a typed error, or as `PublishUnknown`.
+        middleware: code around sending and running, the outermost first.
+        default_queue: the queue of tasks that name none.
+        queues: queues that are to be otherwise than `WorkQueue(name)`.
+        delay: where delayed jobs and retries wait: at the `broker`, or in the `state`, where they can be listed,
+            cancelled and rescheduled.
+        content_type: how messages are written. Both are always read.
+        send_timeout: each `send` ends within it: sent, or with a typed error.
         result_ttl: how long results are kept; a task may say otherwise.
-        results_at: where large results are kept, such as `file:///srv/results`; default `$TASKMQ_RESULTS_AT` or the
-            settings file, else in the state. Who awaits them needs the same.
-        result_inline: what is larger is kept there.
-        clock: for tests.
+        results_at: where results above `result_inline` are kept, such as `file:///srv/results` or `s3://bucket`. Who
+            awaits them needs the same. Default: `$TASKMQ_RESULTS_AT` or the settings file, else in the state.
+        result_inline: results up to this size stay in the state.
+        clock: a clock of one's own, for tests. Default: the machine's.
 
     Raises:
         InvalidOption: a value that cannot be.

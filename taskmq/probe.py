@@ -16,7 +16,7 @@ USAGE = 2
 
 _DEFAULT_HOST = "127.0.0.1"
 _TIMEOUT = 5.0
-_HELP = """Usage: taskmq probe live|ready [--port PORT|HOST:PORT] [--socket PATH] [--timeout SECONDS]
+_HELP = """Usage: taskmq probe live|ready [--port PORT|HOST:PORT] [--socket PATH] [--timeout 5s]
 
 Exit with 0 if the worker whose --health-port this is says that it is live, or ready to take jobs; else with 1
 and the reason. The port may also be in $TASKMQ_HEALTH_PORT, and default is that of this machine.
@@ -36,7 +36,7 @@ def main(tokens: list[str]) -> int:
             if token in ("--port", "--socket"):
                 where = rest.pop(0)
             elif token == "--timeout":  # noqa: S105 - a flag
-                timeout = float(rest.pop(0))
+                timeout = _seconds(rest.pop(0))
             elif token in ("live", "ready") and not what:
                 what = token
             else:
@@ -46,6 +46,14 @@ def main(tokens: list[str]) -> int:
     if not what or not where:
         return _refuse("say live or ready, and --port or --socket" if not what else "--port or --socket is missing")
     return probe(what, where, timeout=timeout)
+
+
+def _seconds(text: str) -> float:
+    """Of "5", "5s", "500ms" or "1m"; here, since what reads durations elsewhere has to be imported first."""
+    for unit, factor in (("ms", 0.001), ("s", 1.0), ("m", 60.0)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * factor
+    return float(text)
 
 
 def probe(what: str, where: str, *, timeout: float = _TIMEOUT) -> int:

@@ -10,14 +10,16 @@ import pytest
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from taskmq.model.units import Duration
     from taskmq.testing import Harness
 
-__all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_target"]
+__all__ = ["pytest_addoption", "taskmq_app", "taskmq_start", "taskmq_target", "taskmq_timeout"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One setting: `taskmq_app`."""
+    """Two settings: `taskmq_app`, `taskmq_timeout`."""
     parser.addini("taskmq_app", "the app that the fixture taskmq_app puts to the test: MODULE:ATTRIBUTE", default="")
+    parser.addini("taskmq_timeout", "real time that a drain() or advance() of taskmq_app may take", default="10s")
 
 
 @pytest.fixture
@@ -39,7 +41,16 @@ def taskmq_start() -> datetime | None:
 
 
 @pytest.fixture
-def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generator[Harness, None, None]":
+def taskmq_timeout(request: pytest.FixtureRequest) -> "Duration":
+    """How much real time one `drain` or `advance` may take; override it, or set `taskmq_timeout`."""
+    named: str = request.config.getini("taskmq_timeout")
+    return named
+
+
+@pytest.fixture
+def taskmq_app(
+    taskmq_target: object, taskmq_start: datetime | None, taskmq_timeout: "Duration"
+) -> "Generator[Harness, None, None]":
     """The app under test; see `taskmq.testing.Harness`."""
     from taskmq.app import TaskMQ
     from taskmq.errors import AppNotFound
@@ -58,5 +69,5 @@ def taskmq_app(taskmq_target: object, taskmq_start: datetime | None) -> "Generat
         target = target()
     if not isinstance(target, TaskMQ):
         raise AppNotFound(f"taskmq_target={target!r}: an app, a function that makes one, or MODULE:ATTRIBUTE")
-    with Harness(target, start=taskmq_start) as bench:
-        yield bench
+    with Harness(target, start=taskmq_start, timeout=taskmq_timeout) as harness:
+        yield harness

@@ -24,6 +24,7 @@ from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
 from taskmq_rabbitmq.declare.declarations import Declarations
 from taskmq_rabbitmq.declare.requests import queue_depth, refusal
+from taskmq_rabbitmq.model.delay_ladder import LEVELS, level_name
 from taskmq_rabbitmq.model.entities import ARCHIVE, NEW_QUEUE, archive
 from taskmq_rabbitmq.model.url import Endpoint
 from taskmq_rabbitmq.publish.broadcast import BroadcastPublisher
@@ -207,6 +208,21 @@ class RabbitMQBroker:
         except ChannelRefused as error:
             raise refusal(error, queue) from error
 
+    async def delete(self, queue: str) -> int:
+        """See `taskmq.broker.Deleting`."""
+
+        async def delete(channel: OpenChannel) -> int:
+            return (await channel.request(lambda done: channel.raw.queue_delete(queue, callback=done))).message_count
+
+        parts = self._open()
+        # Deleting what is not there succeeds.
+        await queue_depth(parts.asking(), queue)
+        parts.declarations.give_up(queue)
+        try:
+            return await parts.asking().ask(delete)
+        except ChannelRefused as error:
+            raise refusal(error, queue) from error
+
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         connection = self._open().asking()
         found: list[QueueStats] = []
@@ -222,7 +238,19 @@ class RabbitMQBroker:
             found.append(QueueStats(queue, ready=ready, unsettled=None, delayed=None, consumers=consumers))
         return found
 
-    async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> "list[Finding]":
+    async def unsettled(self) -> Mapping[str, int] | None:
+        """See `taskmq.broker.Counting`."""
+        from taskmq_rabbitmq.admin.inspection import count_unsettled
+
+        return await count_unsettled(self._open().management)
+
+    async def delayed(self) -> int:
+        """See `taskmq.broker.Counting`."""
+        return sum(level.ready for level in await self.stats(map(level_name, range(LEVELS))))
+
+    async def diagnose(
+        self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
+    ) -> "list[Finding]":
         """See `taskmq.broker.Diagnosable`."""
         from taskmq_rabbitmq.admin.doctor import diagnose
 
@@ -238,6 +266,7 @@ class RabbitMQBroker:
             topology=self.topology(loads),
             loads=loads,
             watch=watch,
+            hands_over=hands_over,
             clock=self._options.clock,
         )
 

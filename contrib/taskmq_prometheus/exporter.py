@@ -1,4 +1,4 @@
-"""The worker's half: what the supervisor knows, as Prometheus's families of metrics."""
+"""The half of workers and beats: what the process knows whose health port is asked, as families of metrics."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,9 +15,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from taskmq.model.telemetry.metrics import BOUNDS, Count, Exporter, Histogram, Page, Snapshot, Source
+from taskmq.model.telemetry.metrics import BOUNDS, BeatSnapshot, Count, Exporter, Histogram, Page, Snapshot, Source
 
-__all__ = ["WorkerCollector", "open_exporter"]
+__all__ = ["ProcessCollector", "open_exporter"]
 
 _MOST_SERIES: Final = 1000
 _EDGES: Final = (*(str(float(bound)) for bound in BOUNDS), "+Inf")
@@ -26,7 +26,7 @@ _EDGES: Final = (*(str(float(bound)) for bound in BOUNDS), "+Inf")
 def open_exporter(source: Source) -> Exporter:
     """A page of `source`, in the format that who asks accepts."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(WorkerCollector(source))
+    registry.register(ProcessCollector(source))
 
     def page(accept: str) -> Page:
         encode, content_type = choose_encoder(accept)
@@ -35,7 +35,7 @@ def open_exporter(source: Source) -> Exporter:
     return page
 
 
-class WorkerCollector(Collector):
+class ProcessCollector(Collector):
     """Collects `source` anew each time."""
 
     def __init__(self, source: Source) -> None:
@@ -47,15 +47,38 @@ class WorkerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         snapshot = self._source()
-        yield from _jobs(_bounded(snapshot.counts))
-        yield from _processes(snapshot)
-        queues = GaugeMetricFamily("taskmq_queue_messages", "Messages in a queue.", labels=["queue", "state"])
-        for queue, ready in snapshot.queues.items():
-            queues.add_metric([queue, "ready"], ready)
-        yield queues
+        if isinstance(snapshot, BeatSnapshot):
+            yield from _beat(snapshot)
+        else:
+            yield from _jobs(_bounded(snapshot.counts))
+            yield from _processes(snapshot)
+            queues = GaugeMetricFamily("taskmq_queue_messages", "Messages in a queue.", labels=["queue", "state"])
+            for queue, ready in snapshot.queues.items():
+                queues.add_metric([queue, "ready"], ready)
+            yield queues
         build = GaugeMetricFamily("taskmq_build_info", "The version that runs.", labels=["version"])
         build.add_metric([snapshot.version], 1)
         yield build
+
+
+def _beat(snapshot: BeatSnapshot) -> Iterator[Metric]:
+    by = ["task"]
+    emitted = CounterMetricFamily(
+        "taskmq_schedule_occurrences", "Occurrences that were sent, by kind.", labels=[*by, "kind"]
+    )
+    failed = CounterMetricFamily("taskmq_schedule_failures", "Occurrences that cannot be sent.", labels=by)
+    late = HistogramMetricFamily(
+        "taskmq_schedule_late_seconds", "From when occurrences were due to the broker's confirm.", labels=by
+    )
+    for count in snapshot.counts:
+        for kind, number in sorted(count.emitted.items()):
+            emitted.add_metric([count.task, kind], number)
+        failed.add_metric([count.task], count.failed)
+        late.add_metric([count.task], _buckets(count.late), count.late.total)
+    yield from (emitted, failed, late)
+    yield GaugeMetricFamily("taskmq_beat_schedules", "Schedules that beats emit.", snapshot.schedules)
+    silence = float("inf") if snapshot.state_silence is None else snapshot.state_silence
+    yield GaugeMetricFamily("taskmq_beat_state_silence_seconds", "Since the state last answered.", silence)
 
 
 def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote
 import msgspec
 
 from taskmq.errors import InvalidSetting
+from taskmq.model.units import seconds_in
 
 __all__ = ["Endpoint", "Host", "Tls", "parse_url"]
 
@@ -139,10 +140,10 @@ def _prefix(options: dict[str, str]) -> str:
 
 
 def _timeout(options: dict[str, str]) -> float:
-    text = options.get("timeout", str(_TIMEOUT))
-    if not re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,3})?", text) or not 0 < float(text) <= _LONGEST_TIMEOUT:
-        _refuse(f"timeout is a number of seconds, above 0 and up to {_LONGEST_TIMEOUT:g}")
-    return float(text)
+    seconds = seconds_in(options.get("timeout", str(_TIMEOUT)))
+    if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT:
+        _refuse(f"timeout is a number of seconds, or such as '500ms', above 0 and up to {_LONGEST_TIMEOUT:g} s")
+    return seconds
 
 
 def _tls(scheme: str, options: dict[str, str]) -> Tls | None:

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
+from taskmq.model.units import seconds_in
 from taskmq_s3.blobs import S3Blobs
 
 __all__ = ["open_blobs"]
@@ -35,12 +36,11 @@ def open_blobs(url: str, options: BrokerOptions) -> S3Blobs:
     endpoint = given.get("endpoint", "")
     if endpoint and urlsplit(endpoint).scheme not in {"http", "https"}:
         raise InvalidSetting(f"{url!r}: endpoint={endpoint!r} is no http:// or https:// URL")
-    try:
-        seconds = float(given.get("timeout", _TIMEOUT))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST_TIMEOUT:
-        raise InvalidSetting(f"{url!r}: timeout={given['timeout']!r} is not a number of seconds up to 3600")
+    seconds = seconds_in(given.get("timeout", str(_TIMEOUT)))
+    if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT:
+        raise InvalidSetting(
+            f"{url!r}: timeout={given['timeout']!r} is not a number of seconds up to 3600, or such as '30s'"
+        )
     return S3Blobs(
         parts.netloc,
         parts.path.strip("/"),

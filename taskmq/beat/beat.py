@@ -11,19 +11,22 @@ from functools import partial
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.beat.emitter import Emission, Emitter
+from taskmq.beat.emitter import Emission, Emitter, due_instant
 from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
+from taskmq.beat.status import BeatCounts, BeatStatus
 from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.keys import scheduled_job_id
+from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
+from taskmq.version import VERSION
 
 __all__ = ["Beat", "occurrence_job_id"]
 
@@ -37,6 +40,8 @@ _LOOK_MS: Final = 1_000
 _FAR: Final = LAST_INSTANT
 # So long before the end of its lease nothing is published any more.
 _MARGIN_MS: Final = 1_000
+# Seconds without an answer of the state, which is asked once a second, after which a beat is not ready.
+_SILENT: Final = 15.0
 
 _ClaimChange = Callable[[ScheduleEntry, ScheduleRecord, list[OccurrenceClaim]], None]
 
@@ -71,11 +76,58 @@ class Beat:
         self._watched: set[str] = set()
         self._rounds: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_ROUNDS)
+        self._counts = BeatCounts()
+        self._started = app.sessions.clock.now_ms()
+        # When the state last answered, by the monotonic clock.
+        self._answered: float | None = None
+        self._has_begun = False
+        self._trouble: str | None = None
 
     def stop(self) -> None:
         """`run` returns once what is being emitted is confirmed."""
         self._is_stopping.set()
         self._is_nudged.set()
+
+    # For others to see -----------------------------------------------------------------------------------
+
+    @property
+    def state_silence(self) -> float | None:
+        """Seconds since the state last answered; None: it never has."""
+        return None if self._answered is None else self._app.sessions.clock.monotonic() - self._answered
+
+    def not_ready(self) -> str | None:
+        """Why nothing is emitted; None while it is."""
+        if self._is_stopping.is_set():
+            return "stopping"
+        silence = self.state_silence
+        if not self._has_begun or silence is None:
+            return "the state has not answered yet"
+        if silence > _SILENT:
+            return f"the state has not answered for {silence:.0f} s"
+        return self._trouble
+
+    def status(self) -> BeatStatus:
+        """Everything, for people."""
+        emitted, failed = self._counts.totals()
+        return BeatStatus(
+            version=VERSION,
+            pid=os.getpid(),
+            app=self._app.name,
+            started=self._started,
+            schedules=self._known(),
+            reactions=len(self._app.reactions),
+            next=min(self._wakes.values(), default=None),
+            state_silence=self.state_silence,
+            emitted=emitted,
+            failed=failed,
+        )
+
+    def snapshot(self) -> BeatSnapshot:
+        """The numbers, for monitoring."""
+        return self._counts.snapshot(schedules=self._known(), state_silence=self.state_silence)
+
+    def _known(self) -> int:
+        return len(self._catalogue.entries) if self._has_begun else 0
 
     async def run(self) -> None:
         """Emit until stopped."""
@@ -133,6 +185,8 @@ class Beat:
                 _log.warning("trying again: %s", error)
                 await self._pause()
                 continue
+            self._has_answered()
+            self._has_begun = True
             # At once, so that a schedule which nobody has seen before begins here.
             self._wake(self._catalogue.entries, self._clock.now_ms())
             return
@@ -153,6 +207,7 @@ class Beat:
         changed = await self._catalogue.look()
         names = [name for name in {*changed, *self._watched} if name in self._catalogue.entries]
         await self._records.load(names)
+        self._has_answered()
         for gone in set(changed) - set(names):
             self._records.forget(gone)
             self._wakes.pop(gone, None)
@@ -160,6 +215,9 @@ class Beat:
         self._wake(names, self._clock.now_ms())
         # The clock may say something else than when the loop went to sleep.
         self._is_nudged.set()
+
+    def _has_answered(self) -> None:
+        self._answered = self._app.sessions.clock.monotonic()
 
     def _wake(self, names: Iterable[str], instant: int) -> None:
         first = self._due[0][0] if self._due else instant + 1
@@ -223,9 +281,11 @@ class Beat:
             await self._records.change(steps)
         except StateUnavailable as error:
             # What was claimed all the same is published by whoever sees the end of its lease.
+            self._trouble = f"schedules are not claimed: {error}"
             _log.warning("schedules are not claimed: %s", error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
             return
+        self._trouble = None
         emissions: list[Emission] = []
         for entry in entries:
             turn = turns[entry.name]
@@ -248,11 +308,14 @@ class Beat:
             await self._settle(in_time, failures)
             pending = [one for one, error in failures.items() if not isinstance(error, _BrokenSend | TooLarge)]
             if pending:
+                self._trouble = f"occurrences are not sent: {failures[pending[0]]}"
                 _log.warning("%d occurrences are tried again: %s", len(pending), failures[pending[0]])
                 if self._is_stopping.is_set():
                     await self._change_claims(pending, lambda _, record, claims: hand_back(record, claims))
                     return
                 await self._pause()
+            else:
+                self._trouble = None
 
     async def _publish(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
         """Publish; what a middleware breaks is left to the end of its lease, and holds up nobody else."""
@@ -272,12 +335,17 @@ class Beat:
         confirmed = [one for one in emissions if one not in failures]
         at = self._clock.now_ms()
 
+        for one in confirmed:
+            late = 0 if one.claim.kind == "backfill" else at - due_instant(one)
+            self._counts.confirmed(one.entry.task.name, one.claim.kind, late=late / 1000)
+
         def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
             complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))
 
         await self._change_claims(confirmed, confirm)
         for one, error in failures.items():
             if isinstance(error, TooLarge):
+                self._counts.failed(one.entry.task.name)
                 _log.error(
                     "schedule %s: the occurrence of %d is not sent: %s", one.entry.name, one.claim.instant, error
                 )

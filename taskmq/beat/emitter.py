@@ -8,14 +8,19 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.errors import PartlySent, SendError
+from taskmq.client.services import AppServices
+from taskmq.errors import PartlySent, PublishUnknown, SendError, StateUnavailable
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
+from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.record import OccurrenceClaim
+from taskmq.schedules.target import KEEP_SECONDS, graph_for
+from taskmq.schedules.triggers import jitter_of
+from taskmq.workflow.model.calls import Graph
+from taskmq.workflow.service import WorkflowService
 
-__all__ = ["Emission", "Emitter"]
+__all__ = ["Emission", "Emitter", "due_instant"]
 
 _LOW: Final = 0
 _BEHIND: Final = ("catchup", "backfill")
@@ -26,6 +31,12 @@ class Emission(msgspec.Struct, frozen=True, eq=False):
 
     entry: ScheduleEntry
     claim: OccurrenceClaim
+
+
+def due_instant(emission: Emission) -> int:
+    """When it was to be sent, ms: its schedule's jitter after its nominal instant."""
+    entry = emission.entry
+    return emission.claim.instant + jitter_of(entry.name, entry.policy.jitter)
 
 
 class Emitter:
@@ -43,6 +54,20 @@ class Emitter:
 
         Raises whatever a middleware raises; then nothing is known.
         """
+        calls = [emission for emission in emissions if emission.entry.workflow is None]
+        failures = await self._publish_calls(calls, now) if calls else {}
+        for emission in emissions:
+            if (workflow := emission.entry.workflow) is not None:
+                try:
+                    await self._start(emission, workflow)
+                except SendError as error:
+                    failures[emission] = error
+                except StateUnavailable as error:
+                    # Started again it is the same one.
+                    failures[emission] = PublishUnknown(str(error))
+        return failures
+
+    async def _publish_calls(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
         sendings = [self._sending(emission, now) for emission in emissions]
         try:
             await self._app.producer.send_many_async(sendings)
@@ -54,6 +79,18 @@ class Emitter:
             return dict.fromkeys(emissions, error)
         return {}
 
+    async def _start(self, emission: Emission, workflow: Graph) -> None:
+        """Start the occurrence's workflow, under the id that every replica gives it."""
+        claim = emission.claim
+        graph = graph_for(
+            workflow,
+            meta={SCHEDULE_NAME: emission.entry.name, SCHEDULED_FOR: str(claim.instant)},
+            priority=_LOW if claim.kind in _BEHIND else None,
+        )
+        services = AppServices(self._app.producer, self._app.jobs, self._app.tasks.dependencies)
+        with _without_parent():
+            await WorkflowService(services).start(graph, flow_id=self.job_id(emission), keep=KEEP_SECONDS)
+
     def _sending(self, emission: Emission, now: int) -> Sending:
         entry, claim = emission.entry, emission.claim
         template = self._template(entry)
@@ -61,6 +98,9 @@ class Emitter:
         job_id = self.job_id(emission)
         moved = now - (envelope.enqueued or now)
         meta = {**(envelope.meta or {}), SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(claim.instant)}
+        due = now if claim.kind == "backfill" else due_instant(emission)
+        if due != claim.instant:
+            meta[SCHEDULE_DUE] = str(due)
         if entry.policy.overlap != "allow":
             meta[SCHEDULE_LIMIT] = str(entry.policy.max_concurrency)
         envelope = replace(

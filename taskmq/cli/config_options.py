@@ -18,7 +18,7 @@ def with_config_options(config: type[msgspec.Struct], *, unset: Collection[str] 
     """Give a command an option for each field of a config that is one, in place of its `**options`.
 
     Args:
-        unset: fields whose default is found elsewhere, such as in a file: None where they are not given.
+        unset: fields that are settings as well: None where they are not given.
     """
 
     def decorate(command: F) -> F:
@@ -54,7 +54,11 @@ def config_values(config: type[msgspec.Struct], given: Mapping[str, Any]) -> dic
 
 def _parameter(config: type[msgspec.Struct], name: str, *, is_unset: bool) -> inspect.Parameter:
     kind, option = options_of(config)[name]
-    default = None if is_unset else getattr(config(), name)
+    default = getattr(config(), name)
+    text = option.help
+    if is_unset:
+        text = f"{text} Default: $TASKMQ_{name.upper()}, else {option.show(default)}."
+        default = None
     if option.read is not None:
         default = None if default is None else option.show(default)
         kind = str | None if default is None else str  # type: ignore[assignment]
@@ -63,5 +67,5 @@ def _parameter(config: type[msgspec.Struct], name: str, *, is_unset: bool) -> in
     flags = [f"--{name.replace('_', '-')}", *option.flags]
     # What is off by default can only be switched on.
     negative = "" if default is False else None
-    note = Parameter(name=flags, help=option.help, negative=negative)
+    note = Parameter(name=flags, help=text, negative=negative)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, note])

@@ -22,6 +22,10 @@ _COMMANDS = {
         "The main job on real files: tasks, retries, a schedule, results; checks itself.",
     ),
     "dev": ("taskmq.cli.processes.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
+    "bench": (
+        "taskmq.cli.processes.bench:bench_installation",
+        "Measure throughput and latency of broker and state, in a queue of its own.",
+    ),
     "worker": (
         "taskmq.cli.processes.worker:app",
         "Run the tasks of an app's queues; `worker control`: status, drain, concurrency, stacks of running ones.",
@@ -30,12 +34,13 @@ _COMMANDS = {
     "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
     "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
-    "job": ("taskmq.cli.operators.job:app", "Jobs that wait in the state: waiting, cancel, reschedule."),
-    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, purge."),
+    "job": ("taskmq.cli.operators.job:app", "Single jobs: show, waiting, cancel, reschedule."),
+    "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
+    "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: show, cancel, redrive."),
     "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
     "topology": (
         "taskmq.cli.operators.topology:app",

@@ -16,7 +16,7 @@ from taskmq.client.sessions import Sessions
 from taskmq.client.unique import release_waiting
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_store
-from taskmq.errors import InvalidOption, ResultExpired
+from taskmq.errors import InvalidOption, ResultExpired, ResultTimeout
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import Cancellation, JobState
@@ -54,8 +54,20 @@ class JobService:
         return require_store(self.sessions.current().stores.results, "results need")
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
-        """The job's result record once it is there; None after `timeout` seconds."""
-        return await self.results().wait(job_id, timeout=timeout)
+        """The job's result record once it is there; None after `timeout` seconds.
+
+        Raises:
+            ResultTimeout: without a timeout, where the sessions have no such patience.
+        """
+        patience = self.sessions.patience
+        if timeout is not None or patience is None:
+            return await self.results().wait(job_id, timeout=timeout)
+        if (record := await self.results().wait(job_id, timeout=patience)) is None:
+            raise ResultTimeout(
+                f"job {job_id} has not ended within {patience:g} s of real time: in a test jobs run while drain() or "
+                "advance() is called, so call one of them before its result is asked for"
+            )
+        return record
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """The job's result record if it is there; without its value where that is kept elsewhere."""

@@ -1,15 +1,26 @@
-"""The queues of an app: from a name to what stands behind it."""
+"""The queues of an app: from a name to what stands behind it, and which of them are paused.
+
+Which queues are paused stands in the state, as schedules that are made at run time do: a small definition by name,
+changed by compare-and-set, for ever until it is taken away. Workers read all of them (`paused_queues`).
+"""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Final
 
+import msgspec
+
+from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import InvalidOption
+from taskmq.model.keys import QUEUE_PAUSES
 from taskmq.model.topology import WorkQueue
 
-__all__ = ["Queues"]
+__all__ = ["QueuePause", "Queues", "pause_queue", "paused_queues", "resume_queue"]
 
 # Names may come from calls, so there is no end to them.
 _usual = lru_cache(maxsize=1000)(WorkQueue)
+
+_PAGE: Final = 1_000
 
 
 class Queues:
@@ -37,3 +48,64 @@ class Queues:
             InvalidOption: a queue cannot be called that.
         """
         return self._described.get(name) or _usual(name)
+
+
+class QueuePause(msgspec.Struct, frozen=True):
+    """That a queue is paused.
+
+    Attributes:
+        since: ms since the epoch.
+        note: why, for people.
+    """
+
+    since: int
+    note: str = ""
+
+
+_decoder = msgspec.json.Decoder(QueuePause)
+
+
+async def paused_queues(store: ScheduleStore) -> dict[str, QueuePause]:
+    """The queues that are paused, by name.
+
+    Raises:
+        StateUnavailable: the state could not be reached.
+    """
+    return {name: _decoder.decode(kept) for name, kept in (await _definitions(store)).items()}
+
+
+async def pause_queue(store: ScheduleStore, queue: str, pause: QueuePause) -> QueuePause:
+    """Have the queue be paused, and return its pause: one that is paused already keeps its instant.
+
+    Raises:
+        StateUnavailable: the state could not be reached; the queue may be paused or not.
+    """
+    while True:
+        before = (await _definitions(store)).get(queue)
+        after = pause if before is None else msgspec.structs.replace(pause, since=_decoder.decode(before).since)
+        if await store.define(QUEUE_PAUSES, queue, before=before, after=msgspec.json.encode(after)):
+            return after
+
+
+async def resume_queue(store: ScheduleStore, queue: str) -> bool:
+    """End the pause of the queue; False where it is not paused.
+
+    Raises:
+        StateUnavailable: the state could not be reached; the queue may be paused or not.
+    """
+    while (before := (await _definitions(store)).get(queue)) is not None:
+        if await store.define(QUEUE_PAUSES, queue, before=before, after=None):
+            return True
+    return False
+
+
+async def _definitions(store: ScheduleStore) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    place = 0
+    while page := await store.changed(QUEUE_PAUSES, place, limit=_PAGE):
+        for change in page:
+            found.pop(change.name, None)
+            if change.definition is not None:
+                found[change.name] = change.definition
+        place = page[-1].place
+    return found

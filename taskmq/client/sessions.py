@@ -39,6 +39,9 @@ _EMBEDDED: Final = ("local://", "memory://")
 class Sessions:
     """What an app is connected to; the arguments are those of `taskmq.TaskMQ`.
 
+    Attributes:
+        patience: for how many seconds results are waited for where no timeout is given; None: as long as need be.
+
     Raises:
         InvalidOption: a value that cannot be.
     """
@@ -67,6 +70,7 @@ class Sessions:
         self._sessions: _Sessions = {}
         self._abandoned: list[Session] = []
         self._has_warned = False
+        self.patience: float | None = None
 
     # Settings ------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ Guarantees every adapter gives:
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -31,12 +31,15 @@ from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue
 
 __all__ = [
+    "HANDED_OVER",
     "Archiving",
     "Broadcasting",
     "Broker",
     "BrokerOptions",
     "Browser",
     "Consumer",
+    "Counting",
+    "Deleting",
     "Delivery",
     "Diagnosable",
     "HeaderValue",
@@ -181,12 +184,14 @@ class Subscription(msgspec.Struct, frozen=True):
         longest: how many seconds a delivery may stay unsettled, where that is known: the longest time limit of
             the tasks in the queue. A broker with a limit of its own is told, or its limit is warned about.
         is_punctual: whatever takes longer than the broker allows is settled before: no need to warn.
+        is_paused: nothing is delivered before `Consumer.resume`.
     """
 
     queue: str
     prefetch: int
     longest: float | None = None
     is_punctual: bool = False
+    is_paused: bool = False
 
 
 class Consumer(Protocol):
@@ -206,9 +211,26 @@ class Consumer(Protocol):
         """
         ...
 
+    async def pause(self, queue: str) -> None:
+        """Take nothing more from a subscribed queue until `resume`; nothing comes from it after this returns.
+
+        What is in hand may still be settled. The broker counts no consumer of the queue here meanwhile. Again does
+        nothing.
+        """
+        ...
+
+    async def resume(self, queue: str) -> None:
+        """Take from the queue again. Again does nothing.
+
+        Raises:
+            QueueMissing: the queue is not there, and was not declared through this broker object; it is paused still.
+            BrokerUnavailable: the broker could not be reached; the queue is paused still.
+        """
+        ...
+
     @property
     def healthy(self) -> bool:
-        """Whether every subscription is live at the broker as far as this side knows."""
+        """Whether every subscription that is not paused is live at the broker as far as this side knows."""
         ...
 
 
@@ -219,6 +241,10 @@ class TimeLimited(Protocol):
     def settle_within(self, queue: str) -> float | None:
         """So many seconds after it has come, as far as is known; None where there is no limit."""
         ...
+
+
+HANDED_OVER: Final = 0.75
+"""Of the time of a `TimeLimited`: after that a worker with a state settles what still runs, and keeps it there."""
 
 
 class QueueStats(msgspec.Struct, frozen=True):
@@ -236,6 +262,23 @@ class QueueStats(msgspec.Struct, frozen=True):
     unsettled: int | None
     delayed: int | None
     consumers: int
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A broker whose `stats` do not tell everything, because it would cost too much to be asked for often."""
+
+    async def unsettled(self) -> Mapping[str, int] | None:
+        """Messages in consumers' hands, by physical queue, as of some seconds ago; None where nobody tells."""
+        ...
+
+    async def delayed(self) -> int:
+        """Messages that wait for their time, of all queues.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
 
 
 class Broker(Protocol):
@@ -421,10 +464,26 @@ class Archiving(Protocol):
 
 
 @runtime_checkable
+class Deleting(Protocol):
+    """A broker that can delete queues. taskmq deletes none but those that it has made for itself and for a moment."""
+
+    async def delete(self, queue: str) -> int:
+        """Delete a physical queue with what is in it; how many messages were ready.
+
+        Raises:
+            QueueMissing: the queue does not exist.
+            BrokerUnavailable: the broker could not be reached.
+        """
+        ...
+
+
+@runtime_checkable
 class Diagnosable(Protocol):
     """A broker that can tell what is wrong with its server."""
 
-    async def diagnose(self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0) -> list[Finding]:
+    async def diagnose(
+        self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
+    ) -> list[Finding]:
         """What was found.
 
         Nothing is changed.
@@ -433,6 +492,7 @@ class Diagnosable(Protocol):
             loads: the queues of the app, each with how many seconds its messages may stay unsettled: the longest
                 time limit of its tasks, or None where one has none.
             watch: look a second time after so many seconds, where one look does not tell.
+            hands_over: workers settle what takes long in time (`HANDED_OVER`), but for ordered queues.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.

@@ -3,5 +3,6 @@
 - `LeaseKeeper` renews what this process holds under leases.
 - `Relay` publishes what an outbox keeps, and has it forgotten once that is confirmed.
 - `ServiceGroup` owns the parts that live as long as the process: starts, restarts and stops them.
+- `serving` shows others, over HTTP, whether the process is live, ready, and what it has done.
 - `TaskSet` owns short pieces of work that nobody waits for.
 """

@@ -19,14 +19,15 @@ from taskmq.model.commands import (
     decode_answer,
     encode_command,
 )
+from taskmq.model.units import Duration, parse_seconds
 
 __all__ = ["command_workers"]
 
 _CONNECT_SECONDS: Final = 10.0
 
 
-async def command_workers(broker: Broker, command: Command, *, within: float = 1.0) -> Sequence[CommandAnswer]:
-    """What workers answer within so many seconds, one answer of each process, by name.
+async def command_workers(broker: Broker, command: Command, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
+    """What workers answer within this time, one answer of each process, by name.
 
     Nobody knows how many there are, so it takes all of that time, unless the command names workers by their names and
     each of them has answered.
@@ -34,13 +35,13 @@ async def command_workers(broker: Broker, command: Command, *, within: float = 1
     Args:
         broker: where the workers are.
         command: its `id` and `reply` are made here.
-        within: seconds.
 
     Raises:
         BrokerUnavailable: the broker could not be reached, or does not let this user command.
         TopologyMismatch: what it takes is not at the broker, and may not be declared.
         UnsupportedFeature: the broker has no broadcasts.
     """
+    seconds = parse_seconds(within, what="within")
     broadcasting = as_broadcasting(broker)
     command_id = secrets.token_hex(8)
     topic = answer_topic(command_id)
@@ -67,7 +68,7 @@ async def command_workers(broker: Broker, command: Command, *, within: float = 1
         if not broadcasting.announce(command_topic(command.name), encode_command(command)):
             raise BrokerUnavailable(f"the broker {broker.address} takes no commands for now")
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(seconds):
                 await complete.wait()
         except TimeoutError:
             # Whoever has not answered is not there, or is held up.

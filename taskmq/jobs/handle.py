@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
@@ -18,53 +17,17 @@ from taskmq.errors import (
     TaskMQError,
     UnsupportedFeature,
 )
+from taskmq.jobs.outcome import JobOutcome
+from taskmq.jobs.watch import JobNews, watch
 from taskmq.model.codec import ReturnType
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration
 
-__all__ = ["AsCompleted", "Job", "JobOutcome", "as_completed"]
+__all__ = ["AsCompleted", "Job", "as_completed"]
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutcome(Generic[R_co]):
-    """How a job ended.
-
-    Attributes:
-        state: succeeded, failed or cancelled; None where that is not kept any more.
-        attempts: how many runs it took.
-        started, finished: the last run, by its worker's clock; `started` is None for a job that was never run.
-        worker: that ended it; empty where none did.
-        error: what `result` raises; None after a success.
-    """
-
-    job_id: str
-    state: JobState | None
-    error: TaskMQError | None = None
-    attempts: int = 0
-    started: datetime | None = None
-    finished: datetime | None = None
-    worker: str = ""
-    _value: bytes = field(default=b"", repr=False)
-    _content_type: str = field(default="", repr=False)
-    _returns: ReturnType | None = field(default=None, repr=False)
-
-    def result(self) -> R_co:
-        """What the task returned.
-
-        Raises:
-            TaskFailed: the job has failed; carries the task's error as data.
-            JobCancelled: the job was cancelled or has expired.
-            ResultExpired, ResultDamaged: its result is not there any more.
-            EncodeError: the value does not fit the task's return type.
-        """
-        if self.error is not None:
-            raise self.error
-        assert self._returns is not None
-        return cast("R_co", self._returns.decode(self._value, self._content_type))
 
 
 class Job(Generic[R_co]):
@@ -112,6 +75,40 @@ class Job(Generic[R_co]):
         """`result` for coroutines."""
         return self._outcome_of(await self._record(timeout)).result()
 
+    def result_or_none(self) -> R_co | None:
+        """What the task returned if the job has ended; None where it has not, without waiting.
+
+        A task that returns None looks the same: `state` tells them apart. Raises as `result` does, but for
+        `ResultTimeout`.
+        """
+        return self._jobs.sessions.run_sync(self.aresult_or_none(), instead="aresult_or_none")
+
+    async def aresult_or_none(self) -> R_co | None:
+        """`result_or_none` for coroutines."""
+        self._check_kept()
+        record = await self._jobs.results().get(self.id)
+        if record is None:
+            if await self._jobs.has_expired(self.id):
+                raise ResultExpired(self.id)
+            return None
+        return self._outcome_of(record).result()
+
+    def watch(self, *, every: Duration = "1s") -> AsyncGenerator[JobNews[R_co], None]:
+        """What happens to the job until it ends: `async for news in job.watch()`, as a web page wants to have it.
+
+        At first its state, then each new state and each new progress, and at last its end, which is waited for as
+        `result` does and costs the state nothing meanwhile. `taskmq.sse_text` makes a server-sent event of each.
+
+        Args:
+            every: how often to look for progress; one small question for each watcher.
+
+        Raises:
+            StateUnavailable: the state could not be reached when the wait began.
+            UnsupportedFeature: the app has no state, or the task keeps no results.
+        """
+        seconds = parse_duration(every, what="every").total_seconds()
+        return watch(self._jobs, self.id, every=seconds, was_sent=self._was_sent, ends=self.aoutcome)
+
     def outcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
         """How the job ended, waiting for it as `result` does; its own failure is in the outcome, not raised.
 
@@ -130,9 +127,12 @@ class Job(Generic[R_co]):
             return JobOutcome(self.id, None, error)
         return self._outcome_of(record)
 
-    async def _record(self, timeout: Duration | None) -> ResultRecord:
+    def _check_kept(self) -> None:
         if not self._keeps_result:
             raise UnsupportedFeature(f"task {self.task} keeps no results (result=False): nobody can wait for one")
+
+    async def _record(self, timeout: Duration | None) -> ResultRecord:
+        self._check_kept()
         limit = None if timeout is None else parse_duration(timeout, what="timeout")
         record = await self._jobs.wait_for_result(self.id, None if limit is None else limit.total_seconds())
         if record is None:

@@ -15,6 +15,7 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 __all__ = [
     "ALL_COMMANDS",
     "EVERY_WORKER",
+    "QUEUES",
     "REVOKE",
     "WATCH",
     "Command",
@@ -36,6 +37,8 @@ WATCH: Final = "watch"
 """The command that turns the events of jobs on for a while; it is obeyed also where no other is."""
 REVOKE: Final = "revoke"
 """The command that makes workers look in the state which jobs were cancelled."""
+QUEUES: Final = "queues"
+"""The command that makes workers look in the state which queues are paused."""
 EVERY_WORKER: Final = "*"
 _HOST: Final = "@"
 
@@ -48,7 +51,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         v: version of the format.
         id: of this command; the answers repeat it.
-        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke` or `watch`.
+        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `queues` or `watch`.
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
         number: `concurrency`: how many slots.

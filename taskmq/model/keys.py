@@ -28,6 +28,8 @@ __all__ = [
 _SCHEDULED: Final = "6f1d2c3a-8d52-5b0e-9a44-1f8d3f5e2b77"
 _REACTED: Final = "b4c1b7e0-2f0e-5a36-9d0b-6f3f5b1d7a10"
 _LONGEST: Final = 512
+QUEUE_PAUSES: Final = "/queues"
+"""Where it stands which queues are paused: a scope of definitions that no app is called."""
 
 
 def tenant_key(tenant: str | None, key: str) -> str:

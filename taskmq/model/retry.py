@@ -24,14 +24,15 @@ class RetryPolicy:
     """How often and how fast a failed task is tried again.
 
     Args:
-        max_attempts: all runs together, the first one included; at least 1.
-        backoff: how the ceiling grows: `base * 2**(n-1)`, `base * n`, or `base`, after the n-th attempt.
-        base: the ceiling after the first attempt.
-        cap: no ceiling is larger.
-        jitter: draw the delay evenly from 0 to the ceiling; else the delay is the ceiling.
-        on: errors that are tried again; `Exception` stands for whatever a task raises, `SystemExit`,
-            `KeyboardInterrupt` and `CancelledError` of its own included.
-        never: errors that are not, even when they are in `on`.
+        max_attempts: runs in all, the first one included; at least 1.
+        backoff: how the longest delay grows after attempt n: `base * 2**(n-1)`, `base * n`, or always `base`.
+        base: the longest delay after the first attempt.
+        cap: no delay is longer.
+        jitter: the delay is drawn evenly from 0 to the longest one, so that jobs which failed together do not come
+            back together; without it, the delay is the longest one.
+        on: errors that are tried again. `Exception` stands for all that a task raises, also `SystemExit`,
+            `KeyboardInterrupt` and a `CancelledError` of its own.
+        never: errors that are not tried again, even if `on` has them.
 
     Raises:
         InvalidOption: a value that cannot be.

@@ -75,19 +75,19 @@ class WorkQueue:
 
     Args:
         name: up to 192 bytes.
-        kind: `quorum` survives the loss of a minority of nodes; `classic` is faster to enter and weaker: it is
-            on one node. Brokers that are no RabbitMQ keep no difference.
-        priorities: `classes` keeps a queue for each of three classes, which workers serve by weight; `native`
-            keeps one queue and leaves the order to RabbitMQ: a classic queue with five levels (0-1, 2-3, 4-5, 6-7,
-            8-9), or a quorum queue of RabbitMQ 4.3 and later with all ten. It is strict: low ones may starve.
-            Delayed jobs and retries come back from their wait without a priority, which is 4 in a quorum queue and
-            the lowest in a classic one. Brokers that are no RabbitMQ keep the order of sending.
+        kind: `quorum` survives the loss of a minority of nodes. `classic` is on one node: faster to enter, and gone
+            with it. Brokers other than RabbitMQ make no difference.
+        priorities: `classes`: a queue for each of three classes (high, default, low), which workers serve by weight.
+            `native`: one queue, and RabbitMQ orders it: a classic queue in five levels (0-1, 2-3, 4-5, 6-7, 8-9), a
+            quorum queue of RabbitMQ 4.3 and later in all ten. That is strict, so low ones may starve. Delayed jobs
+            and retries come back without their priority: as 4 in a quorum queue, as the lowest in a classic one.
+            Other brokers keep the order of sending.
         ordered: into how many shards (1 to 100) the queue is split by the jobs' `order_key`. Jobs of one key run
             one at a time, in the order of sending. The number cannot be changed while jobs wait. No priorities.
-        max_length: from so many waiting messages on, in each physical queue, `send` fails with `PublishRejected`.
-            RabbitMQ lets a few more in. Delayed jobs and retries always find a place.
+        max_length: with so many messages waiting in a physical queue, `send` fails with `PublishRejected`. RabbitMQ
+            lets a few more in. Delayed jobs and retries always find a place.
         max_bytes: the same for the sum of their bodies.
-        delivery_limit: after so many returns a quorum queue gives a message up to the dead letters; default 100.
+        delivery_limit: how often a quorum queue takes a message back before it makes it a dead letter. Default: 100.
 
     Raises:
         InvalidOption: a value that cannot be; names the queue.

@@ -13,7 +13,9 @@ __all__ = [
     "did_you_mean",
     "parse_duration",
     "parse_processes",
+    "parse_seconds",
     "parse_size",
+    "seconds_in",
     "size_text",
     "to_ms",
 ]
@@ -25,6 +27,7 @@ Size = int | str
 """Bytes, or a number with a unit of 1024: K, M, G or T, also as KB or KiB."""
 
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_PLAIN_NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE_FORM: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*", re.IGNORECASE)
 _SIZE_POWERS: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
@@ -55,6 +58,19 @@ def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
             f"{what}={value!r} is no duration: use a timedelta, seconds >= 0, or text such as '30s' or '1h30m'"
         )
     return result
+
+
+def parse_seconds(value: Duration, *, what: str) -> float:
+    """A duration in seconds; raises as `parse_duration` does."""
+    return parse_duration(value, what=what).total_seconds()
+
+
+def seconds_in(text: str) -> float | None:
+    """The seconds of a setting that is a text, such as "5", "2.5" or "1m30s"; None where it is neither."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        return float(text)
+    found = _from_text(text)
+    return None if found is None else found.total_seconds()
 
 
 def to_ms(value: timedelta) -> int:

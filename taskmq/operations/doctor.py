@@ -11,6 +11,7 @@ from taskmq.contracts.finding import Finding
 from taskmq.contracts.stores import DiagnosableState, Timekeeper
 from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.units import Duration, parse_seconds
 
 __all__ = ["Examination", "examine"]
 
@@ -34,16 +35,16 @@ class Examination(NamedTuple):
         return any(finding.level == "problem" for finding in self.findings)
 
 
-async def examine(app: TaskMQ, *, watch: float = 0) -> Examination:
+async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
     """Look at settings, broker and state of an app, and at its queues; changes nothing and raises nothing of theirs.
 
     Args:
-        watch: look a second time after so many seconds: shows what is stuck on its way out of a queue.
+        watch: look a second time after so long: shows what is stuck on its way out of a queue.
     """
     findings = [Finding("ok", "python", platform.python_version()), *_settings(app)]
     try:
         async with app:
-            findings += [finding async for finding in _broker(app, watch)]
+            findings += [finding async for finding in _broker(app, parse_seconds(watch, what="watch"))]
             findings += [finding async for finding in _state(app)]
     except BrokerUnavailable as error:
         findings.append(Finding("problem", "broker", str(error), "is it running, and is the URL right? --url"))
@@ -67,7 +68,7 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
     await broker.connect(timeout=_TIMEOUT)
     yield Finding("ok", "broker", broker.address)
     if isinstance(broker, Diagnosable):
-        for finding in await broker.diagnose(_loads(app), watch=watch):
+        for finding in await broker.diagnose(_loads(app), watch=watch, hands_over=app.sessions.state_url is not None):
             yield finding
     for entry in await broker.stats([PARKING, UNROUTABLE]):
         if entry.ready:

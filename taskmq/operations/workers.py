@@ -9,6 +9,7 @@ from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption
 from taskmq.events.control import command_workers
 from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
+from taskmq.model.units import Duration
 
 __all__ = ["WorkerAnswers", "list_workers", "tell_workers"]
 
@@ -26,8 +27,8 @@ class WorkerAnswers(NamedTuple):
     missing: Sequence[str] = ()
 
 
-async def list_workers(app: TaskMQ, *, within: float = 1.0) -> Sequence[CommandAnswer]:
-    """The workers that answer within so many seconds; raises as `taskmq.events.command_workers`.
+async def list_workers(app: TaskMQ, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
+    """The workers that answer within this time; raises as `taskmq.events.command_workers`.
 
     A worker whose event loop is held up by a task, or that obeys no commands, does not answer.
     """
@@ -41,7 +42,7 @@ async def tell_workers(
     *,
     host: str | None = None,
     every: bool = False,
-    within: float = 1.0,
+    within: Duration = 1.0,
 ) -> WorkerAnswers:
     """Tell workers what to do: those of these names, those of a host, or all.
 

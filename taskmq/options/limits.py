@@ -17,6 +17,7 @@ from taskmq.model.units import parse_duration
 from taskmq.options.keys import ArgumentKey, KeyMaker, check_key, read_key_maker
 
 __all__ = [
+    "STRICT_MARGIN",
     "Concurrency",
     "Limit",
     "OnFailure",
@@ -36,18 +37,24 @@ _SHORTEST: Final = 1e-5
 _LONGEST: Final = 31 * 86_400.0
 _MOST: Final = 1_000_000
 
+STRICT_MARGIN: Final = 0.05
+"""Seconds that a start under a strict rate may be later than it was granted. Each period of the rate is longer by as
+much, so that starts which are late by no more are still not too many."""
+
 
 class RateLimit(msgspec.Struct, frozen=True):
     """How often a task starts, over all workers of the app.
 
     Args:
-        rate: such as "100/s", "10/m", "500/h", "1/30s": starts that follow each other evenly, to a
-            quarter of a second.
+        rate: such as "100/s", "10/m", "500/h", "1/30s". Starts are spread evenly, but may be a quarter of a second
+            early: "20/s" may start 26 in some second.
         key: one limit for each value: the name of a parameter, a template such as "{account}:{region}", or a
-            function that is called as the task is and returns a string. None: one for all calls.
+            function that is called as the task is and returns a string. Default: one limit for all calls.
         burst: how many may start at once after a while without any.
-        name: of a limit that several tasks share; default: the task's own.
+        name: of a limit that several tasks share. Default: the task's own.
         on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
+        strict: no period has more starts than the rate says: "20/s" starts at most 20 in any second, and about 19 in
+            the long run. Not with a burst.
 
     Raises:
         InvalidOption: a value that cannot be.
@@ -58,15 +65,29 @@ class RateLimit(msgspec.Struct, frozen=True):
     burst: int = 1
     name: str | None = None
     on_failure: OnFailure = "closed"
+    strict: bool = False
 
     def __post_init__(self) -> None:
         _ = self.interval
         _check_count("burst", self.burst)
         _check_common("rate_limit", self.key, self.name, self.on_failure)
+        if self.strict and self.burst != 1:
+            raise InvalidOption(f"rate_limit={self.rate!r}: a strict rate has no burst")
+        if self.strict and self.on_failure == "open":
+            raise InvalidOption(f"rate_limit={self.rate!r}: strict and on_failure='open' exclude each other")
 
     @property
     def interval(self) -> float:
         """Seconds between two starts."""
+        count, seconds = self._parts()
+        return (seconds + STRICT_MARGIN) / count if self.strict else seconds / count
+
+    def demand(self, key: str) -> Demand:
+        """What one run takes of the limit of that key."""
+        return RateDemand(key=f"rate:{key}", interval=self.interval, burst=self.burst, strict=self.strict)
+
+    def _parts(self) -> tuple[int, float]:
+        """How many starts in how many seconds."""
         found = _RATE.fullmatch(str(self.rate))
         if found is None or int(found["count"]) < 1:
             raise InvalidOption(
@@ -74,14 +95,10 @@ class RateLimit(msgspec.Struct, frozen=True):
             )
         time = found["time"].strip().lower()
         seconds = _UNITS.get(time) or parse_duration(time, what=f"rate_limit={self.rate!r}: its time").total_seconds()
-        interval = seconds / int(found["count"])
-        if not _SHORTEST <= interval <= _LONGEST:
+        count = int(found["count"])
+        if not _SHORTEST <= seconds / count <= _LONGEST:
             raise InvalidOption(f"rate_limit={self.rate!r}: from one start in 31 days to 100,000 in a second")
-        return interval
-
-    def demand(self, key: str) -> Demand:
-        """What one run takes of the limit of that key."""
-        return RateDemand(key=f"rate:{key}", interval=self.interval, burst=self.burst)
+        return count, seconds
 
 
 class Concurrency(msgspec.Struct, frozen=True):
@@ -89,8 +106,8 @@ class Concurrency(msgspec.Struct, frozen=True):
 
     Args:
         limit: at least 1.
-        key: one limit for each value, as that of a `RateLimit`.
-        name: of a limit that several tasks share; default: the task's own.
+        key: one limit for each value, as that of a `RateLimit`. Default: one limit for all calls.
+        name: of a limit that several tasks share. Default: the task's own.
         on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
 
     Raises:
@@ -193,13 +210,16 @@ def check_shared(limits: Sequence[tuple[str, TaskLimit]]) -> None:
 
 def _numbers(limit: TaskLimit) -> tuple[object, ...]:
     given = limit.limit
-    numbers = (given.interval, given.burst) if isinstance(given, RateLimit) else (given.limit,)
+    numbers = (given.interval, given.burst, given.strict) if isinstance(given, RateLimit) else (given.limit,)
     return (*numbers, limit.takes_key)
 
 
 def _text(limit: TaskLimit) -> str:
     given = limit.limit
-    number = f"{given.rate}, burst {given.burst}" if isinstance(given, RateLimit) else f"{given.limit} at a time"
+    if isinstance(given, RateLimit):
+        number = f"{given.rate}, {'strict' if given.strict else f'burst {given.burst}'}"
+    else:
+        number = f"{given.limit} at a time"
     return f"{number}{' for each key' if limit.takes_key else ''}"
 
 

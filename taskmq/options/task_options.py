@@ -41,48 +41,52 @@ _LONGEST: Final = timedelta(days=365_000)
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@task(...)` takes.
+    """What `@task(...)` takes. docs/options.md is made from these texts: `python -m tests.docs.options_page`.
 
     Attributes:
-        name: default `module.function`.
-        queue: default "default".
-        priority: 0 (lowest) to 9 (highest); what it does depends on the queue, see `WorkQueue.priorities`.
-        order_key: jobs of one key run one at a time, in the order of sending; the task's queue has to be `ordered`.
-            The name of a parameter, a template ("{region}/{shop.id}"), or what is called with the arguments and
-            returns the key. A job with a delay
-            takes its place when that is over; one that fails is tried again before those behind it are.
-        delay: every call waits that long at the broker first.
-        expires: a call that has not started that long after it was sent is cancelled. The worker that takes it
-            sees to that: a message that the broker dropped would leave its job without an end.
-        retry: None for no retries; default 5 attempts.
-        timeout: a run that takes longer is given up and counts as failed.
+        name: the task's name in messages. Default: `module.function`.
+        queue: where its jobs wait. Default: the app's `default_queue`.
+        priority: 0 (lowest) to 9 (highest). What it does depends on the queue, see `WorkQueue`. Default: the middle.
+        order_key: jobs of one key run one at a time, in the order of sending; the queue has to be `ordered`. A
+            delayed job takes its place when its delay is over. A failed one is tried again before those behind it.
+            Default: none.
+        delay: how long each job waits, at the broker, before it can start. Default: none.
+        expires: a job that has not started that long after it was sent is cancelled, by the worker that takes it.
+            Default: never.
+        retry: which errors are tried again, how often and when; `None`: no retries. Default: `RetryPolicy()`.
+        timeout: a run that takes longer is ended and has failed. A thread cannot be ended: it is left alone, and
+            `ctx.cancelled` is true. Default: none.
         soft_timeout: a run that takes longer gets `SoftTimeout` raised inside: a coroutine where it waits, a thread
-            once it is back from a call into C, a process in its main thread. Less than `timeout`.
-        ack: `late` (default) after the outcome is durable; `early` before the run: at most once, no
-            retries; the function is called once the broker has confirmed it.
-        resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`; it starts once that
-            is free. `taskmq worker --resources` says what there is.
-        worker_concurrency: how many of it run at a time in one worker process.
-        rate_limit: how often it starts over all workers, such as "100/s" or `RateLimit("10/m", key="{account}")`; a
-            list for several. What is over the limit waits at the broker for its turn. Needs a state.
-        concurrency: how many of it run at a time over all workers, such as 5 or `Concurrency(2, key="{account}")`; a
-            list for several. Needs a state.
-        executor: `auto` runs coroutines on the worker's loop and plain functions in threads; `process` in a
-            process of its own.
-        result: whether return values and errors are stored; default: when the app has a state.
-        result_ttl: how long they are; default: the app's.
-        tenant: whom the job belongs to.
-        meta: strings that travel along.
-        idempotency_key: the work of one key is done once: later jobs get the first one's result, see docs. Written as
-            `order_key` is.
-        idempotency_scope: default: keys count for the task's own jobs; tasks of one scope share theirs.
-        idempotency_ttl: how long after it was done a key is remembered; default a day.
-        unique: at most one job of a key at a time. Written as `order_key` is; True: the arguments are the key.
-        unique_for: the key is taken while the job is `waiting` (default), or until it has ended (`running`).
-        unique_policy: a further call is a `refuse`d one (`DuplicateJob`), gives the `existing` job, or `replace`s it
-            where that has not started; `debounce`: the same, with a `delay`: the last call counts, once there was
-            none for that long; `throttle`: one call in `unique_ttl` counts, the others give its job.
-        unique_ttl: a key is free after that in any case; default a day.
+            once it is back from a call into C, a process in its main thread. Less than `timeout`. Default: none.
+        ack: `late`: the message is acknowledged after the outcome is durable, so a crash repeats the job. `early`:
+            before the function is called, so the job runs at most once, without retries. Default: `late`.
+        resources: what a run needs of its worker, such as `{"cpu": 2, "memory": "1G", "gpu": 1}`. It starts once that
+            is free; `taskmq worker --resources` says what there is. Default: a slot.
+        worker_concurrency: how many of its runs one worker process has at a time. Default: as many as it has slots.
+        rate_limit: how often it starts, over all workers, such as "100/s". Jobs over the limit wait at the broker.
+            Needs a state. Default: none.
+        concurrency: how many of its runs there are at a time, over all workers, such as 5. Needs a state. Default:
+            no limit.
+        executor: `auto` runs coroutines on the worker's event loop and plain functions in threads; `process` runs a
+            plain function in a process of its own, which can be killed. Default: `auto`.
+        result: store what it returns, or its error, for `Job.result`. A finished job keeps its slot until that is
+            stored, so say False where nobody asks. Default: `True` if the app has a state.
+        result_ttl: how long that is kept. Default: the app's.
+        tenant: whom the jobs belong to. Each tenant has job ids and keys of its own. Default: nobody.
+        meta: strings that travel with the job; the task reads `ctx.meta`. Default: none.
+        idempotency_key: the work of one key is done once; later jobs get the first one's result. Needs a state.
+            Default: none.
+        idempotency_scope: tasks of one scope share their keys. Default: the task's own.
+        idempotency_ttl: how long a key is remembered once its work is done. Default: a day.
+        unique: at most one job of a key waits, or waits or runs; True: all arguments are the key. Needs a state.
+            Default: `False`.
+        unique_for: a key is taken while its job is `waiting`, or until that has ended (`running`). Default:
+            `waiting`.
+        unique_policy: what a further call does. `refuse`: raises `DuplicateJob`. `existing`: returns the job that is
+            there. `replace`: takes its place, where it has not started. `debounce`: the same with a `delay`, so the
+            last call runs once there was none for that long. `throttle`: the first call in `unique_ttl` counts, the
+            others return its job. Default: `refuse`.
+        unique_ttl: after that the key is free in any case. Default: a day.
     """
 
     name: str
@@ -114,15 +118,17 @@ class TaskOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """What `task.options(...)` takes: for one call, over the task's own.
+    """What `task.options(...)` takes: for one call, over the task's own. What is not said here is as of a task.
 
     Attributes:
-        order_key: the key itself, over what the task's own `order_key` makes of the arguments.
-        idempotency_key: the key itself, over what the task's own makes of the arguments.
-        eta: not to run before this instant (with a time zone); instead of `delay`.
-        expires: how long after sending, or the instant (with a time zone), from which on it does not start.
-        job_id: default: a new time-ordered UUID.
-        headers: further headers of the message, few and short.
+        order_key: the key itself. Default: what the task's own makes of the arguments.
+        idempotency_key: the key itself. Default: what the task's own makes of the arguments.
+        eta: the job does not start before this instant (with a time zone); instead of `delay`. Default: none.
+        expires: how long after sending, or the instant (with a time zone), after which it does not start any more.
+            Default: the task's.
+        job_id: the job's id, up to 255 bytes. With a state, an id that is sent twice is one job. Default: a new
+            time-ordered UUID.
+        headers: further headers of the message, few and short. Default: none.
     """
 
     queue: str

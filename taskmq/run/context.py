@@ -1,5 +1,6 @@
 """What a running task can know about its own run."""
 
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -17,13 +18,36 @@ from taskmq.model.units import Duration
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
 
-__all__ = ["SCHEDULED_FOR", "SCHEDULE_LIMIT", "SCHEDULE_NAME", "Context", "current_context"]
+__all__ = [
+    "SCHEDULED_FOR",
+    "SCHEDULE_DUE",
+    "SCHEDULE_LIMIT",
+    "SCHEDULE_NAME",
+    "Context",
+    "current_context",
+    "due_instant",
+]
 
 SCHEDULE_NAME: Final = "taskmq.schedule"
 SCHEDULED_FOR: Final = "taskmq.scheduled_for"
+SCHEDULE_DUE: Final = "taskmq.schedule_due"
 SCHEDULE_LIMIT: Final = "taskmq.schedule_limit"
-"""Keys of an envelope's `meta` that beat fills in: the schedule's name, its nominal instant in ms, and how many
-occurrences may run at a time, where that is limited."""
+"""Keys of an envelope's `meta` that beat fills in: the schedule's name, its nominal instant in ms, when it was to be
+sent, where that is another one, and how many occurrences may run at a time, where that is limited."""
+
+
+def due_instant(envelope: Envelope) -> int | None:
+    """When a job was to start, ms: at its `eta`, when its schedule said so, else when it was sent; None: unknown."""
+    if envelope.eta is not None:
+        return envelope.eta
+    meta = envelope.meta
+    # The steps of a workflow are due one after the other.
+    if meta is not None and envelope.root is None and (instant := meta.get(SCHEDULE_DUE) or meta.get(SCHEDULED_FOR)):
+        # Anybody may have written it.
+        with contextlib.suppress(ValueError):
+            return int(instant)
+    return envelope.enqueued
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

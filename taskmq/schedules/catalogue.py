@@ -4,7 +4,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from msgspec.structs import replace
 
@@ -16,12 +16,16 @@ from taskmq.model.keys import schedule_record_key
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition, write_definition
 from taskmq.schedules.policy import ScheduleOptions, read_policy
-from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord
+from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord, decode_record
 from taskmq.schedules.record_access import change_record, read_record
 from taskmq.schedules.status import Backfill, ScheduleStatus, status_of
+from taskmq.schedules.target import KEEP_SECONDS, graph_for, read_target, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
+
+if TYPE_CHECKING:
+    from taskmq.workflow.parts import Workflow
 
 __all__ = ["Schedules"]
 
@@ -80,21 +84,26 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def add(
         self,
         name: str,
-        task: Task[..., Any],
+        task: "Task[..., Any] | Workflow[Any]",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Have every beat emit calls of `task` from now on; within a second, and until it is removed."""
+        """Have every beat start `task` from now on; within a second, and until it is removed.
+
+        Args:
+            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; or a
+                workflow, one of which is started for each occurrence.
+        """
         call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
         self._producer.sessions.run_sync(call, instead="aadd")
 
     async def aadd(
         self,
         name: str,
-        task: Task[..., Any],
+        task: "Task[..., Any] | Workflow[Any]",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -110,7 +119,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def change(
         self,
         name: str,
-        task: Task[..., Any],
+        task: "Task[..., Any] | Workflow[Any]",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -124,7 +133,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def achange(
         self,
         name: str,
-        task: Task[..., Any],
+        task: "Task[..., Any] | Workflow[Any]",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -158,7 +167,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def _definition(
         self,
         name: str,
-        task: Task[..., Any],
+        task: "Task[..., Any] | Workflow[Any]",
         trigger: Trigger,
         call: tuple[tuple[Any, ...], dict[str, Any]],
         options: ScheduleOptions,
@@ -169,11 +178,16 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
-        if self._tasks.get(task.name) is not task:
-            raise InvalidOption(f"schedule {name!r}: task {task.name} is none of this app's")
-        policy = read_policy(options, schedule=name)
-        entry = ScheduleEntry(name, task, for_schedule(trigger, name), *call, policy, is_dynamic=True)
-        check_arguments(entry, self._producer.content_type)
+        content_type = self._producer.content_type
+        target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
+        own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
+        if self._tasks.get(target.task.name) is not target.task or any(each not in self._tasks for each in own):
+            raise InvalidOption(f"schedule {name!r}: task {target.task.name} is none of this app's")
+        policy, rule = read_policy(options, schedule=name), for_schedule(trigger, name)
+        entry = ScheduleEntry(
+            name, target.task, rule, target.args, target.kwargs, policy, is_dynamic=True, workflow=target.workflow
+        )
+        check_arguments(entry, content_type)
         return write_definition(entry)
 
     # Looking -------------------------------------------------------------------------------------------
@@ -201,6 +215,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
         entry = await self._find(name)
         record = await read_record(self._store(), self._record(name))
         return status_of(entry, record, now=self._producer.sessions.clock.now_ms())
+
+    async def astatuses(self) -> dict[str, ScheduleStatus]:
+        """What has become of the occurrences of all schedules so far, by name."""
+        entries, now = list((await self.aall()).values()), self._producer.sessions.clock.now_ms()
+        found: dict[str, ScheduleStatus] = {}
+        for start in range(0, len(entries), _PAGE):
+            page = entries[start : start + _PAGE]
+            names = [self._record(entry.name) for entry in page]
+            for entry, name, kept in zip(page, names, await self._store().read(names), strict=True):
+                found[entry.name] = status_of(entry, decode_record(kept, name=name), now=now)
+        return found
 
     # Operating -----------------------------------------------------------------------------------------
 
@@ -234,7 +259,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         await self._change(name, resume)
 
     def run(self, name: str) -> str:
-        """Send a call now, whatever the schedule says and even if it is paused; the job's id.
+        """Send a call now, whatever the schedule says and even if it is paused; the id of the job or the workflow.
 
         Its `scheduled_for` is now. It does not count for `overlap`.
         """
@@ -245,10 +270,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
         entry = await self._find(name)
         now = self._producer.sessions.clock.now_ms()
         job_id = new_job_id(now, secrets.token_bytes(10))
-        sending = entry.task.sending(*entry.args, **entry.kwargs)
-        meta = {**(sending.envelope.meta or {}), SCHEDULE_NAME: name, SCHEDULED_FOR: str(now)}
-        sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
-        await self._producer.send_async(sending)
+        said = {SCHEDULE_NAME: name, SCHEDULED_FOR: str(now)}
+        if entry.workflow is not None:
+            from taskmq.workflow.service import WorkflowService
+
+            graph = graph_for(entry.workflow, meta=said, priority=None)
+            await WorkflowService(entry.task.services).start(graph, flow_id=job_id, keep=KEEP_SECONDS)
+        else:
+            sending = entry.task.sending(*entry.args, **entry.kwargs)
+            meta = {**(sending.envelope.meta or {}), **said}
+            sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
+            await self._producer.send_async(sending)
         await self._change(name, lambda record: record.remember(Emitted(now, now, "run")))
         return job_id
 

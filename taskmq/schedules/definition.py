@@ -13,8 +13,10 @@ from taskmq.errors import InvalidArguments, InvalidOption
 from taskmq.model.envelope import JSON
 from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
+from taskmq.schedules.target import read_graph, tasks_of, write_graph
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.task import Task
+from taskmq.workflow.model.calls import Graph
 
 __all__ = ["ScheduleEntry", "check_arguments", "read_definition", "rule_of", "write_definition"]
 
@@ -22,10 +24,12 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
 class ScheduleEntry(msgspec.Struct, frozen=True):
-    """A recurring call of one task.
+    """A recurring call of one task, or start of one workflow.
 
     Attributes:
+        task: that is called; of a workflow, the one of its first step.
         is_dynamic: whether it was made at run time, and is kept in the state.
+        workflow: what is started instead of the task alone.
     """
 
     name: str
@@ -35,6 +39,12 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     policy: SchedulePolicy = DEFAULT_POLICY
     is_dynamic: bool = False
+    workflow: Graph | None = None
+
+    @property
+    def starts(self) -> str:
+        """What it starts, for people."""
+        return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
 
 
 def rule_of(trigger: Trigger) -> str:
@@ -53,6 +63,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     args: msgspec.Raw = msgspec.Raw(b"[]")
     kwargs: msgspec.Raw = msgspec.Raw(b"{}")
     policy: dict[str, Any] = {}
+    workflow: bytes = b""
 
 
 _decoder = msgspec.json.Decoder(_Definition)
@@ -64,6 +75,14 @@ def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
     Raises:
         InvalidOption: it cannot.
     """
+    if entry.workflow is not None:
+        # Its steps were checked when it was compiled.
+        if entry.policy.overlap != "allow":
+            raise InvalidOption(
+                f"schedule {entry.name!r}: overlap={entry.policy.overlap!r} is for tasks: nobody counts how many "
+                "workflows of a schedule run"
+            )
+        return
     args, kwargs = entry.args, dict(entry.kwargs)
     try:
         encoded = entry.task.signature.encode(args, kwargs, content_type)
@@ -83,9 +102,12 @@ def write_definition(entry: ScheduleEntry) -> bytes:
         InvalidOption: its trigger is none of `taskmq.schedule`.
         EncodeError: its arguments have no form as JSON.
     """
+    trigger, policy = _plain(entry.trigger, entry.name), entry.policy.as_options()
+    if entry.workflow is not None:
+        # Without a task, so that a beat which knows no workflows here leaves it to others.
+        return msgspec.json.encode(_Definition("", trigger, policy=policy, workflow=write_graph(entry.workflow)))
     args, kwargs = entry.task.signature.encode(entry.args, dict(entry.kwargs), JSON)
-    trigger = _plain(entry.trigger, entry.name)
-    return msgspec.json.encode(_Definition(entry.task.name, trigger, args, kwargs, entry.policy.as_options()))
+    return msgspec.json.encode(_Definition(entry.task.name, trigger, args, kwargs, policy))
 
 
 def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any]]) -> ScheduleEntry:
@@ -100,12 +122,13 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
         kwargs = msgspec.json.decode(found.kwargs, type=dict[str, Any])
     except msgspec.MsgspecError as error:
         raise InvalidOption(f"schedule {name!r}: its definition in the state cannot be read: {error}") from error
-    task = tasks.get(found.task)
+    workflow = read_graph(found.workflow, schedule=name, known=tasks) if found.workflow else None
+    task = tasks.get(found.task if workflow is None else tasks_of(workflow)[0])
     if task is None:
         raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
     trigger = cast("Trigger", _value(found.trigger, name))
     policy = read_policy(found.policy, schedule=name)
-    return ScheduleEntry(name, task, trigger, tuple(args), kwargs, policy, is_dynamic=True)
+    return ScheduleEntry(name, task, trigger, tuple(args), kwargs, policy, is_dynamic=True, workflow=workflow)
 
 
 def _plain(trigger: object, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ as the load wants, and stops them in order.
                   replaces one in order: the new one consumes before the old one drains
     ChildProcess  one process from outside: what it says on its status pipe (`taskmq.worker.child_protocol`)
     FleetStatus   all of them together: status, metrics, load; what has ended is still counted (`FleetCounts`)
-    Health        what others may ask over HTTP; `Systemd` hears the same
+    Systemd       hears what others may ask over HTTP (`taskmq.durable.health`)
 """
 
 from taskmq.supervisor.config import SupervisorConfig

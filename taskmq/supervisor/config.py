@@ -1,26 +1,55 @@
-"""How many worker processes there are to be, for how long, and who may ask about them."""
+"""How many worker processes there are to be, when one has done enough, and who may ask about them. Pure."""
 
 import msgspec
 
-from taskmq.errors import InvalidOption
-from taskmq.supervisor.recycle_limits import RecycleLimits
+from taskmq.durable.health import Address
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.units import size_text
 
-__all__ = ["Address", "SupervisorConfig", "parse_address"]
+__all__ = ["RecycleLimits", "SupervisorConfig"]
 
-DEFAULT_HOST = "127.0.0.1"
+_YOUNG = 30.0
+_SPREAD = 0.2
 
 
-class Address(msgspec.Struct, frozen=True):
-    """Where health is served: a port, or a socket in the file system."""
+class RecycleLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that one worker process may do or hold; None for no limit.
 
-    host: str = DEFAULT_HOST
-    port: int = 0
-    path: str = ""
+    They are looked at about once a second: a process does a little more.
 
-    def __str__(self) -> str:
-        if self.path:
-            return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    Attributes:
+        jobs: runs.
+        memory: resident bytes.
+        descriptors: open ones.
+    """
+
+    jobs: int | None = None
+    memory: int | None = None
+    descriptors: int | None = None
+
+    def __bool__(self) -> bool:
+        return (self.jobs, self.memory, self.descriptors) != (None, None, None)
+
+    def reached(self, status: WorkerStatus, *, age: float, luck: float) -> str | None:
+        """Which limit the process has reached, in words; None for none.
+
+        Args:
+            age: seconds since it became ready. In the first half minute, memory and descriptors are not held
+                against it: where the limit is below what the process needs to begin with, replacing it helps
+                nobody, and is not to be done all the time.
+            luck: 0 to 1, drawn once for each process: it may do up to a fifth less, so that processes which were
+                started together do not end together.
+        """
+        share = 1 - _SPREAD * luck
+        if self.jobs is not None and status.ended >= max(self.jobs * share, 1):
+            return f"{status.ended} jobs"
+        if age < _YOUNG:
+            return None
+        if self.memory is not None and status.memory >= self.memory:
+            return f"{size_text(status.memory)} of memory"
+        if self.descriptors is not None and status.descriptors >= self.descriptors:
+            return f"{status.descriptors} open descriptors"
+        return None
 
 
 class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,17 +79,3 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
     drained_after: float = 30.0
     calm: float = 60.0
     watch: tuple[str, ...] = ()
-
-
-def parse_address(text: str) -> Address:
-    """`PORT`, `HOST:PORT`, or the path of a socket, which has a slash in it. A plain port is one of 127.0.0.1.
-
-    Raises:
-        InvalidOption: it is none of these.
-    """
-    if "/" in text:
-        return Address(path=text)
-    host, colon, port = text.rpartition(":")
-    if port.isdecimal() and int(port) < 1 << 16 and (host or not colon):
-        return Address(host=host.strip("[]") or DEFAULT_HOST, port=int(port))
-    raise InvalidOption(f"health port {text!r}: PORT, HOST:PORT, or the path of a socket, with a slash in it")

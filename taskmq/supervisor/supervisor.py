@@ -13,14 +13,14 @@ from typing import Final, Literal
 
 import msgspec
 
+from taskmq.durable.health import Health, serving
 from taskmq.durable.task_set import TaskSet
-from taskmq.model.telemetry.metrics import Snapshot
+from taskmq.model.telemetry.metrics import Exporter, Snapshot
 from taskmq.supervisor.autoscale import Autoscale
 from taskmq.supervisor.child_process import ChildProcess
 from taskmq.supervisor.config import SupervisorConfig
 from taskmq.supervisor.exit_reason import ExitReason, OutOfMemory
 from taskmq.supervisor.fleet_status import FleetStatus
-from taskmq.supervisor.health import Health, serving
 from taskmq.supervisor.process_slot import ProcessSlot
 from taskmq.supervisor.status import SupervisorStatus
 from taskmq.supervisor.systemd import Systemd
@@ -309,8 +309,14 @@ class Supervisor:
             silent=lambda: self._overview.silent(self._supervision.liveness_timeout),
             not_ready=lambda: self._overview.not_ready(is_stopping=self.is_stopping),
             status=self.status,
-            snapshot=self.snapshot,
+            open_metrics=self._open_metrics,
         )
+
+    def _open_metrics(self) -> Exporter:
+        # It brings the contracts of brokers and states along, of which a supervisor needs nothing else.
+        from taskmq.client.plugins import open_metrics
+
+        return open_metrics(self.snapshot)
 
     # Signals --------------------------------------------------------------------------------------------------
 

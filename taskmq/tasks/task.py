@@ -312,6 +312,9 @@ class Call(Generic[P, R_co]):
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
+        if key is None and plan.job_id is not None and producer.sessions.state_url is not None:
+            # Sent twice, it is one job.
+            key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()
         envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
         headers = dict(plan.headers) if plan.headers else {}

@@ -5,7 +5,7 @@ import heapq
 import itertools
 import threading
 
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, parse_seconds, to_ms
 
 __all__ = ["FakeClock"]
 
@@ -58,13 +58,13 @@ class FakeClock:
         finally:
             self._forget(sleeper)
 
-    async def wait_for_sleepers(self, count: int = 1, *, timeout: float = 5) -> None:
+    async def wait_for_sleepers(self, count: int = 1, *, timeout: Duration = "5s") -> None:
         """Return once `count` sleep, so that a test advances when its subject is waiting, not before.
 
         Raises:
-            TimeoutError: they did not within `timeout` seconds of real time.
+            TimeoutError: they did not within `timeout` of real time.
         """
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(parse_seconds(timeout, what="timeout")):
             while self.sleepers < count:
                 await asyncio.sleep(0.001)
 

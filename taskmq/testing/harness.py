@@ -19,7 +19,7 @@ from taskmq.contracts.broker import Broker
 from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
 from taskmq.middleware.chain import Middleware
 from taskmq.model.topology import dead_letter_queue
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, parse_seconds, to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
@@ -53,13 +53,14 @@ class FailedJob:
 class Harness:
     """What a test does with an app. To be entered; when it is left, the app is as it was before.
 
-    Code without an event loop uses `drain` and `advance`, which run the tasks' coroutines on a loop of the bench's
+    Code without an event loop uses `drain` and `advance`, which run the tasks' coroutines on a loop of the harness's
     own; coroutines use `adrain` and `aadvance`, which run them on the loop of the test. Functions run in threads,
     those with `executor="process"`, too.
 
     Args:
         start: what time it is at first; default: now.
-        timeout: seconds of real time for one call of `drain` or `advance`.
+        timeout: real time for one call of `drain` or `advance`, and for a result that is waited for without a
+            timeout.
 
     Attributes:
         app: the app.
@@ -69,11 +70,11 @@ class Harness:
 
     __test__ = False
 
-    def __init__(self, app: TaskMQ, *, start: datetime | None = None, timeout: float = 10.0) -> None:
+    def __init__(self, app: TaskMQ, *, start: datetime | None = None, timeout: Duration = "10s") -> None:
         self.app = app
         self.clock = FakeClock(round((start or datetime.now(UTC)).timestamp() * 1000))
         self.failed: list[FailedJob] = []
-        self._timeout = timeout
+        self._timeout = parse_seconds(timeout, what="timeout")
         self._recorder = SendRecorder(app)
         self._catcher = FailureCatcher()
         self._letters: set[tuple[str, int | None]] = set()
@@ -104,6 +105,7 @@ class Harness:
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
         real = sessions.exchange(Settings(url=url, state=url, origin=origin), self.clock, {})
+        sessions.patience = self._timeout
         try:
             yield
         finally:
@@ -111,6 +113,7 @@ class Harness:
                 sessions.close()
             finally:
                 sessions.exchange(*real)
+                sessions.patience = None
                 producer.use_middleware(before)
 
     @property
@@ -259,7 +262,7 @@ class Harness:
             raise AssertionError(
                 f"after {self._timeout:g} s of real time there is still work, at {self.now.isoformat()} of the app's "
                 "time: a task that hangs, that is snoozed or sends itself for ever, or a schedule that is due very "
-                "often; see Bench(timeout=)"
+                "often; see Harness(timeout=), or taskmq_timeout in pytest's settings"
             ) from None
 
     # What failed -----------------------------------------------------------------------------------------
@@ -295,7 +298,7 @@ class Harness:
         first, *others = failures
         if others:
             tasks = ", ".join(sorted({other.task for other in others}))
-            first.error.add_note(f"{len(others)} more jobs are dead, see Bench.failed: {tasks}")
+            first.error.add_note(f"{len(others)} more jobs are dead, see Harness.failed: {tasks}")
         raise first.error.with_traceback(_of_the_task(first.error.__traceback__))
 
 

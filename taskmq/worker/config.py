@@ -58,22 +58,20 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     unknown_attempts: int = 6
     unknown_delay: float = 5.0
 
-    concurrency: Annotated[int, count_option("How many tasks run at a time in one process.", flags=("-c",))] = (
+    concurrency: Annotated[int, count_option("How many jobs run at a time in one process.", flags=("-c",))] = (
         DEFAULT_CONCURRENCY
     )
     prefetch: Annotated[
         int | None,
-        count_option(
-            "Unsettled deliveries per queue; default: as many as the slots, and more the shorter the runs are."
-        ),
+        count_option("Unsettled deliveries per queue. Default: as many as the slots, more while runs are short."),
     ] = None
     burst: Annotated[bool, ConfigOption("Exit with 0 once the queues stay empty.")] = False
     force: Annotated[bool, ConfigOption("Consume queues that no task of the app uses, too.")] = False
-    grace: Annotated[float, seconds_option("How long running tasks get when the worker stops, such as 30s.")] = 30.0
+    grace: Annotated[float, seconds_option("How long running jobs get to end when the worker stops.")] = 30.0
     weights: Annotated[
         tuple[int, int, int],
         ConfigOption(
-            "How many jobs of the priority classes high, default and low start in a round, while all of them wait.",
+            "How many jobs of the classes high, default and low start in turn, while jobs of all three wait.",
             read=_read_weights,
             show=lambda weights: ":".join(map(str, weights)),
             rule="at least 1 each",
@@ -86,7 +84,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     starvation_limit: Annotated[
         float,
         seconds_option(
-            "A class that has waited so long gets a turn out of order; not with --strict.",
+            "A class that has waited this long gets the next turn; not with --strict.",
             rule="more than 0 seconds",
             fits=lambda seconds: seconds > 0,
         ),
@@ -94,7 +92,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: Annotated[
         int,
         ConfigOption(
-            "Starts of a job whose worker ends before it does, until it has failed: at least 2, or 0 for no limit.",
+            "Make a job a dead letter after this many starts that its worker did not survive: at least 2, or 0 for "
+            "no limit.",
             rule="at least 2, or 0 for no limit",
             # The first start is not recorded: of one start nobody knows whether it ever was.
             fits=lambda starts: starts == 0 or starts >= 2,
@@ -103,8 +102,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     resources: Annotated[
         dict[str, float] | None,
         ConfigOption(
-            "What one process has for tasks that need resources, such as cpu=8,memory=16G,gpu=1; default: all "
-            "that the machine has.",
+            "What one process has for tasks with resources=, such as cpu=8,memory=16G,gpu=1. Default: what the "
+            "machine has.",
             read=parse_amounts,
             show=amounts_text,
         ),
@@ -115,44 +114,45 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease: Annotated[
         float,
         seconds_option(
-            "A job that runs for so long that it was handed over to the state runs again this much after its worker "
-            "died.",
+            "How long a lease in the state outlives its worker: places of limits, keys, and jobs that run longer "
+            "than the broker allows.",
             rule="more than 0 seconds",
             fits=lambda seconds: seconds > 0,
         ),
     ] = 60.0
     slow_loop_warning: Annotated[
         float,
-        seconds_option(
-            "How long the event loop may stand before that is logged, with the stack of what holds it up; 0s for "
-            "never."
-        ),
+        seconds_option("Log a blocked event loop after this long, with the stack of what blocks it; 0s: never."),
     ] = 1.0
-    result_limit: Annotated[
-        int, size_option("The largest result, encoded, such as 16M; a job with a larger one has failed.")
-    ] = 16 * 2**20
+    result_limit: Annotated[int, size_option("The largest result, encoded. A job with a larger one has failed.")] = (
+        16 * 2**20
+    )
     max_tasks_per_child: Annotated[
-        int | None, count_option('Runs after which a process of executor="process" is replaced.')
+        int | None, count_option('Replace a process of executor="process" after this many runs. Default: never.')
     ] = None
     max_memory_per_child: Annotated[
-        int | None, size_option("Resident memory, such as 500M, beyond which it is replaced after a run.")
+        int | None,
+        size_option(
+            "Replace it after a run if it holds more resident memory than this, such as 500M. Default: never."
+        ),
     ] = None
     events: Annotated[
         Events,
         ConfigOption(
-            "What is told of jobs: auto while somebody listens, on all the time; off tells nothing, of the worker "
-            "neither."
+            "Send events of jobs: auto: while somebody listens; on: always; off: none, not even of the worker."
         ),
     ] = "auto"
     log_errors: Annotated[
         LogErrors,
         ConfigOption(
-            "What the log says of a failed attempt: the error's message, and the traceback once the job has failed; "
-            "message without the traceback; type, where messages may hold secrets."
+            "What the log says of a failed attempt. traceback: the error's message, and the traceback once the job "
+            "has failed; message: no traceback; type: no message either, as it may hold secrets."
         ),
     ] = "traceback"
-    control: Annotated[bool, ConfigOption("Obey commands that come over the broker; --no-control does not.")] = True
-    name: Annotated[str, ConfigOption("Shown at the broker and in results; default: host and process id.")] = ""
+    control: Annotated[bool, ConfigOption("Obey the commands of `taskmq worker control`; --no-control does not.")] = (
+        True
+    )
+    name: Annotated[str, ConfigOption("Shown at the broker and in results. Default: host and process id.")] = ""
 
     def __post_init__(self) -> None:
         check_config_fields(self)

@@ -5,12 +5,13 @@ A field says all of it once, as an annotation beside its type and default; the c
 
 import functools
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from taskmq.errors import InvalidOption
-from taskmq.model.units import parse_duration, parse_size, size_text
+from taskmq.model.units import parse_seconds, parse_size, size_text
 
 __all__ = ["ConfigOption", "check_config_fields", "count_option", "options_of", "seconds_option", "size_option"]
 
@@ -60,13 +61,16 @@ def options_of(config: type[msgspec.Struct]) -> Mapping[str, tuple[type, ConfigO
 
 
 def check_config_fields(config: msgspec.Struct) -> None:
-    """Return if each field of a config has a value that it may have.
+    """Return if each field of a config has a value that it may have; a duration may be a text or a `timedelta`, too.
 
     Raises:
         InvalidOption: one has not; names it.
     """
     for name, (_, option) in options_of(type(config)).items():
         value = getattr(config, name)
+        if option.read is _read_seconds and isinstance(value, str | timedelta):
+            value = parse_seconds(value, what=name)
+            msgspec.structs.force_setattr(config, name, value)
         option.check(value, f"{name}={value!r}")
 
 
@@ -76,7 +80,7 @@ def _read_seconds(text: str, *, what: str) -> float:
     Raises:
         InvalidOption: it is none.
     """
-    return parse_duration(text, what=what).total_seconds()
+    return parse_seconds(text, what=what)
 
 
 def _seconds_text(seconds: float) -> str:

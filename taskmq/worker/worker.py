@@ -5,6 +5,7 @@ import logging
 import operator
 import os
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,6 +29,7 @@ from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
+from taskmq.worker.services.queue_pauses import QueuePauses
 from taskmq.worker.setup import check_tasks, executors_for, longest_run, queues_of, resources_for
 
 __all__ = ["Worker"]
@@ -83,6 +85,7 @@ class Worker:
         self._long_runs: LongRunGuard | None = None
         self._events: EventPublisher | None = None
         self._cancellations: Cancellations | None = None
+        self._pauses: QueuePauses | None = None
         self._resources = resources_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -110,10 +113,12 @@ class Worker:
             version=VERSION,
             app=self._target or self._app.name,
             queues=[queue.name for queue in self._queues],
+            paused=[] if self._pauses is None else self._pauses.names,
             state=self._state,
             slots=self._config.concurrency if dispatcher is None else dispatcher.slots.concurrency,
             running=self.running,
             backlog=0 if dispatcher is None else dispatcher.slots.waiting,
+            in_hand=self._in_hand(),
             ended=self.stats.ended,
             abandoned=abandoned(self._executors.values()),
             memory=resident_bytes(),
@@ -131,6 +136,11 @@ class Worker:
                 for attempt, since in longest
             ],
         )
+
+    def _in_hand(self) -> dict[str, int]:
+        waiting = [] if self._dispatcher is None else self._dispatcher.slots.waiting_deliveries()
+        deliveries = (*(attempt.delivery for attempt in self.stats.running), *waiting)
+        return dict(Counter(logical_queue(delivery.queue) for delivery in deliveries))
 
     @property
     def _state(self) -> str:
@@ -169,6 +179,11 @@ class Worker:
         _log.debug("job %s is said to be cancelled", job_id)
         if self._cancellations is not None:
             self._cancellations.wake()
+
+    def look_at_pauses(self) -> None:
+        """Somebody says over the broker that queues were paused or resumed: look into the state at once."""
+        if self._pauses is not None:
+            self._pauses.wake()
 
     def requeue_now(self) -> None:
         """Drain without grace: interrupt what runs and give it back."""
@@ -229,6 +244,9 @@ class Worker:
             yield "command service", commands, _TIME_TO_SETTLE
         if self._cancellations is not None:
             yield "watch of cancellations", self._cancellations, _TIME_TO_END
+        if self._pauses is not None:
+            self._pauses.attach(consumer, dispatcher.slots)
+            yield "watch of paused queues", self._pauses, _TIME_TO_SETTLE
         if config.prefetch is None:
             tuner = PrefetchTuner(consumer, dispatcher.slots, self._queues, self.stats)
             yield "prefetch tuner", tuner, _TIME_TO_END
@@ -239,6 +257,8 @@ class Worker:
             self._long_runs = LongRunGuard(
                 self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
             )
+        if stores.schedules is not None:
+            self._pauses = QueuePauses(stores.schedules, self._queues)
         self._cancellations = (
             None
             if stores.revocations is None
@@ -268,26 +288,32 @@ class Worker:
     async def _start(self, dispatcher: Dispatcher) -> Consumer:
         session = self._app.sessions.current()
         prefetch = self._config.effective_prefetch
-        subscriptions = [
-            # The next of a shard would only wait here, where it cannot be run by anybody else.
-            Subscription(
-                name,
-                prefetch if queue.ordered is None else 1,
-                longest=longest_run(self._app, queue),
-                is_punctual=self._long_runs is not None and queue.ordered is None,
-            )
-            for queue in self._queues
-            for name in queue.physical
-        ]
         while True:
             try:
                 await session.declare(self._queues)
                 if self._cancellations is not None:
                     await self._cancellations.load()
+                if self._pauses is not None:
+                    await self._pauses.load()
+                subscriptions = [
+                    # The next of a shard would only wait here, where it cannot be run by anybody else.
+                    Subscription(
+                        name,
+                        prefetch if queue.ordered is None else 1,
+                        longest=longest_run(self._app, queue),
+                        is_punctual=self._long_runs is not None and queue.ordered is None,
+                        is_paused=self._is_paused(queue),
+                    )
+                    for queue in self._queues
+                    for name in queue.physical
+                ]
                 return await session.broker.consume(subscriptions, dispatcher.deliver)
             except (BrokerUnavailable, QueueMissing) as error:
                 _log.warning("not consuming yet: %s", error)
                 await asyncio.sleep(_RECONNECT_PAUSE)
+
+    def _is_paused(self, queue: WorkQueue) -> bool:
+        return self._pauses is not None and self._pauses.is_paused(queue)
 
     async def _serve(self, consumer: Consumer, dispatcher: Dispatcher) -> None:
         self.is_ready.set()
@@ -303,10 +329,10 @@ class Worker:
 
     async def _until_idle(self, broker: Broker, dispatcher: Dispatcher) -> None:
         """Return once there has been nothing to do for some looks in a row, or the worker is stopped."""
-        names = [name for queue in self._queues for name in queue.physical]
         idle = 0
         while idle < _BURST_LOOKS and not self._is_draining.is_set():
             await pause(self._is_draining, _BURST_LOOK)
+            names = [name for queue in self._queues if not self._is_paused(queue) for name in queue.physical]
             try:
                 is_idle = not dispatcher.slots.is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:

@@ -11,13 +11,13 @@ from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.keys import flow_end_id
+from taskmq.model.keys import flow_end_id, flow_job_id
 from taskmq.model.units import Duration, parse_duration
-from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_failure, decode_head
+from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_call, decode_failure, decode_head
 from taskmq.workflow.service import WorkflowService
 from taskmq.workflow.values import decode_tree, load_trees
 
-__all__ = ["Flow", "FlowState", "GraphNode", "StepOutcome", "check_flow_id"]
+__all__ = ["Flow", "FlowState", "FlowStep", "GraphNode", "StepOutcome", "check_flow_id"]
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -27,6 +27,7 @@ _LONGEST_PAUSE: Final = 0.5
 _MANY: Final = 1000
 # Seconds after which those who wait for an end make sure that there is something to wait for.
 _LOOK_AGAIN: Final = 15.0
+_RAN: Final = (NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED)
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
 
 
@@ -59,6 +60,26 @@ class StepOutcome(msgspec.Struct, frozen=True):
     name: str
     state: NodeState
     value: Any = None
+    error: ErrorRecord | None = None
+
+
+class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a workflow at one moment.
+
+    Attributes:
+        key: in the workflow; the ids of its jobs end with it.
+        name: what people call it.
+        task: its task's name; "" for one that only waits for others.
+        attempts: how many attempts its last run took; None where it has not ended by a run, or its result is not
+            kept.
+        error: of a step that has failed.
+    """
+
+    key: str
+    name: str
+    task: str
+    state: NodeState
+    attempts: int | None = None
     error: ErrorRecord | None = None
 
 
@@ -216,7 +237,8 @@ class Flow(Generic[R_co]):
         """Run again what has not succeeded, and what waits for that; how many steps.
 
         What has succeeded is not run again, and its value is used. 0, and nothing happens, where it has not ended, or
-        everything has succeeded. Called again after an error it goes on.
+        everything has succeeded. Called again after an error it goes on. The dead letters of what runs again are
+        taken off their dead-letter queues.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -227,9 +249,53 @@ class Flow(Generic[R_co]):
     async def aredrive(self) -> int:
         """`redrive` for coroutines."""
         await self._look()
-        driven = await self._store.redrive(self.id)
-        await self._service.resume(self.id)
-        return driven
+        return (await self._service.redrive(self.id)).steps
+
+    def steps(self) -> list[FlowStep]:
+        """Each step, with its task and how it has ended, in the order of the graph.
+
+        Raises:
+            FlowNotFound: the state does not know it (any more).
+            StateUnavailable: the state could not be reached.
+        """
+        return self._service.sessions.run_sync(self.asteps(), instead="asteps")
+
+    async def asteps(self) -> list[FlowStep]:
+        """`steps` for coroutines."""
+        record = await self._look()
+        head = decode_head(record.head)
+        states = {key: state for key, state in (await self._store.states(self.id)).items() if _is_shown(key, head)}
+        places = {key: place for place, key in enumerate(head.names)}
+        keys = sorted(states, key=lambda key: (places[key.partition(".")[0]], int(key.partition(".")[2] or -1)))
+        found: list[FlowStep] = []
+        for first in range(0, len(keys), _MANY):
+            found += await self._steps(keys[first : first + _MANY], states, head, record.run)
+        return found
+
+    async def _steps(self, keys: list[str], states: dict[str, NodeState], head: FlowHead, run: int) -> list[FlowStep]:
+        calls = await self._store.calls(self.id, keys)
+        ends = await self._store.outcomes(self.id, keys)
+        attempts = await asyncio.gather(*(self._attempts_of(key, states[key], run) for key in keys))
+        return [
+            FlowStep(
+                key=key,
+                name=_name(key, head),
+                task=decode_call(call).task if call else "",
+                state=states[key],
+                attempts=count,
+                error=decode_failure(end.value) if end is not None and end.state is NodeState.FAILED else None,
+            )
+            for key, call, end, count in zip(keys, calls, ends, attempts, strict=True)
+        ]
+
+    async def _attempts_of(self, key: str, state: NodeState, run: int) -> int | None:
+        if state not in _RAN:
+            return None
+        for number in range(run, -1, -1):
+            record = await self._service.find_result(flow_job_id(self.id, key, number))
+            if record is not None:
+                return record.attempt
+        return None
 
     @property
     def _store(self) -> FlowStore:

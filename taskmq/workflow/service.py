@@ -1,21 +1,43 @@
 """Workflows as an app has them: started, gone on with, cancelled."""
 
+import logging
 import os
 from typing import Final
+
+import msgspec
 
 from taskmq.client.services import AppServices
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ResultRecord, require_store
-from taskmq.contracts.stores.flows import FlowStore
+from taskmq.contracts.stores.flows import FlowStore, NodeState
+from taskmq.errors import BrokerUnavailable
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import flow_job_id
-from taskmq.workflow.model.calls import Graph, decode_head, encode_head
+from taskmq.workflow.letters import remove_letters
+from taskmq.workflow.model.calls import Graph, decode_call, decode_head, encode_head
 from taskmq.workflow.publisher import FlowPublisher, flow_store
 
-__all__ = ["WorkflowService"]
+__all__ = ["Redriven", "WorkflowService"]
+
+_log = logging.getLogger("taskmq.workflow")
 
 _SENDER: Final = "sender"
+_PAGE: Final = 1_000
+# A letter is published within milliseconds after the end of its step is told.
+_LATE_LETTERS: Final = 1.0
 _REMEMBERED: Final = 7 * 86_400.0
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """What a redrive did.
+
+    Attributes:
+        steps: how many run again.
+        letters: how many dead letters of their earlier runs were removed.
+    """
+
+    steps: int
+    letters: int
 
 
 class WorkflowService:
@@ -68,10 +90,49 @@ class WorkflowService:
         await self.resume(flow_id)
         return True
 
+    async def redrive(self, flow_id: str) -> Redriven:
+        """Run again what has not succeeded, and remove the dead letters of its earlier runs.
+
+        Nothing happens where the flow has not ended, or everything has succeeded. Called again after an error, it
+        goes on. Letters that cannot be looked at stay, with a warning.
+        """
+        flows = self.flow_store()
+        before = await flows.states(flow_id)
+        failed = [key for key, state in before.items() if state is NodeState.FAILED]
+        queues = await self._queues_of(flows, flow_id, failed or list(before))
+        steps = await flows.redrive(flow_id)
+        await self.resume(flow_id)
+        record = await flows.look(flow_id)
+        if record is None or not record.run:
+            return Redriven(steps, 0)
+        try:
+            letters = await remove_letters(
+                self.sessions.current().broker,
+                flow_id,
+                run=record.run,
+                queues=queues,
+                expected=len(failed) if steps else 0,
+                within=_LATE_LETTERS,
+            )
+        except BrokerUnavailable as error:
+            _log.warning("workflow %s: the dead letters of its redriven steps are not removed: %s", flow_id, error)
+            letters = 0
+        return Redriven(steps, letters)
+
+    async def _queues_of(self, flows: FlowStore, flow_id: str, keys: list[str]) -> set[str]:
+        queues: set[str] = set()
+        for first in range(0, len(keys), _PAGE):
+            calls = await flows.calls(flow_id, keys[first : first + _PAGE])
+            queues.update(decode_call(call).queue for call in calls if call)
+        return queues - {""}
+
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
-        """The record once it is there; None after `timeout` seconds."""
-        results = require_store(self.sessions.current().stores.results, "workflows need")
-        return await results.wait(job_id, timeout=timeout)
+        """See `JobService`."""
+        return await self._services.jobs.wait_for_result(job_id, timeout)
+
+    async def find_result(self, job_id: str) -> ResultRecord | None:
+        """The record if it is there, without a value that is kept elsewhere."""
+        return await self._services.jobs.find_result(job_id)
 
     def _publisher(self, flow_id: str, content_type: str) -> FlowPublisher:
         return FlowPublisher(self._services, flow_id, taker=_SENDER, content_type=content_type)

@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from taskmq import TaskMQ
-from tests.cli.kit import Here, Result
+from taskmq.model.topology import WorkQueue
+from tests.cli.kit import SHOP, Here, Result, Started, at_broker, bury
+from tests.servers import eventually
 
 LATER = """\
 from taskmq import TaskMQ
@@ -146,3 +149,111 @@ def test_a_state_that_is_not_there_is_unreachable(home: Path, taskmq: Here) -> N
     assert result.code == 5
     assert "redis://127.0.0.1:1/0" in result.err
     assert "secret" not in result.err
+
+
+# Showing one -------------------------------------------------------------------------------------------
+
+PROGRESS = """
+
+from taskmq import Context
+
+@app.task(queue="images", result=True, name="shop.steps")
+async def steps(context: Context, secret: str) -> str:
+    context.progress(10, 40, "tenth")
+    while True:
+        await asyncio.sleep(1)
+
+
+@app.task(queue="images", result=True, name="shop.secret")
+async def answer(secret: str) -> str:
+    return f"the answer to {secret}"
+
+
+@app.task(queue="images", result=True, retry=None, name="shop.broken")
+async def broken(secret: str) -> str:
+    raise ValueError("no such photo")
+"""
+
+
+def shown(taskmq: Here, job: str, *options: str) -> dict[str, Any]:
+    result = taskmq("job", "show", job, "--app", "shop:app", "-o", "json", *options)
+    assert result.code == 0, result.err
+    return cast("dict[str, Any]", result.data)
+
+
+def test_a_job_that_ended_runs_or_failed_is_shown_without_its_values(home: Path, taskmq: Here) -> None:
+    (home / "shop.py").write_text(SHOP + PROGRESS)
+    with Started(home, "worker", "shop:app", "--name", "w1", "--grace", "0s") as worker:
+        worker.says("waiting for jobs")
+        jobs: dict[str, str] = {}
+        for task in ("steps", "secret", "broken"):
+            sent = taskmq("send", f"shop.{task}", "--args", '["x-secret"]', "--app", "shop:app", "-o", "json")
+            assert sent.code == 0, sent.err
+            jobs[task] = sent.data["job"]
+        eventually(lambda: shown(taskmq, jobs["secret"])["state"] == "succeeded", "the one has ended")
+        eventually(lambda: shown(taskmq, jobs["broken"])["letters"], "the other is dead")
+        eventually(lambda: shown(taskmq, jobs["steps"])["progress"], "the third tells its progress")
+
+        done, failed, running = (shown(taskmq, jobs[name]) for name in ("secret", "broken", "steps"))
+        table = taskmq("job", "show", jobs["broken"], "--app", "shop:app").out
+        with_values = [shown(taskmq, jobs[name], "--values") for name in ("secret", "broken")]
+
+    assert (done["task"], done["state"], done["attempt"], done["worker"]) == ("shop.secret", "succeeded", 1, "w1")
+    assert done["finished"].endswith("Z")
+    assert (failed["state"], failed["queue"], failed["error"]) == ("failed", "images", "ValueError: no such photo")
+    assert [(letter["queue"], letter["reason"]) for letter in failed["letters"]] == [("images", "error")]
+    assert (running["state"], running["worker"], running["queue"]) == ("running", "w1", "images")
+    assert running["progress"].startswith("10 of 40: tenth (attempt 1, ")
+    assert "x-secret" not in f"{done} {failed} {running} {table}"
+    assert "error     ValueError: no such photo" in table
+    assert "letters   " in table
+    assert with_values[0]["result"] == "the answer to x-secret"
+    assert "x-secret" in with_values[1]["body"]
+    assert "ValueError" in with_values[1]["traceback"]
+
+
+def test_a_job_that_waits_in_the_state_is_shown_with_when_it_is_due(later: Path, taskmq: Here) -> None:
+    found = shown_later(taskmq, "a")
+
+    assert (found["state"], found["task"], found["queue"], found["attempt"]) == ("scheduled", "double", "images", 1)
+    assert found["due"] > found["enqueued"]
+
+
+def shown_later(taskmq: Here, job: str) -> dict[str, Any]:
+    result = taskmq("job", "show", job, "--app", "later:app", "-o", "json")
+    assert result.code == 0
+    return cast("dict[str, Any]", result.data)
+
+
+def test_a_letter_says_that_its_job_has_failed_where_no_result_is_kept(shop: Path, taskmq: Here) -> None:
+    at_broker(lambda broker: broker.declare([WorkQueue("images")]))
+    bury("images.dlq", ["a"])
+
+    found = shown(taskmq, "a")
+
+    assert (found["state"], found["attempt"], found["error"]) == ("failed", 3, "ValueError: no")
+    assert found["worker"] == "host:1"
+
+
+def test_a_parked_message_is_shown_and_nobody_says_that_its_job_has_failed(shop: Path, taskmq: Here) -> None:
+    at_broker(lambda broker: broker.declare([WorkQueue("images")]))
+    bury("taskmq.parking", ["a"])
+
+    found = shown(taskmq, "a")
+
+    assert (found["state"], found["letters"][0]["queue"]) == ("unknown", "taskmq.parking")
+
+
+def test_a_job_that_was_cancelled_and_not_met_yet_is_shown_with_the_reason(shop: Path, taskmq: Here) -> None:
+    taskmq("job", "cancel", "a", "--reason", "not wanted", "--app", "shop:app")
+
+    found = shown(taskmq, "a")
+
+    assert (found["state"], found["cancelled"]) == ("unknown", "not wanted")
+
+
+def test_a_job_that_nobody_knows_is_not_found_and_nothing_is_guessed(shop: Path, taskmq: Here) -> None:
+    result = taskmq("job", "show", "nobody", "--app", "shop:app", "--within", "100ms")
+
+    assert (result.code, result.out) == (3, "")
+    assert result.err.startswith("job nobody is not known: neither the state nor the dead letters nor a worker")

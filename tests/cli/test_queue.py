@@ -1,10 +1,12 @@
 """`taskmq queue`."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from tests.cli.kit import Here, declare, fill, names_in, run_on_terminal, run_process
+from tests.cli.kit import Here, Started, bury, declare, fill, names_in, run_on_terminal, run_process
+from tests.servers import eventually
 
 
 def test_the_queues_of_an_app_are_listed_with_what_waits_in_them(shop: Path, taskmq: Here) -> None:
@@ -54,7 +56,7 @@ def test_a_table_has_a_heading_and_one_line_per_queue_even_when_piped(home: Path
     assert lines[0].split() == ["queue", "ready", "unsettled", "delayed", "consumers"]
     assert lines[2].split() == [name, "0", "0", "0", "0"]
     assert "\x1b" not in result.out
-    assert result.err == ""
+    assert result.err == "0 ready, 0 in workers' hands, 0 delayed\n"
 
 
 def test_a_table_on_a_terminal_folds_what_is_too_long_and_loses_nothing(home: Path) -> None:
@@ -111,3 +113,87 @@ def test_purging_asks_on_a_terminal(home: Path, answer: str, is_done: bool) -> N
     assert "[y/N]" in result.out
     assert result.code == (0 if is_done else 1)
     assert names_in("images") == ([] if is_done else ["a"])
+
+
+def test_a_paused_queue_says_since_when_and_why_until_it_is_resumed(shop: Path, taskmq: Here) -> None:
+    declare("images", "ticks")
+
+    paused = taskmq("--app", "shop:app", "queue", "pause", "images", "--note", "the printer is broken")
+    table = taskmq("--app", "shop:app", "queue", "list").out
+    rows = {row["queue"]: row["paused"] for row in taskmq("--app", "shop:app", "queue", "list", "-o", "json").data}
+    resumed = taskmq("--app", "shop:app", "queue", "resume", "images", "ticks")
+
+    assert paused.code == resumed.code == 0
+    assert paused.err.startswith("queue images is paused since 20")
+    assert paused.err.endswith("Z (the printer is broken)\n")
+    assert table.count("(the printer is broken)") == 3
+    assert "paused" in table.splitlines()[0]
+    assert rows["images"]["note"] == rows["images.p.low"]["note"] == "the printer is broken"
+    assert rows["ticks"] is rows["images.dlq"] is None
+    assert resumed.err == "queue images is resumed\nqueue ticks was not paused\n"
+    assert "paused" not in taskmq("--app", "shop:app", "queue", "list").out
+
+
+def test_a_second_pause_changes_the_note_and_not_the_instant(shop: Path, taskmq: Here) -> None:
+    first = taskmq("queue", "pause", "images", "--app", "shop:app").err
+    second = taskmq("queue", "pause", "images", "--app", "shop:app", "--note", "still").err
+
+    assert second == first.replace("\n", " (still)\n")
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_queue_that_nobody_has_can_not_be_paused(shop: Path, taskmq: Here, verb: str) -> None:
+    declare("images")
+
+    result = taskmq("--app", "shop:app", "queue", verb, "imags")
+
+    assert (result.code, result.out) == (3, "")
+    assert "'imags' does not exist at the broker: did you mean 'images'?" in result.err
+    assert taskmq("queue", verb).code == 2
+
+
+def test_workers_stop_and_start_with_a_pause_also_over_a_restart(shop: Path, taskmq: Here) -> None:
+    with Started(shop, "worker", "shop:app") as worker:
+        worker.says("waiting for jobs")
+        assert taskmq("queue", "pause", "images", "--app", "shop:app").code == 0
+        worker.says("queue 'images' is paused: nothing of it is started")
+        assert taskmq("send", "shop.double", "--args", "[1]", "--app", "shop:app").code == 0
+    with Started(shop, "worker", "shop:app") as worker:
+        worker.says("queue 'images' is paused: nothing of it is started")
+        assert len(names_in("images")) == 1
+        assert taskmq("queue", "resume", "images", "--app", "shop:app").code == 0
+        eventually(lambda: names_in("images") == [], "the job has run")
+
+
+def test_a_queue_is_shown_with_what_is_in_it_and_who_uses_it(shop: Path, taskmq: Here) -> None:
+    with Started(shop, "worker", "shop:app", "-c", "1", "--name", "w1") as worker:
+        worker.says("waiting for jobs")
+        for number in ("3600", "3600"):
+            assert taskmq("send", "shop.sleep", "--args", f"[{number}]", "--app", "shop:app").code == 0
+        assert taskmq("send", "shop.double", "--args", "[1]", "--delay", "1h", "--app", "shop:app").code == 0
+        bury("images.dlq", ["dead"])
+
+        def shown() -> dict[str, Any]:
+            result = taskmq("queue", "show", "images", "--app", "shop:app", "-o", "json")
+            assert result.code == 0
+            return cast("dict[str, Any]", result.data)
+
+        eventually(lambda: shown()["workers"] == ["w1"], "the worker answers")
+        found = shown()
+        table = taskmq("queue", "show", "images", "--app", "shop:app").out
+        worker.process.kill()
+
+    counts = {name: found[name] for name in ("ready", "in_hand", "delayed", "dead", "consumers", "paused")}
+    assert counts == {"ready": 0, "in_hand": 2, "delayed": 1, "dead": 1, "consumers": 1, "paused": None}
+    assert found["tasks"] == ["shop.double", "shop.fail", "shop.sleep"]
+    assert [part["queue"] for part in found["parts"]] == ["images.p.high", "images", "images.p.low"]
+    assert (found["kind"], found["priorities"], found["ordered"]) == ("quorum", "classes", None)
+    assert "tasks           shop.double, shop.fail, shop.sleep" in table
+    assert "paused          no" in table
+
+
+def test_a_queue_that_nobody_has_can_not_be_shown(shop: Path, taskmq: Here) -> None:
+    result = taskmq("queue", "show", "imags", "--app", "shop:app")
+
+    assert (result.code, result.out) == (3, "")
+    assert "did you mean 'images'?" in result.err

@@ -56,6 +56,14 @@ def test_a_schedule_is_paused_run_by_hand_and_resumed(taskmq: Here) -> None:
 
     assert [row["kind"] for row in told.data] == ["run"]
     assert "(the printer is broken); 0 fired, 0 late, 0 missed, 0 skipped, 0 failed" in told.err
+    (row,) = taskmq("-o", "json", "--app", "ops:app", "schedule", "list").data
+    assert (row["next"], row["paused"].startswith("since 20"), "(the printer is broken)" in row["paused"]) == (
+        "", True, True,
+    )  # fmt: skip
+    due = taskmq("-o", "json", "--app", "ops:app", "schedule", "next")
+    assert (due.data, "tick is paused since" in due.err) == ([], True)
+    explained = taskmq("-o", "json", "--app", "ops:app", "schedule", "explain", "tick").data
+    assert "(the printer is broken): nothing is emitted before" in explained["paused"]
     assert taskmq("--app", "ops:app", "schedule", "resume", "tick").code == 0
     assert "tick: next " in taskmq("--app", "ops:app", "schedule", "history", "tick").err
 

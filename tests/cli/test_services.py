@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,6 +227,32 @@ def test_beat_without_a_state_is_wrong_usage(shop: Path, taskmq: Here) -> None:
 
     assert (result.code, result.out) == (2, "")
     assert "state" in result.err
+
+
+def test_a_beat_says_over_http_whether_it_emits_and_what_it_has(
+    shop: Path, mark: dict[str, str], taskmq: Here, tmp_path: Path
+) -> None:
+    health = str(tmp_path / "health")
+    with Started(shop, "beat", "shop:app", "--health-port", health, env=mark) as beat:
+        beat.says("health at")
+        declare("ticks")
+        eventually(lambda: len(names_in("ticks")) >= 1, "a tick", within=PATIENCE)
+        assert taskmq("probe", "live", "--socket", health).code == 0
+        assert taskmq("probe", "ready", "--socket", health).code == 0
+        status, metrics = (_asked(health, page) for page in ("status", "metrics"))
+
+        assert beat.is_told(signal.SIGTERM) == 0
+
+    assert '"schedules":1' in status
+    assert 'taskmq_schedule_late_seconds_count{task="shop.tick"} ' in metrics
+
+
+def _asked(path: str, page: str) -> str:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        connection.sendall(f"GET /{page} HTTP/1.1\r\n\r\n".encode())
+        with connection.makefile() as answer:
+            return answer.read()
 
 
 def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> None:

@@ -111,6 +111,12 @@ class _NeverStops(FlakyBroker):
         async def resize(self, queue: str, prefetch: int) -> None:
             """Do nothing."""
 
+        async def pause(self, queue: str) -> None:
+            """Do nothing."""
+
+        async def resume(self, queue: str) -> None:
+            """Do nothing."""
+
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         await super().consume(subscriptions, deliver)
         return self._Endless()
@@ -122,6 +128,8 @@ class _KeepsItsPrefetch(FlakyBroker):
 
         def __init__(self, inner: Consumer) -> None:
             self.stop = inner.stop
+            self.pause = inner.pause
+            self.resume = inner.resume
 
         async def resize(self, queue: str, prefetch: int) -> None:
             """Do nothing."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
 
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -20,8 +20,8 @@ class Block:
 
     @property
     def file_name(self) -> str | None:
-        """The name in a first line such as `# shop.py`."""
-        found = re.match(r"# (\w+\.py)\n", self.text)
+        """The name in a first line such as `# shop.py` or `# orders/models.py`."""
+        found = re.match(r"# ((?:\w+/)*\w+\.py)\n", self.text)
         return found[1] if found else None
 
     @property
@@ -50,5 +50,6 @@ def write_files(page: Path, folder: Path) -> set[str]:
     """Write each block whose first line names a file to that file; their names."""
     named = {block.file_name: block.text for block in blocks_of(page) if block.file_name is not None}
     for name, text in named.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return set(named)

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from taskmq.client.settings import Settings
-from taskmq.model.telemetry.metrics import Count, ProcessGauges, Snapshot
+from taskmq.model.telemetry.metrics import BeatSnapshot, Count, ProcessGauges, ScheduleCount, Snapshot, Source
 from taskmq_prometheus import open_exporter
-from tests.cli.kit import Started
+from tests.cli.kit import Started, run_process
 from tests.docs.blocks import ROOT, blocks_of, write_files
 from tests.servers.ports import PortLease
 
@@ -48,6 +48,17 @@ def test_the_workers_and_the_probes_of_the_page_do_what_it_says(tmp_path: Path, 
                 assert done.returncode == 0, done.stderr
 
 
+def test_the_operators_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path)
+    (tmp_path / "taskmq.toml").write_text('url = "local://.taskmq"\n')
+    nouns = ("queue", "job", "workflow")
+    commands = [words for command in _commands("console") if (words := shlex.split(command)) and {*nouns} & {*words}]
+
+    for words in commands:
+        done = run_process(tmp_path, *words[1:])
+        assert done.code == 0, (words, done.err)
+
+
 def test_the_command_of_the_systemd_unit_is_one_that_a_worker_takes(tmp_path: Path, port: str) -> None:
     write_files(PAGE, tmp_path)
     (unit,) = [block.text for block in blocks_of(PAGE) if block.language == "ini"]
@@ -75,17 +86,23 @@ def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_table_has_the_metrics_that_the_worker_shows_with_their_labels() -> None:
+def test_the_tables_have_the_metrics_that_workers_and_beats_show_with_their_labels() -> None:
     rows = re.findall(r"^\| `(taskmq_\w+)` \|([\w, ]*)\|", PAGE.read_text(), re.MULTILINE)
     documented = {name: {label.strip() for label in labels.split(",") if label.strip()} for name, labels in rows}
     process = ProcessGauges(0, "running", 1, 1, 0, 0, 1, 1, 0.0, 0.0)
     snapshot = Snapshot("1", [Count("t", "q", {"succeeded": 1})], [process], 1, {"exit": 1}, {"q": 1})
 
-    page = open_exporter(lambda: snapshot)("").body.decode()
+    beat = BeatSnapshot("1", [ScheduleCount("t", {"due": 1})], 1, 0.0)
+
     shown = {
         re.sub(r"_(bucket|count|sum)$", "", sample.name): sample.labels.keys() - {"le"}
-        for family in text_string_to_metric_families(page)
+        for source in (snapshot, beat)
+        for family in text_string_to_metric_families(open_exporter(_source_of(source))("").body.decode())
         for sample in family.samples
     }
 
     assert documented == shown
+
+
+def _source_of(snapshot: Snapshot | BeatSnapshot) -> Source:
+    return lambda: snapshot

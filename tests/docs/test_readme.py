@@ -1,16 +1,20 @@
 """What the README shows is what happens."""
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from taskmq.cli import run
-from tests.docs.blocks import README, ROOT, block_after, blocks_of, write_files
+from tests.cli.kit import Started
+from tests.docs.blocks import README, ROOT, Block, block_after, blocks_of, write_files
 
 _BARE = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+_EXPORT = re.compile(r"export (TASKMQ_\w+)=")
 _COMMAND = re.compile(r"`(?:taskmq )?([^`]+)`")
 
 
@@ -41,29 +45,54 @@ def test_every_file_that_the_readme_shows_is_python(tmp_path: Path) -> None:
         compile(path.read_text(), path.name, "exec")
 
 
-def test_the_first_example_prints_what_the_readme_says(tmp_path: Path) -> None:
-    write_files(README, tmp_path)
-    console = block_after(README, "shop.py")
-    worker_command, *others = console.commands
-    assert worker_command.endswith(" &")
-    assert others
+def _consoles() -> tuple[Block, Block]:
+    """What follows the first example: without a state, and with one."""
+    without, with_state = [block for block in blocks_of(README) if block.language == "console"][:2]
+    return without, with_state
 
-    worker = subprocess.Popen(
-        worker_command.removesuffix(" &").split(),
-        cwd=tmp_path,
-        env=_BARE,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    with worker:
-        try:
-            printed = "".join(_printed(command, tmp_path) for command in others)
-        finally:
-            worker.terminate()
+
+def _run_console(console: Block, folder: Path, env: Mapping[str, str], *, says: str = "") -> None:
+    """Do what a block shows, with servers of the test, until the worker has said something."""
+    exported = {name for command in console.commands if (name := _EXPORT.match(command))}
+    (worker,) = [command.removesuffix(" &") for command in console.commands if command.endswith(" &")]
+    others = [command for command in console.commands if command.startswith("python ")]
+    assert exported
+    assert others
+    with Started(folder, *worker.split()[1:], env={**env, "PYTHONUNBUFFERED": "1"}) as started:
+        printed = "".join(_printed(command, folder, env) for command in others)
+        if says:
+            started.says(says)
     assert printed == console.output
-    assert worker.returncode == 0
+    assert started.process.returncode == 0
+
+
+def test_the_first_example_prints_what_the_readme_says(tmp_path: Path) -> None:
+    """On the embedded broker, which is there when no variable is set."""
+    write_files(README, tmp_path)
+    without, with_state = _consoles()
+
+    _run_console(without, tmp_path, {}, says=_said_by_the_worker())
+    _run_console(with_state, tmp_path, {})
+
     assert (tmp_path / ".taskmq").is_dir()
+
+
+@pytest.mark.rabbitmq
+def test_the_first_example_runs_on_rabbitmq_as_it_is_written(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
+    """First without a state; what needs one has it by then."""
+    write_files(README, tmp_path)
+    without, with_state = _consoles()
+
+    _run_console(without, tmp_path, {"TASKMQ_URL": amqp_url}, says=_said_by_the_worker())
+    _run_console(with_state, tmp_path, {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url})
+
+    assert not (tmp_path / ".taskmq").exists()
+
+
+def _said_by_the_worker() -> str:
+    said: list[str] = re.findall(r"The worker prints `([^`]+)`", _readme())
+    assert len(said) == 1
+    return said[0]
 
 
 def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
@@ -79,9 +108,15 @@ def test_the_task_with_dependencies_and_steps_runs_as_a_plain_function(tmp_path:
     assert _printed("python call.py", tmp_path) == "7\n"
 
 
-def _printed(command: str, folder: Path) -> str:
+def _printed(command: str, folder: Path, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
-        command.split(), cwd=folder, env=_BARE, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40
+        shlex.split(command),
+        cwd=folder,
+        env={**_BARE, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=40,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -137,7 +172,7 @@ def test_each_make_target_that_the_readme_names_exists() -> None:
 def test_console_blocks_hold_commands_that_are_known() -> None:
     for block in blocks_of(README):
         for command in block.commands if block.language == "console" else []:
-            assert command.split()[0] in {"taskmq", "python", "make", "pip"}, command
+            assert command.split()[0] in {"taskmq", "python", "make", "pip", "export", "kill"}, command
 
 
 def test_extras_that_the_readme_names_exist() -> None:

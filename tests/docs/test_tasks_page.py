@@ -27,6 +27,7 @@ def test_every_example_of_the_page_is_a_file(tmp_path: Path) -> None:
         "imports.py",
         "orders.py",
         "test_orders.py",
+        "watch_imports.py",
     }
     assert all(block.file_name for block in blocks_of(_PAGE))
 
@@ -39,6 +40,10 @@ def test_steps_run_once_and_a_loop_goes_on_where_it_was(tmp_path: Path) -> None:
         worker.says("waiting for jobs")
         total, progress, renumbered = _said_by(tmp_path, "call_imports.py")
 
+        events = [line for line in _said_by(tmp_path, "watch_imports.py") if line]
+
+    assert events[-2:] == ["event: end", 'data: {"state":"succeeded","attempts":2,"result":10}']
+    assert "event: progress" in events
     assert total == "10"
     assert progress.startswith("JobProgress(done=2")
     assert "note='stored', attempt=2" in progress
@@ -46,6 +51,8 @@ def test_steps_run_once_and_a_loop_goes_on_where_it_was(tmp_path: Path) -> None:
     printed = worker.said.splitlines()
     assert [line for line in printed if line.startswith(("downloading", "storing"))] == [
         "downloading summer-sale",
+        "storing [6, 4]",
+        "downloading winter-sale",
         "storing [6, 4]",
     ]
 

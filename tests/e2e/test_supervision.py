@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from taskmq.supervisor.config import Address, SupervisorConfig
-from taskmq.supervisor.recycle_limits import RecycleLimits
+from taskmq.durable.health import Address
+from taskmq.supervisor.config import RecycleLimits, SupervisorConfig
 from tests.e2e.kit import Project, Run, is_alive, until
 from tests.unit.supervisor.test_systemd import Ear
 

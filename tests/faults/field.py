@@ -163,7 +163,7 @@ class Field:
 
     def start_worker(self, name: str, queue: str, *options: str) -> Process:
         """One `taskmq worker` of one queue; returns at once."""
-        arguments = ["-m", "taskmq", "worker", "jobs:app", "-Q", queue, "--grace", "10s", *options]
+        arguments = ["-m", "taskmq", "worker", "jobs:app", "-Q", queue, "--force", "--grace", "10s", *options]
         worker = Process(name, arguments, self.folder, self._worker_environment)
         self.workers.append(worker)
         return worker

@@ -20,6 +20,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/worker/run/processor.py": "a letter that nobody can read is dropped once it is kept",
     "taskmq/worker/run/settle.py": "the place",
     "taskmq/worker/run/thread_runs.py": "a run of a thread that needs nothing is settled without a coroutine",
+    "taskmq/workflow/letters.py": "letters of steps that run again",
 }
 # A task that nobody owns is lost when it fails: each of these awaits or cancels what it starts.
 _STARTS_TASKS: set[str] = {
@@ -46,6 +47,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/client/bulk.py",
     "taskmq/client/portal.py",
     "taskmq/client/session.py",
+    "taskmq/demo/bench.py",
     "taskmq/demo/run.py",
     "taskmq/durable/lease_keeper.py",
     "taskmq/durable/service.py",
@@ -54,6 +56,7 @@ _STARTS_TASKS: set[str] = {
     "taskmq/executors/process.py",
     "taskmq/executors/spawned.py",
     "taskmq/jobs/handle.py",
+    "taskmq/jobs/watch.py",
     "taskmq/supervisor/child_process.py",
     "taskmq/supervisor/process_slot.py",
     "taskmq/supervisor/supervisor.py",

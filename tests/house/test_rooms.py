@@ -14,7 +14,6 @@ _SHORTEST_MODULE = 40
 _SHORT = {
     # Entrances that load before anything else.
     "taskmq/__main__.py",
-    "taskmq/cli/processes/probe.py",
     "taskmq/version.py",
     # Commands that ask `taskmq.operations` and print; one noun a module there.
     "taskmq/cli/operators/doctor.py",
@@ -36,7 +35,6 @@ _SHORT = {
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
     "contrib/taskmq_otel/attributes.py",
     # What several parts of an app hold.
-    "taskmq/client/queues.py",
     "taskmq/client/services.py",
     # A class of pika's that is replaced.
     "brokers/taskmq_rabbitmq/amqp/heartbeats.py",

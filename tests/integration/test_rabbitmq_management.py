@@ -1,14 +1,18 @@
 """RabbitMQ's HTTP API, on a real node."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 
-from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
 from taskmq.errors import AccessDenied
+from taskmq.model.topology import WorkQueue
+from taskmq.testing.broker_suite import message
+from taskmq.testing.runner import eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from taskmq_rabbitmq.admin.http_api import (
     Management,
@@ -119,6 +123,36 @@ def test_another_rabbitmq_at_the_usual_port_is_not_asked(amqp_url: str, rabbitmq
 
     assert run(api.clock_ms) is None
     assert run(lambda: management(amqp_url, rabbitmq_server).get(f"queues/{api.vhost}")) == []
+
+
+def test_what_is_in_hand_and_what_is_delayed_can_be_counted(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+    at = urlsplit(rabbitmq_server.management_url)
+
+    async def main(url: str) -> tuple[Mapping[str, int] | None, int]:
+        broker = open_broker(url, BrokerOptions(name="test"))
+        assert isinstance(broker, RabbitMQBroker)
+        await broker.declare([WorkQueue("orders")])
+        for due in (None, None, int(time.time() * 1000) + 3_600_000):
+            await broker.publish(message("orders", "x", due=due), timeout=10)
+        taken = asyncio.Queue[Delivery]()
+        await broker.consume([Subscription("orders", 10)], taken.put_nowait)
+        for _ in range(2):
+            await taken.get()
+
+        async def in_hand() -> int | None:
+            found = await broker.unsettled()
+            return None if found is None else found.get("orders")
+
+        # Counted every five seconds.
+        await eventually(in_hand, None if "127.0.0.1:1" in url else 2, within=30)
+        counts = await broker.unsettled(), await broker.delayed()
+        await broker.aclose()
+        return counts
+
+    unsettled, delayed = run(lambda: main(f"{amqp_url}?management=http://{at.hostname}:{at.port}"))
+    assert unsettled is not None
+    assert (unsettled["orders"], delayed) == (2, 1)
+    assert run(lambda: main(f"{amqp_url}?management=http://127.0.0.1:1")) == (None, 2)
 
 
 def test_the_broker_knows_of_which_cluster_it_is(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:

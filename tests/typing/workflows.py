@@ -82,6 +82,7 @@ async def handles() -> None:
     assert_type(await sent.aresult("1s"), str)
     assert_type(await sent.acancel(), bool)
     assert_type(await sent.aredrive(), int)
+    assert_type([step.attempts for step in await sent.asteps()], list[int | None])
     async for step in sent.astream():
         assert_type(step.name, str)
     assert_type(app.flow("id"), Flow[Any])

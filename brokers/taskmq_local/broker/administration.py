@@ -6,7 +6,7 @@ from typing import Final
 
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.topology import is_shard
-from taskmq_local.database.tables import find_queue, has_turn
+from taskmq_local.database.tables import find_queue, has_turn, leave
 
 __all__ = ["delete_queue", "purge_some", "queue_stats", "register_consumer", "register_owner"]
 
@@ -42,6 +42,14 @@ def register_consumer(connection: sqlite3.Connection, owner: str, number: int, q
         if is_shard(name):
             has_turn(connection, queue, owner, number)
     return None
+
+
+def leave_queue(connection: sqlite3.Connection, owner: str, number: int, name: str) -> None:
+    """Note that the owner's consumer takes no more from one queue."""
+    if (queue := find_queue(connection, name)) is not None:
+        facts = (owner, number, queue)
+        connection.execute("DELETE FROM consumers WHERE owner = ? AND number = ? AND queue = ?", facts)
+        leave(connection, owner, number, queue=queue)
 
 
 def queue_stats(connection: sqlite3.Connection, names: Sequence[str]) -> list[QueueStats]:

@@ -109,7 +109,7 @@ class LocalBroker:
         # Opens the file, before anything is put beside it.
         await self._call(lambda _: None, care=Durability.READ)
         wanted = list(subscriptions)
-        queues = [subscription.queue for subscription in wanted]
+        queues = [subscription.queue for subscription in wanted if not subscription.is_paused]
         ledger = self._enlist()
         self._start_upkeep()
         consumer = LocalConsumer(self._database, ledger, wanted, deliver, number=next(self._numbers))

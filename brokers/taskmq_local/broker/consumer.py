@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq_local.broker.administration import leave_queue, register_consumer
 from taskmq_local.broker.delivery import LocalDelivery, deliver_all
 from taskmq_local.broker.lease import LeaseDeliveries
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.tables import leave
-from taskmq_local.database.work import Durability
+from taskmq_local.database.work import DatabaseFailure, Durability
 
 __all__ = ["Line", "LocalConsumer"]
 
@@ -45,7 +47,8 @@ class Line:
         self._deliver = deliver
         self._taker = taker
         self._in_hand = 0
-        self._is_running = True
+        self.is_paused = subscription.is_paused
+        self._is_running = not subscription.is_paused
         self._is_leasing = False
         self._may_be_more = False
 
@@ -56,6 +59,15 @@ class Line:
 
     def stop(self) -> None:
         self._is_running = False
+
+    def pause(self) -> None:
+        self.is_paused = True
+        self.stop()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._is_running = True
+        self.look()
 
     def resize(self, prefetch: int) -> None:
         self._prefetch = prefetch
@@ -141,7 +153,7 @@ class LocalConsumer:
 
     @property
     def healthy(self) -> bool:
-        return self._is_running and all(line.is_live for line in self._lines)
+        return self._is_running and all(line.is_live or line.is_paused for line in self._lines)
 
     def start(self) -> None:
         self.look()
@@ -151,6 +163,35 @@ class LocalConsumer:
         for line in self._lines:
             if line.queue == queue:
                 line.resize(prefetch)
+
+    async def pause(self, queue: str) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue and not line.is_paused:
+                line.pause()
+                left = self._database.post(
+                    lambda connection: leave_queue(connection, self._ledger.owner, self.number, queue),
+                    care=Durability.LOOSE,
+                    wakeups=("messages",),
+                )
+                await asyncio.wait({left}, timeout=_PATIENCE)
+
+    async def resume(self, queue: str) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue and line.is_paused and self._is_running:
+                try:
+                    missing = await self._database.call(
+                        lambda connection: register_consumer(connection, self._ledger.owner, self.number, [queue]),
+                        care=Durability.LOOSE,
+                        timeout=_PATIENCE,
+                    )
+                except DatabaseFailure as error:
+                    raise BrokerUnavailable(str(error)) from error
+                if missing is not None:
+                    raise QueueMissing(missing)
+                if self._is_running:
+                    line.resume()
 
     def look(self) -> None:
         """Something may have become ready."""

@@ -153,9 +153,12 @@ def has_turn(connection: sqlite3.Connection, queue: int, owner: str, taker: int)
     return bool(row == (owner, taker))
 
 
-def leave(connection: sqlite3.Connection, owner: str, taker: int) -> None:
-    """Give up the taker's turns, as soon as nothing of the shard is in hand."""
-    connection.execute("UPDATE turns SET is_leaving = 1 WHERE owner = ? AND taker = ?", (owner, taker))
+def leave(connection: sqlite3.Connection, owner: str, taker: int, *, queue: int | None = None) -> None:
+    """Give up the taker's turns, or that at one queue, as soon as nothing of the shard is in hand."""
+    connection.execute(
+        "UPDATE turns SET is_leaving = 1 WHERE owner = ? AND taker = ? AND queue = coalesce(?, queue)",
+        (owner, taker, queue),
+    )
     release(connection)
 
 

@@ -150,13 +150,26 @@ class MemoryConsumer:
 
     def start(self) -> None:
         for line in self._lines:
-            line.start()
+            if not line.is_paused:
+                line.start()
 
     async def resize(self, queue: str, prefetch: int) -> None:
         """See `taskmq.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue:
                 line.resize(prefetch)
+
+    async def pause(self, queue: str) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue:
+                line.pause()
+
+    async def resume(self, queue: str) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for line in self._lines:
+            if line.queue == queue:
+                line.resume()
 
     async def stop(self) -> None:
         for line in self._lines:
@@ -181,7 +194,8 @@ class _Line:
         self._subscription = subscription
         self._deliver = deliver
         self._wakeup = LoopWakeup(self._fill)
-        self._running = False
+        self._running = self._is_stopped = False
+        self.is_paused = subscription.is_paused
 
     @property
     def queue(self) -> str:
@@ -193,13 +207,31 @@ class _Line:
 
     @property
     def is_live(self) -> bool:
+        if self.is_paused:
+            return not self._is_stopped
         return self._running and self._hub.exists(self._subscription.queue)
 
     def start(self) -> None:
         self._running = True
         self._hub.join(self._subscription.queue, self._wakeup)
 
+    def pause(self) -> None:
+        if self._running:
+            self.is_paused = True
+            self._leave()
+
+    def resume(self) -> None:
+        if self.is_paused and not self._is_stopped:
+            if not self._hub.exists(self._subscription.queue):
+                raise QueueMissing(self._subscription.queue)
+            self.is_paused = False
+            self.start()
+
     def stop(self) -> None:
+        self._is_stopped = True
+        self._leave()
+
+    def _leave(self) -> None:
         self._running = False
         self._hub.leave(self._subscription.queue, self._wakeup)
         self._hub.let_go(self._subscription.queue, self.hand)

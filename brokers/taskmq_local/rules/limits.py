@@ -113,8 +113,9 @@ def enter(
 ) -> LimitEntry:
     """See `LimitStore.enter`. The records hold nothing any more that has lapsed."""
     if any(isinstance(demand, PlaceDemand) and hold in record.holds() for demand, record in demands):
-        # The answer to an earlier call was lost.
-        return LimitEntry(granted=True, wait=0.0)
+        # The answer to an earlier call was lost; it may have said to wait.
+        is_strict = any(isinstance(demand, RateDemand) and demand.strict for demand, _ in demands)
+        return LimitEntry(granted=True, wait=patience if is_strict else 0.0)
     answers = [
         _rate(job_id, demand, record, now, patience)
         if isinstance(demand, RateDemand)
@@ -122,16 +123,20 @@ def enter(
         for demand, record in demands
     ]
     if all(answer.granted for answer in answers):
+        start = max(answer.at for answer in answers)
         for demand, record in demands:
             record.forget(job_id)
-            if isinstance(demand, RateDemand):
+            if isinstance(demand, RateDemand) and demand.strict:
+                record.arrival = max(record.arrival, start) + demand.interval
+                record.peak = record.arrival
+            elif isinstance(demand, RateDemand):
                 missed = _MISSED if record.count(now - _GRACE, float("inf")) > 0 else 0.0
                 record.arrival = max(record.arrival, now - missed) + demand.interval
                 record.peak = max(record.peak, now) + demand.interval * _HURRY
             else:
                 record.hold(hold, now + seconds)
                 record.last = now
-        return LimitEntry(granted=True, wait=max(0.0, max(answer.at for answer in answers) - now))
+        return LimitEntry(granted=True, wait=max(0.0, start - now))
     latest, key = now, ""
     holds: tuple[str, ...] = ()
     for (demand, record), answer in zip(demands, answers, strict=True):
@@ -153,7 +158,7 @@ def mean(average: float, held: float) -> float:
 
 
 def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, patience: float) -> _Grant:
-    tolerance = (demand.burst - 1) * demand.interval + _SLACK
+    tolerance = (demand.burst - 1) * demand.interval + (0.0 if demand.strict else _SLACK)
     earliest = max(now, record.arrival - tolerance, record.peak - tolerance)
     promised = record.promised(job_id)
     kept = min(_GRACE, demand.interval / 2) if demand.interval >= _SLOW else 0.0

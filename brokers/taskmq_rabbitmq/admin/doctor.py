@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker import HANDED_OVER, Broker
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import AccessDenied, QueueMissing
 from taskmq.model.clock import Clock
@@ -67,9 +67,10 @@ async def diagnose(
     topology: Topology,
     loads: Mapping[WorkQueue, float | None],
     watch: float,
+    hands_over: bool,
     clock: Clock,
 ) -> list[Finding]:
-    """All findings; `loads` and `watch` as in `taskmq.broker.Diagnosable`.
+    """All findings; `loads`, `watch` and `hands_over` as in `taskmq.broker.Diagnosable`.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
@@ -91,7 +92,9 @@ async def diagnose(
     # Where nothing of taskmq is there, all of it is missing: that is no news.
     if loads or await _has_ladder(connection):
         findings += comparison_findings(await topology.compare())
-    findings += timeout_findings(loads, queues, version)
+    limit = endpoint.consumer_timeout
+    handed_over = limit * HANDED_OVER if hands_over and limit is not None else None
+    findings += timeout_findings(loads, queues, version, handed_over=handed_over)
     return findings
 
 

@@ -4,14 +4,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from taskmq.errors import AccessDenied
 from taskmq_rabbitmq.admin.definitions import found_in
-from taskmq_rabbitmq.admin.http_api import Management, ManagementNotFound, segment
+from taskmq_rabbitmq.admin.http_api import (
+    Management,
+    ManagementNotFound,
+    ManagementRefused,
+    ManagementUnavailable,
+    segment,
+)
 from taskmq_rabbitmq.admin.plan import Found
 
 __all__ = [
     "SETTLE_SECONDS",
     "NodeFacts",
     "QueueFacts",
+    "count_unsettled",
     "look_at_nodes",
     "look_at_queue",
     "look_at_queues",
@@ -118,6 +126,14 @@ async def look_at_topology(management: Management) -> Found:
 async def look_at_queues(management: Management) -> list[QueueFacts]:
     """All queues of the virtual host."""
     return [_queue(item) for item in await management.get(f"queues/{management.vhost}")]
+
+
+async def count_unsettled(management: Management) -> dict[str, int] | None:
+    """Messages in consumers' hands, by queue; None where the HTTP API does not tell."""
+    try:
+        return {queue.name: queue.unsettled or 0 for queue in await look_at_queues(management)}
+    except (ManagementUnavailable, ManagementRefused, AccessDenied):
+        return None
 
 
 async def look_at_queue(management: Management, queue: str) -> QueueFacts | None:

@@ -147,11 +147,14 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
         if entry.status == "different"
     ]
     missing = [entry for entry in comparison.entries if entry.status == "missing"]
-    if everybodys := [f"{entry.kind} {entry.name}" for entry in missing if _is_everybodys(entry)]:
+    # Where nothing of it is there, nobody has begun.
+    has_begun = any(entry.status != "missing" and _is_everybodys(entry) for entry in comparison.entries)
+    everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_everybodys(entry)]
+    if everybodys:
         finding = f"missing: {_several(everybodys)}: delays, retries and dead letters of all queues go through it"
         remedy_text = "`taskmq topology apply`; a running worker declares it again within a minute, where it may"
         findings.append(Finding("problem", "topology", finding, remedy_text))
-    if others := [f"{entry.kind} {entry.name}" for entry in missing if not _is_everybodys(entry)]:
+    if others := [f"{entry.kind} {entry.name}" for entry in missing if not (has_begun and _is_everybodys(entry))]:
         finding = f"missing: {_several(others)}"
         findings.append(Finding("warning", "topology", finding, "start a worker, or `taskmq topology apply`"))
     if extra := [entry.name for entry in comparison.entries if entry.status == "extra" and entry.kind == "queue"]:
@@ -171,7 +174,11 @@ def _is_everybodys(entry: TopologyEntry) -> bool:
 
 
 def timeout_findings(
-    loads: Mapping[WorkQueue, float | None], queues: Iterable[QueueFacts], version: tuple[int, ...] | None
+    loads: Mapping[WorkQueue, float | None],
+    queues: Iterable[QueueFacts],
+    version: tuple[int, ...] | None,
+    *,
+    handed_over: float | None = None,
 ) -> list[Finding]:
     """Whether RabbitMQ takes messages back from workers that are still at work.
 
@@ -179,12 +186,17 @@ def timeout_findings(
         loads: the app's queues, each with the longest time limit of its tasks; None: one has no limit.
         queues: what is there; empty where nobody could look.
         version: of the node.
+        handed_over: seconds after which workers hand runs over to the state, those of ordered queues excepted; None:
+            they do not.
     """
     if version is not None and version >= _TIMEOUT_BY_CONSUMER:
         return []
     by_name = {queue.name: queue for queue in queues}
-    findings: list[Finding] = []
-    for work, longest in loads.items():
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for work, given in loads.items():
+        longest = given
+        if handed_over is not None and work.ordered is None:
+            longest = handed_over if longest is None else min(longest, handed_over)
         limits = [
             limit
             for name in work.physical
@@ -199,13 +211,19 @@ def timeout_findings(
         text = f"consumer timeout {seconds:g} s ({whose})"
         if longest is None:
             finding = f"{text}: tasks without a `timeout` that run longer are started a second time beside themselves"
-            findings.append(
-                Finding("warning", work.name, finding, f"give the tasks a `timeout`, or {remedy(version)}")
-            )
+            advice = f"give the tasks a `timeout`, or {remedy(version)}"
+            found.setdefault(("warning", finding, advice), []).append(work.name)
+        elif longest > seconds and longest == handed_over:
+            finding = f"{text}: workers hand long runs over after {longest:g} s, which is too late"
+            advice = f"say consumer_timeout={seconds:g} in the broker's URL, or {remedy(version)}"
+            found.setdefault(("problem" if limits else "warning", finding, advice), []).append(work.name)
         elif longest > seconds:
             finding = f"{text}: tasks may take {longest:g} s, and are started a second time beside themselves"
-            findings.append(Finding("problem" if limits else "warning", work.name, finding, remedy(version)))
-    return findings
+            found.setdefault(("problem" if limits else "warning", finding, remedy(version)), []).append(work.name)
+    return [
+        Finding("problem" if level == "problem" else "warning", _several(names), finding, advice)
+        for (level, finding, advice), names in found.items()
+    ]
 
 
 def _timeout(queue: QueueFacts, version: tuple[int, ...] | None) -> int | None:

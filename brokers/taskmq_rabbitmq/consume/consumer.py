@@ -70,7 +70,8 @@ class RabbitMQConsumer:
         try:
             # One after the other, so that when one fails nothing else is under way.
             for each in consumer._subscriptions:
-                await each.start()
+                if not each.is_paused:
+                    await each.start()
         except BaseException:
             await consumer.stop()
             raise
@@ -97,13 +98,25 @@ class RabbitMQConsumer:
             if each.queue == queue:
                 await each.resize(prefetch)
 
+    async def pause(self, queue: str) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for each in self._subscriptions:
+            if each.queue == queue:
+                await each.pause()
+
+    async def resume(self, queue: str) -> None:
+        """See `taskmq.broker.Consumer`."""
+        for each in self._subscriptions:
+            if each.queue == queue:
+                await each.resume()
+
     def settle_within(self, queue: str) -> float | None:
         """See `taskmq.broker.TimeLimited`."""
         return next((each.settle_within for each in self._subscriptions if each.queue == queue), None)
 
     @property
     def healthy(self) -> bool:
-        return all(each.consuming or each.is_absent for each in self._subscriptions)
+        return all(each.consuming or each.is_absent or each.is_paused for each in self._subscriptions)
 
     @property
     def absent(self) -> list[str]:

@@ -1,6 +1,6 @@
 """The consumer of one physical queue, which mends itself.
 
-    starting -> consuming -> (lost) -> starting ...        consuming -> stopped
+    starting -> consuming -> (lost) -> starting ...        consuming -> paused -> starting ...        any -> stopped
     starting -> absent -> (there is news of it) -> starting
 
 A class queue may not be there yet: then it is absent, until a look finds that it is.
@@ -55,6 +55,7 @@ class QueueConsumer:
 
     Attributes:
         queue: the physical queue.
+        is_paused: it is not to consume until `resume`.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class QueueConsumer:
         self._lost: asyncio.Future[str] = loop.create_future()
         self._takes_timeout = True
         self._upkeep: asyncio.Task[None] | None = None
+        self._resuming: asyncio.Task[None] | None = None
+        self.is_paused = subscription.is_paused
         self._stopped = False
         self._complaint = ""
         self._news: asyncio.Event | None = None
@@ -93,8 +96,8 @@ class QueueConsumer:
         self._since = 0.0
 
     def __repr__(self) -> str:
-        state = "absent" if self.is_absent else "consuming" if self.consuming else "starting"
-        state = "stopped" if self._stopped else state
+        idle = "paused" if self.is_paused else "absent" if self.is_absent else "starting"
+        state = "stopped" if self._stopped else "consuming" if self.consuming else idle
         return f"<{self.queue} {state}>"
 
     @property
@@ -162,12 +165,37 @@ class QueueConsumer:
     async def stop(self) -> None:
         """See `Consumer.stop`; called once."""
         self._stopped = True
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.wait({self._upkeep})
-        if self._burial is not None:
-            self._burial.cancel()
-            await asyncio.wait({self._burial})
+        await self._withdraw()
+
+    async def pause(self) -> None:
+        """See `Consumer.pause`."""
+        if self.is_paused or self._stopped:
+            return
+        self.is_paused = True
+        await self._withdraw()
+        # What is in hand is settled on its channel, which ends with the last of it.
+        self._feed = self._retiring = self._news = None
+
+    async def resume(self) -> None:
+        """See `Consumer.resume`; raises as `start` does."""
+        if not self.is_paused or self._stopped or self._resuming is not None:
+            return
+        self._resuming = resuming = self._loop.create_task(self.start(), name=f"taskmq resumes {self.queue}")
+        try:
+            await asyncio.wait({resuming})
+        finally:
+            resuming.cancel()
+            self._resuming = None
+        # Cancelled by `stop`, that is.
+        if not resuming.cancelled():
+            resuming.result()
+            self.is_paused = False
+
+    async def _withdraw(self) -> None:
+        for task in (self._resuming, self._upkeep, self._burial):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         for feed in (self._retiring, self._feed):
             if feed is not None:
                 await feed.withdraw(_CANCEL_SECONDS)

@@ -254,6 +254,13 @@ class Declarations:
         if is_new or not was_known:
             self._made(queue)
 
+    def give_up(self, queue: str) -> None:
+        """The physical `queue` is about to be deleted: its queue is not declared again by itself."""
+        if (work := self._queues.pop(logical_queue(queue), None)) is not None:
+            self._complete.discard(work)
+        self._deliverable.discard(queue)
+        self._known.discard(queue)
+
     def forget(self) -> None:
         """Look at everything again, and declare the whole ladder: something known is gone."""
         self._seen_on = None

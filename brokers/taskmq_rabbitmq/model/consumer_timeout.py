@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.contracts.broker import Subscription
-from taskmq.model.topology import logical_queue
+from taskmq.model.topology import is_shard, logical_queue
 
 __all__ = ["DEFAULT_SECONDS", "consume_arguments", "remedy", "settle_within", "warning"]
 
@@ -49,17 +49,16 @@ def warning(
     """What to say when consuming starts; None where the broker's limit is out of the way."""
     if version is None or version >= _PER_CONSUMER or of_nodes is None:
         return None
-    queues = dict.fromkeys(
-        logical_queue(one.queue)
-        for one in subscriptions
-        if not one.is_punctual and (one.longest is None or one.longest > of_nodes)
-    )
-    if not queues:
+    late = [one for one in subscriptions if not one.is_punctual and (one.longest is None or one.longest > of_nodes)]
+    if not late:
         return None
+    queues = dict.fromkeys(logical_queue(one.queue) for one in late)
+    # What is ordered is not handed over to the state: its next message must not start before.
+    state = "" if all(is_shard(one.queue) for one in late) else "or the app a state, "
     return (
         f"tasks of {', '.join(map(repr, queues))} may run for more than {of_nodes / 60:g} minutes: RabbitMQ "
         "then gives their messages to another worker, unless its consumer timeout was raised. Give the tasks a "
-        f"shorter `timeout`, or the app a state, or {remedy(version)}"
+        f"shorter `timeout`, {state}or {remedy(version)}"
     )
 
 

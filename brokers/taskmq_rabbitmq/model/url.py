@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import msgspec
 
 from taskmq.errors import InvalidSetting
+from taskmq.model.units import seconds_in
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS
 
 __all__ = [
@@ -274,10 +275,10 @@ def _reason(error: OSError) -> str:
 
 
 def _heartbeat(options: dict[str, str]) -> int:
-    text = options.get("heartbeat", str(_HEARTBEAT))
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 <= int(text) < 65536:
-        _refuse("heartbeat is a whole number of seconds, 0 to 65535")
-    return int(text)
+    seconds = seconds_in(options.get("heartbeat", str(_HEARTBEAT)))
+    if seconds is None or seconds % 1 or seconds >= 65536:
+        _refuse("heartbeat is a whole number of seconds, 0 to 65535, or such as '30s'")
+    return int(seconds)
 
 
 def _one_of(options: dict[str, str], name: str, default: _Word, other: _Word) -> _Word:
@@ -305,9 +306,13 @@ def _consumer_timeout(options: dict[str, str]) -> float | None:
     text = options.get("consumer_timeout", str(int(DEFAULT_SECONDS)))
     if text == "off":
         return None
-    if not re.fullmatch(r"[1-9][0-9]{0,7}", text):
-        _refuse("consumer_timeout is a whole number of seconds, what the nodes have in milliseconds, or 'off'")
-    return float(text)
+    seconds = seconds_in(text)
+    if seconds is None or seconds % 1 or not 1 <= seconds < 10**8:
+        _refuse(
+            "consumer_timeout is a whole number of seconds, or such as '45m': what the nodes have in milliseconds; "
+            "or 'off'"
+        )
+    return seconds
 
 
 def _management(options: dict[str, str]) -> str | None:

@@ -15,15 +15,19 @@ local now = time[1] * 1000000 + time[2]
 """
 
 # The twin of this is `taskmq_local.rules.limits`, which says what it is about. KEYS: of each demand its facts, its
-# line by instants and by order, and its holds. ARGV: job, hold, lease, patience; then of each demand `rate`,
-# interval, burst or `places`, places, 0.
+# line by instants and by order, and its holds. ARGV: job, hold, lease, patience; then of each demand `rate` or
+# `strict`, interval, burst, or `places`, places, 0.
 ENTER_LIMITS: Final = Script(
     _NOW
     + """
 local job, hold, lease, patience = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local count = #KEYS / 4
 local SLACK, MISSED, GRACE, EARLY, LAPSE, HOUR = 250000, 1000000, 2000000, 250000, 600000000, 3600000000
-local answers, all = {}, true
+local answers, all, strict = {}, true, false
+
+for at = 1, count do
+    strict = strict or ARGV[at * 3 + 2] == 'strict'
+end
 
 local function ahead(line, before)
     return redis.call('ZCOUNT', line, string.format('%.0f', now - GRACE), before)
@@ -53,8 +57,9 @@ for at = 1, count do
         promised = promised and tonumber(promised)
     end
     one.waiting, one.promised, one.granted, one.at = waiting, promised, false, now
-    if kind == 'rate' then
-        local earliest = math.max(now, math.max(one.arrival, one.peak) - (burst - 1) * number - SLACK)
+    if kind ~= 'places' then
+        local slack = kind == 'strict' and 0 or SLACK
+        local earliest = math.max(now, math.max(one.arrival, one.peak) - (burst - 1) * number - slack)
         one.step = number
         local kept_for = number >= 1000000 and math.min(GRACE, number / 2) or 0
         if one.arrival + kept_for <= now and earliest <= now then
@@ -77,7 +82,7 @@ for at = 1, count do
     else
         redis.call('ZREMRANGEBYSCORE', held, '-inf', string.format('%.0f', now))
         if redis.call('ZSCORE', held, hold) then
-            return {1, '0', 0}
+            return {1, string.format('%.0f', strict and patience or 0), 0}
         end
         local free = number - redis.call('ZCARD', held)
         local average = tonumber(kept[3] or 0)
@@ -121,18 +126,26 @@ end
 if all then
     local latest = now
     for at = 1, count do
+        latest = math.max(latest, answers[at].at)
+    end
+    for at = 1, count do
         local facts, line, order, held = KEYS[at * 4 - 3], KEYS[at * 4 - 2], KEYS[at * 4 - 1], KEYS[at * 4]
         local one = answers[at]
         if one.promised then
             redis.call('ZREM', line, job)
             redis.call('ZREM', order, job)
         end
-        if ARGV[at * 3 + 2] == 'rate' then
+        if ARGV[at * 3 + 2] ~= 'places' then
             local others = one.waiting - (one.promised and 1 or 0)
             local missed = others > 0 and ahead(line, '+inf') > 0 and MISSED or 0
             local arrival = math.max(one.arrival, now - missed) + one.step
+            local peak = math.max(one.peak, now) + one.step * 0.8
+            if ARGV[at * 3 + 2] == 'strict' then
+                arrival = math.max(one.arrival, latest) + one.step
+                peak = arrival
+            end
             redis.call('HSET', facts, 'arrival', string.format('%.3f', arrival),
-                'peak', string.format('%.3f', math.max(one.peak, now) + one.step * 0.8))
+                'peak', string.format('%.3f', peak))
             redis.call('PEXPIRE', facts, string.format('%.0f', (math.max(arrival, one.spill) - now + HOUR) / 1000))
         else
             redis.call('ZADD', held, string.format('%.0f', now + lease), hold)
@@ -140,7 +153,6 @@ if all then
             redis.call('HSET', facts, 'last', string.format('%.0f', now))
             redis.call('PEXPIRE', facts, string.format('%.0f', (math.max(now, one.spill) - now + HOUR) / 1000))
         end
-        latest = math.max(latest, one.at)
     end
     return {1, string.format('%.0f', latest - now), 0}
 end

@@ -28,7 +28,7 @@ class RedisLimits:
         arguments: list[Word] = [job_id, hold, _microseconds(seconds), _microseconds(patience)]
         for demand in demands:
             if isinstance(demand, RateDemand):
-                arguments += ("rate", repr(demand.interval * 1_000_000), demand.burst)
+                arguments += ("strict" if demand.strict else "rate", repr(demand.interval * 1_000_000), demand.burst)
             else:
                 arguments += ("places", demand.places, 0)
         granted, wait, which, *holds = _list(await self._server.run(ENTER_LIMITS, keys, arguments))

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import open_app
-from taskmq.cli.output import note, print_rows, when
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.operators.workers import seconds_of
+from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.errors import InvalidOption
 from taskmq.model.states import Cancellation
+from taskmq.operations.jobs import JobLetter, JobReport, report_job
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.client.delayed import WaitingJob
+    from taskmq.client.progress import JobProgress
 
 __all__ = ["app"]
 
-app = App(name="job", help="Single jobs: waiting, cancel, reschedule.", result_action="return_value")
+app = App(name="job", help="Single jobs: show, waiting, cancel, reschedule.", result_action="return_value")
 
 T = TypeVar("T")
 
@@ -29,7 +32,58 @@ _CANCELLED: Final = {
     Cancellation.ENDED: "has ended already",
     Cancellation.UNKNOWN: "is not known to the state; where it waits at the broker, or runs, it is ended even so",
 }
+_ENDED: Final = "ended, how is not kept any more"
+_VALUE_SECONDS: Final = 5.0
 _COLUMNS: Final = ("job", "task", "queue", "due", "enqueued")
+
+
+@app.command
+def show(
+    job: str,
+    /,
+    *,
+    values: Annotated[bool, Parameter(negative="")] = False,
+    depth: int | None = None,
+    within: str = "1s",
+) -> int:
+    """Show what the state, the dead letters and the workers know of one job.
+
+    Ends with 3 where none of them knows it. A job that waits at the broker is not known: a broker cannot be asked for
+    a single message.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    values
+        Show its arguments and its result, and the traceback, too: what it works on may be secret.
+    depth
+        Look at no more than so many dead letters of each queue, the oldest; all when left out.
+    within
+        How long to wait for the answers of workers.
+    """
+
+    async def run(target: "TaskMQ") -> "tuple[JobReport, Any]":
+        report = await report_job(target, job, within=seconds_of(within), depth=depth)
+        has_value = values and report.has_value
+        return report, await target.job(job).aresult(timeout=_VALUE_SECONDS) if has_value else None
+
+    report, value = _run(run)
+    if not report.is_known:
+        note(
+            f"job {job} is not known: neither the state nor the dead letters nor a worker that answers has it. It "
+            "may wait at the broker, or be over and forgotten, or never have been sent"
+        )
+        return NOT_FOUND
+    record = _facts(report)
+    if values:
+        record |= {"body": None if report.body is None else report.body.decode(errors="replace")}
+        record |= {"result": value if report.has_value else None, "traceback": report.traceback}
+    if current_globals().output == "table":
+        record = {name: value for name, value in record.items() if value not in (None, "", [])}
+        record["letters"] = "\n".join(_letter_text(one) for one in report.letters) or "none"
+    print_record(record)
+    return OK
 
 
 @app.command
@@ -89,6 +143,40 @@ def reschedule(
     instant = None if eta is None else _instant(eta)
     is_done = _run(lambda target: target.job(job).areschedule(delay=delay, eta=instant))
     return _outcome(job, "rescheduled", is_done=is_done)
+
+
+def _facts(report: "JobReport") -> dict[str, Any]:
+    progress = report.progress
+    return {
+        "job": report.id,
+        "task": report.task,
+        "state": _ENDED if report.state is None else report.state,
+        "queue": report.queue,
+        "workflow": report.workflow,
+        "attempt": report.attempt,
+        "enqueued": when(_milliseconds(report.enqueued)),
+        "due": when(_milliseconds(report.due)),
+        "started": when(_milliseconds(report.started)),
+        "finished": when(_milliseconds(report.finished)),
+        "worker": report.worker,
+        "running_for": None if report.running_for is None else round(report.running_for, 1),
+        "error": ": ".join(part for part in (report.error_type, report.error) if part) or None,
+        "cancelled": report.cancelled,
+        "progress": None if progress is None else _progress_text(progress),
+        "letters": [
+            {"queue": one.queue, "reason": one.letter.reason, "died": when(one.letter.died)} for one in report.letters
+        ],
+    }
+
+
+def _progress_text(progress: "JobProgress") -> str:
+    total = "" if progress.total is None else f" of {progress.total:g}"
+    note = f": {progress.note}" if progress.note else ""
+    return f"{progress.done:g}{total}{note} (attempt {progress.attempt}, {when(_milliseconds(progress.updated))})"
+
+
+def _letter_text(one: "JobLetter") -> str:
+    return f"  {one.queue}: {one.letter.reason}, {when(one.letter.died) or 'nobody knows when'}"
 
 
 def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:

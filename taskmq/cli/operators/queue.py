@@ -1,19 +1,28 @@
 """`taskmq queue`."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.exits import FAILED
-from taskmq.cli.globals import open_app
-from taskmq.cli.output import confirm, note, print_rows
-from taskmq.contracts.broker import QueueStats
+from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.operators.workers import seconds_of
+from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.client.queues import QueuePause
+from taskmq.errors import InvalidOption
+from taskmq.model.topology import dead_letter_queue, logical_queue
 from taskmq.operations import queues as operations
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
 
 __all__ = ["app"]
 
-app = App(name="queue", help="Queues: list, purge.", result_action="return_value")
+app = App(name="queue", help="Queues: list, show, pause, resume, purge.", result_action="return_value")
+
+T = TypeVar("T")
 
 _COLUMNS = ("queue", "ready", "unsettled", "delayed", "consumers")
 
@@ -27,15 +36,66 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     queues
         Queues, separated by commas.
     """
-    target = open_app()
     names = [name.strip() for name in queues.split(",")] if queues else []
 
-    async def run() -> list[QueueStats]:
-        async with target:
-            return await operations.list_queues(target, names)
+    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], dict[str, int]]:
+        found, pauses = await operations.list_queues(target, names), await operations.find_pauses(target) or {}
+        rows = [{column: getattr(entry, column) for column in _COLUMNS} for entry in found.queues]
+        sums = {
+            "ready": sum(entry.ready for entry in found.queues),
+            "unsettled": sum(entry.unsettled or 0 for entry in found.queues),
+            "delayed": found.delayed,
+        }
+        return [{**row, "paused": pauses.get(_work_queue(row["queue"]))} for row in rows], sums
 
-    stats = asyncio.run(run())
-    print_rows(_COLUMNS, [{column: getattr(entry, column) for column in _COLUMNS} for entry in stats])
+    rows, sums = _run(run)
+    paused = ("paused",) if any(row["paused"] for row in rows) else ()
+    if current_globals().output == "table":
+        rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
+    print_rows((*_COLUMNS, *paused), rows)
+    note("{ready} ready, {unsettled} in workers' hands, {delayed} delayed".format(**sums))
+
+
+@app.command
+def show(queue: str, /, *, within: str = "1s") -> None:
+    """Show one queue: what is in it, how it is made, who uses it and who consumes it.
+
+    Parameters
+    ----------
+    queue
+        The queue, as people name it.
+    within
+        How long to wait for the answers of workers.
+    """
+    report = _run(lambda target: operations.report_queue(target, queue, within=seconds_of(within)))
+    is_table = current_globals().output == "table"
+    described = report.queue
+    print_record(
+        {
+            "queue": described.name,
+            "ready": report.ready,
+            "in_hand": report.in_hand,
+            "delayed": "at the broker, which does not count them"
+            if is_table and report.delayed is None
+            else report.delayed,
+            "dead": report.dead,
+            "consumers": report.consumers,
+            "paused": (pause_text(report.paused) or "no") if is_table else report.paused,
+            "kind": described.kind,
+            "priorities": None if described.ordered is not None else described.priorities,
+            "ordered": described.ordered,
+            "max_length": described.max_length,
+            "max_bytes": described.max_bytes,
+            "delivery_limit": described.delivery_limit,
+            "tasks": ", ".join(report.tasks) if is_table else report.tasks,
+            "workers": ", ".join(report.workers) if is_table else report.workers,
+            "parts": "\n".join(
+                f"  {part.queue}: {part.ready} ready, {part.consumers} consumers" for part in report.parts
+            )
+            if is_table
+            else report.parts,
+        }
+    )
 
 
 @app.command
@@ -49,13 +109,68 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     yes
         Do not ask.
     """
-    target = open_app()
     if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
         return FAILED
+    note(f"{_run(lambda target: operations.purge_queue(target, queue))} messages deleted")
+    return OK
 
-    async def run() -> int:
+
+@app.command
+def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> int:
+    """Have no worker start anything of queues until they are resumed; it survives restarts.
+
+    Workers stop within two seconds and give back what they have not begun. What runs goes on; sends, delays and
+    retries wait in the queue. Needs a state.
+
+    Parameters
+    ----------
+    queues
+        The queues, as people name them.
+    reason
+        Why; shown wherever the queue is.
+    """
+    for name, paused in _run(lambda target: operations.pause_queues(target, _named(queues), note=reason)).items():
+        note(f"queue {name} is {pause_text(paused)}")
+    return OK
+
+
+@app.command
+def resume(*queues: str) -> int:
+    """Have workers take from paused queues again, within two seconds.
+
+    Parameters
+    ----------
+    queues
+        The queues, as people name them.
+    """
+    resumed = _run(lambda target: operations.resume_queues(target, _named(queues)))
+    for name in dict.fromkeys(queues):
+        note(f"queue {name} is resumed" if name in resumed else f"queue {name} was not paused")
+    return OK
+
+
+def pause_text(pause: QueuePause | None) -> str:
+    """That a queue is paused, for people."""
+    if pause is None:
+        return ""
+    return f"paused since {when(pause.since)}" + (f" ({pause.note})" if pause.note else "")
+
+
+def _named(queues: Sequence[str]) -> Sequence[str]:
+    if not queues:
+        raise InvalidOption("which queues? Name at least one")
+    return queues
+
+
+def _work_queue(physical: str) -> str:
+    return "" if physical == dead_letter_queue(physical) else logical_queue(physical)
+
+
+def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
+    target = open_app()
+
+    async def run() -> T:
         async with target:
-            return await operations.purge_queue(target, queue)
+            return await use(target)
 
-    note(f"{asyncio.run(run())} messages deleted")
-    return 0
+    return asyncio.run(run())

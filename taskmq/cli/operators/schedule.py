@@ -15,9 +15,9 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.schedules.triggers import Cron, DstFold, DstGap, Limited, Trigger, cron, instants_after, jitter_of
 
 if TYPE_CHECKING:
-    from taskmq.schedules import ScheduleEntry
+    from taskmq.schedules import ScheduleEntry, ScheduleStatus
 
-__all__ = ["app"]
+__all__ = ["app", "paused_text"]
 
 app = App(
     name="schedule",
@@ -47,21 +47,23 @@ def list_schedules() -> None:
     What tasks of the app react to stands behind them.
     """
     now = SystemClock().now_ms()
+    entries, paused = _entries()
     rows = [
         {
             "schedule": entry.name,
-            "task": entry.task.name,
-            "next": when(_sent(entry, entry.trigger.next_after(now))),
+            "task": entry.starts,
+            "next": "" if entry.name in paused else when(_sent(entry, entry.trigger.next_after(now))),
             "rule": entry.trigger.describe(),
+            "paused": paused.get(entry.name, ""),
         }
-        for entry in _entries().values()
+        for entry in entries.values()
     ]
     rows.sort(key=lambda row: (row["next"] == "", row["next"], row["schedule"]))
     rows += [
-        {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe()}
+        {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe(), "paused": ""}
         for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
     ]
-    print_rows(_COLUMNS, rows)
+    print_rows((*_COLUMNS, "paused") if paused else _COLUMNS, rows)
 
 
 @app.command(name="next")
@@ -83,13 +85,16 @@ def next_instants(
     after
         From this instant on instead of now, such as 2027-01-31T09:00+01:00.
     """
-    entries = _entries()
+    entries, paused = _entries()
     if unknown := [name for name in names if name not in entries]:
         note(f"no schedule is called {unknown[0]!r}; `taskmq schedule list` shows them")
         return NOT_FOUND
     start = SystemClock().now_ms() if after is None else _instant(after)
     due: list[tuple[int, str, tzinfo]] = []
     for name in names or entries:
+        if name in paused:
+            note(f"schedule {name} is paused {paused[name]}: nothing of it is due")
+            continue
         trigger = entries[name].trigger
         due += [(instant, name, _zone(trigger)) for instant in islice(instants_after(trigger, start), count)]
     due.sort(key=lambda each: each[:2])
@@ -138,7 +143,7 @@ def explain(
         if isinstance(trigger, Cron) and trigger != trigger.hashed_by("another"):
             note("H is 0 here, as far as it can be; a schedule computes it from its name")
     else:
-        entries = _entries()
+        entries, paused = _entries()
         if rule not in entries and rule in open_app().reactions:
             from taskmq.cli.operators.reactions import explain_reaction
 
@@ -149,7 +154,9 @@ def explain(
             return NOT_FOUND
         entry = entries[rule]
         trigger = entry.trigger
-        facts = {"schedule": entry.name, "task": entry.task.name}
+        facts = {"schedule": entry.name, "task": entry.starts}
+        if rule in paused:
+            facts["paused"] = f"{paused[rule]}: nothing is emitted before `taskmq schedule resume {rule}`"
     zone = _zone(trigger)
     following = islice(instants_after(trigger, SystemClock().now_ms()), count)
     shown = [_local(instant, zone) for instant in following]
@@ -164,18 +171,28 @@ def explain(
     return OK
 
 
-def _entries() -> "dict[str, ScheduleEntry]":
+def _entries() -> "tuple[dict[str, ScheduleEntry], dict[str, str]]":
+    """All schedules, and since when and why those are paused that are."""
     target = open_app()
 
-    async def look() -> "dict[str, ScheduleEntry]":
+    async def look() -> "tuple[dict[str, ScheduleEntry], dict[str, ScheduleStatus]]":
         async with target:
-            return await target.schedules.aall()
+            return await target.schedules.aall(), await target.schedules.astatuses()
 
     try:
-        return asyncio.run(look())
+        entries, statuses = asyncio.run(look())
     except UnsupportedFeature as error:
         note(f"only the schedules of the code: {error}")
-        return dict(target.schedules)
+        return dict(target.schedules), {}
+    return entries, {name: text for name, status in statuses.items() if (text := paused_text(status))}
+
+
+def paused_text(status: "ScheduleStatus") -> str:
+    """Since when and why a schedule is paused; "" where it is not."""
+    if status.paused is None:
+        return ""
+    since = status.paused.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"since {since} ({status.note})" if status.note else f"since {since}"
 
 
 def _sent(entry: "ScheduleEntry", instant: int | None) -> int | None:

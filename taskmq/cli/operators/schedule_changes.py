@@ -9,6 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from taskmq.cli.globals import open_app
+from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.errors import InvalidOption
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
@@ -115,7 +116,7 @@ def history(name: str, /) -> None:
     if status.paused is None:
         state = f"next {_text(status.next)}" if status.next else "never due again"
     else:
-        state = f"paused since {_text(status.paused)}{f' ({status.note})' if status.note else ''}"
+        state = f"paused {paused_text(status)}"
     waiting = f", {status.waiting} waiting for earlier ones to end" if status.waiting else ""
     note(f"{name}: {state}; {counts}{waiting}")
 

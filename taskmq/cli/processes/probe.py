@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from taskmq.errors import InvalidOption
+from taskmq.model.units import seconds_in
 from taskmq.probe import probe as ask
 
 __all__ = ["probe"]
@@ -16,7 +17,7 @@ def probe(
     *,
     port: Annotated[str | None, Parameter(env_var="TASKMQ_HEALTH_PORT")] = None,
     socket: str | None = None,
-    timeout: float = 5.0,
+    timeout: str = "5s",
 ) -> int:
     """Exit with 0 if a worker says that it is live, or ready to take jobs; else with 1 and the reason.
 
@@ -29,9 +30,12 @@ def probe(
     socket
         The path, where the worker has a socket instead.
     timeout
-        Seconds until the worker has to answer.
+        How long the worker has to answer, such as 5s.
     """
     where = socket or port
     if not where:
         raise InvalidOption("--port or --socket is missing, and $TASKMQ_HEALTH_PORT is not set")
-    return ask(what, where, timeout=timeout)
+    seconds = seconds_in(timeout)
+    if seconds is None:
+        raise InvalidOption(f"--timeout {timeout!r} is no duration: seconds, or such as '500ms'")
+    return ask(what, where, timeout=seconds)

@@ -10,10 +10,10 @@ from cyclopts import App, Parameter
 from taskmq.cli.config_options import config_values, with_config_options
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
+from taskmq.durable.health import parse_address
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration, parse_processes, parse_size
-from taskmq.supervisor.config import SupervisorConfig, parse_address
-from taskmq.supervisor.recycle_limits import RecycleLimits
+from taskmq.supervisor.config import RecycleLimits, SupervisorConfig
 from taskmq.supervisor.supervisor import Supervisor
 from taskmq.worker.child_protocol import ChildReady, ChildSpec
 from taskmq.worker.config import WorkerConfig
@@ -58,25 +58,26 @@ def worker(
     target
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     queues
-        Queues, separated by commas; default: those of all tasks. images=4 gives that queue at most 4 slots; of
-        mail*3 three jobs start in a row while other queues wait, too.
+        Queues, separated by commas. Default: those of all tasks. images=4 gives that queue at most 4 slots; mail*3
+        starts three jobs of that queue in a row while others wait.
     processes
-        How many worker processes, such as 4, or 1-8 for as many as the load wants.
+        How many worker processes, such as 4, or 1-8 for as many as the load needs. Default: $TASKMQ_PROCESSES,
+        else 1.
     watch
         Replace the processes when Python files below this folder change and the new code starts.
     max_jobs
-        A process is replaced after about so many jobs; a successor consumes before it drains.
+        Replace a process after about this many jobs; its successor consumes before it drains.
     max_memory
-        A process is replaced when it holds so much memory, such as 512M.
+        Replace a process that holds more resident memory than this, such as 512M.
     max_open_files
-        A process is replaced when it has so many descriptors open.
+        Replace a process that has more descriptors open than this.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     liveness_timeout
-        A process that says nothing for so long is not live.
+        A process that has not answered for this long is not live.
     kill_unresponsive
-        Kill a process whose event loop has stood for so long, such as 10m, so that its jobs run elsewhere; default:
-        leave it alone.
+        Kill a process whose event loop has been blocked for this long, such as 10m, so that its jobs run
+        elsewhere. Default: never.
     """
     from taskmq.client.settings import load_settings
 

@@ -15,11 +15,14 @@ class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
         key: which limit.
         interval: seconds between two starts.
         burst: how many may follow each other at once when there was none for long; at least 1.
+        strict: no start is ahead of its turn, and none that was missed is made up for: granted starts are never
+            closer than `interval` to each other.
     """
 
     key: str
     interval: float
     burst: int = 1
+    strict: bool = False
 
 
 class PlaceDemand(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +44,8 @@ class LimitEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run may begin.
 
     Attributes:
-        granted: it may, `wait` seconds from now; otherwise nothing was taken.
+        granted: it may, `wait` seconds from now, the moment for which a strict rate has counted it; otherwise nothing
+            was taken.
         wait: seconds. Of what was refused: when to ask again; the job has a place in the line of each limit that
             is in its way, and what asks again earlier is told the same.
         key: the limit that is in the way longest; "" where none is.

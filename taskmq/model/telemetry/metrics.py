@@ -1,7 +1,7 @@
-"""What can be counted about workers, as values, and the contract of what shows them to a monitoring system.
+"""What can be counted about workers and beats, as values, and the contract of what shows them to a monitoring system.
 
 A package offers an exporter under the entry-point group `taskmq.metrics`: a function that is given a `Source` and
-returns an `Exporter`. The supervisor asks it whenever `/metrics` is asked for.
+returns an `Exporter`. The process whose health port it is asks it whenever `/metrics` is asked for.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["BOUNDS", "Count", "Exporter", "Histogram", "Page", "ProcessGauges", "Snapshot", "Source"]
+__all__ = [
+    "BOUNDS",
+    "BeatSnapshot",
+    "Count",
+    "Exporter",
+    "Histogram",
+    "Page",
+    "ProcessGauges",
+    "ScheduleCount",
+    "Snapshot",
+    "Source",
+]
 
 BOUNDS: Final = (
     0.001,
@@ -131,6 +142,36 @@ class Snapshot(NamedTuple):
     queues: dict[str, int]
 
 
+class ScheduleCount(msgspec.Struct):
+    """What one beat has emitted of one task.
+
+    Attributes:
+        emitted: occurrences that the broker has confirmed, by kind: `due`, `catchup`, `backfill`, ...
+        failed: those that cannot be sent, by anybody.
+        late: seconds from when occurrences were due to the broker's confirm; those of a backfill are never late.
+    """
+
+    task: str
+    emitted: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    failed: int = 0
+    late: Histogram = msgspec.field(default_factory=Histogram)
+
+
+class BeatSnapshot(NamedTuple):
+    """All that is known about a beat at one moment.
+
+    Attributes:
+        counts: since it started.
+        schedules: how many it emits, together with the others.
+        state_silence: seconds since the state last answered; None: it never has.
+    """
+
+    version: str
+    counts: list[ScheduleCount]
+    schedules: int
+    state_silence: float | None
+
+
 class Page(NamedTuple):
     """An answer to a scrape."""
 
@@ -138,8 +179,8 @@ class Page(NamedTuple):
     body: bytes
 
 
-Source = Callable[[], Snapshot]
-"""The numbers of now."""
+Source = Callable[[], Snapshot | BeatSnapshot]
+"""The numbers of now: of a worker's processes, or of a beat."""
 
 Exporter = Callable[[str], Page]
 """The page of now, for the `Accept` header of who asks."""

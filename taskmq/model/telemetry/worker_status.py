@@ -27,10 +27,12 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
         version: of taskmq.
         app: `module:attribute`, or the app's name.
         queues: that it consumes, as people name them.
+        paused: those of them that are paused.
         state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
         slots: how many runs may go on at a time.
         running: how many do; `jobs` are the longest of them.
         backlog: deliveries in hand that wait for a slot.
+        in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
         ended: runs that have ended.
         abandoned: threads that were given up and have not returned.
         memory: resident bytes of the process.
@@ -56,3 +58,5 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     loop_lag: float
     started: int
     jobs: list[RunningJob] = []
+    paused: list[str] = []
+    in_hand: dict[str, int] = {}

@@ -27,6 +27,7 @@ from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import amend
 from taskmq.model.topology import check_queue_name, class_queue, logical_queue
+from taskmq.model.units import Duration, parse_seconds
 from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
 from taskmq.operations.dead_letters.walk import Progress, Walk, walk
@@ -124,7 +125,7 @@ async def replay(
     broker: Broker,
     queue: str,
     *,
-    timeout: float,
+    timeout: Duration,
     plan: Replay | None = None,
     choose: Choose | None = None,
     limit: int | None = None,
@@ -144,7 +145,7 @@ async def replay(
     Args:
         broker: where the queue is.
         queue: as people name it; or `taskmq.parking`, `taskmq.unroutable`.
-        timeout: seconds for each publish.
+        timeout: for each publish.
         plan: how.
         choose: which; all when left out.
         limit: stop after so many that were sent.
@@ -160,7 +161,8 @@ async def replay(
     """
     plan = plan or Replay()
     async with walk(broker, queue, depth=depth, progress=progress) as letters:
-        sender = _Sender(broker, plan, timeout=timeout, clock=clock or SystemClock())
+        seconds = parse_seconds(timeout, what="timeout")
+        sender = _Sender(broker, plan, timeout=seconds, clock=clock or SystemClock())
         await sender.run(letters, choose, limit)
     if sender.failure is not None:
         raise PartlyReplayed(sender.failure, failed=sender.failed, replayed=sender.done.replayed) from sender.failure

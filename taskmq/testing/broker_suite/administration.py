@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import unittest
 
+from taskmq.contracts.broker import Deleting
 from taskmq.errors import QueueMissing
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
 from taskmq.testing.broker_suite.case import BrokerCase, bodies, message
@@ -33,6 +35,25 @@ class Administration(BrokerCase):
         await other.declare([])
 
         await self.expect_only(other, queue.name, "kept")
+
+    @case
+    async def test_a_deleted_queue_is_gone_with_what_is_in_it_and_can_be_declared_again(self) -> None:
+        broker = self.broker()
+        if not isinstance(broker, Deleting):
+            raise unittest.SkipTest("this broker deletes no queues")
+        queue = self.undeclared()
+        await broker.declare([queue])
+        await self.send(broker, queue.name, "one", "two")
+        await self.expect_ready(broker, queue.name, 2)
+
+        assert await broker.delete(queue.name) == 2
+
+        assert await broker.stats([queue.name]) == []
+        with raises(QueueMissing):
+            await broker.delete(queue.name)
+        await broker.declare([queue])
+        await self.send(broker, queue.name, "new")
+        await self.expect_only(broker, queue.name, "new")
 
     @case
     async def test_several_brokers_may_declare_at_the_same_time(self) -> None:

@@ -145,6 +145,96 @@ class Consuming(BrokerCase):
         assert bodies(await inbox.take_and_ack(2)) == ["e", "f"]
 
     @case
+    async def test_a_paused_queue_gives_nothing_more_and_what_is_in_hand_can_be_settled(self) -> None:
+        broker, looker = self.broker(), self.broker()
+        queue, other = await self.queue(broker), await self.queue(broker)
+        await self.send(broker, queue, "a", "b", "c")
+        inbox = self.inbox()
+        consumer = await broker.consume([Subscription(queue, 2), Subscription(other, 2)], inbox)
+        first, second = await inbox.take(2)
+
+        await consumer.pause(queue)
+        await consumer.pause(queue)
+        first.ack()
+        second.requeue()
+
+        await self.expect_ready(looker, queue, 2)
+        async with looker.peek(queue, limit=10) as rest:
+            assert bodies(rest) == ["b", "c"]
+        await self.send(broker, other, "x")
+        assert bodies(await inbox.take_and_ack(1)) == ["x"]
+        assert consumer.healthy
+        assert not inbox.untaken
+
+    @case
+    async def test_a_resumed_queue_is_consumed_from_where_it_was(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        await self.send(broker, queue, "a", "b", "c")
+        inbox, consumer = await self.consume(broker, queue, prefetch=1)
+        (first,) = await inbox.take(1)
+        await consumer.pause(queue)
+        first.requeue()
+        await self.expect_ready(broker, queue, 3)
+        await self.send(broker, queue, "d")
+
+        await consumer.resume(queue)
+        await consumer.resume(queue)
+
+        assert bodies(await inbox.take_and_ack(4)) == ["a", "b", "c", "d"]
+        assert consumer.healthy
+
+    @case
+    async def test_a_queue_that_is_subscribed_paused_gives_nothing_before_it_is_resumed(self) -> None:
+        broker = self.broker()
+        queue, other = await self.queue(broker), await self.queue(broker)
+        await self.send(broker, queue, "a")
+        inbox = self.inbox()
+        consumer = await broker.consume([Subscription(queue, 5, is_paused=True), Subscription(other, 5)], inbox)
+        await self.send(broker, other, "x")
+
+        assert bodies(await inbox.take_and_ack(1)) == ["x"]
+        assert consumer.healthy
+        assert not inbox.untaken
+        await self.expect_ready(broker, queue, 1)
+        (paused,) = await broker.stats([queue])
+        assert paused.consumers == 0
+
+        await consumer.resume(queue)
+        assert bodies(await inbox.take_and_ack(1)) == ["a"]
+
+    @case
+    async def test_a_paused_shard_goes_to_whoever_consumes_it(self) -> None:
+        broker, other = self.broker(), self.broker()
+        work = self.undeclared(ordered=1)
+        await broker.declare([work])
+        (shard,) = work.physical
+        await self.send(broker, shard, "1", "2", "3")
+        inbox, consumer = await self.consume(broker, shard, prefetch=1)
+        (first,) = await inbox.take(1)
+        standby, _ = await self.consume(other, shard, prefetch=1)
+
+        await consumer.pause(shard)
+        first.ack()
+
+        assert bodies(await standby.take_and_ack(2)) == ["2", "3"]
+        assert not inbox.untaken
+
+    @case
+    async def test_a_consumer_that_stops_while_a_queue_is_paused_stays_stopped(self) -> None:
+        broker = self.broker()
+        queue = await self.queue(broker)
+        inbox, consumer = await self.consume(broker, queue)
+        await consumer.pause(queue)
+
+        await consumer.stop()
+        await consumer.resume(queue)
+
+        await self.send(broker, queue, "one")
+        await self.expect_only(self.broker(), queue, "one")
+        assert not inbox.untaken
+
+    @case
     async def test_two_consumers_share_a_queue_and_no_message_goes_to_both(self) -> None:
         left, right = self.broker("left"), self.broker("right")
         queue = await self.queue(left)

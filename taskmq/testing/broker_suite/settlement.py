@@ -114,7 +114,9 @@ class Settling(BrokerCase):
         await self.lose(broker)
 
         assert not await lost.ack_confirmed()
-        await self._expect_back(other, queue, back=["one", "two"], then=[])
+        # The first may have come and gone a second time before the consumer stopped, and so stand behind the other.
+        rest, _ = await self.consume(other, queue)
+        assert sorted(bodies(await rest.take_and_ack(2))) == ["one", "two"]
 
     @case
     async def test_the_last_confirmed_ack_of_a_stopped_consumer_is_told_as_such(self) -> None:

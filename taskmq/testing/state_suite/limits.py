@@ -92,6 +92,29 @@ class LimitCases(StateCase):
         assert not third.granted
 
     @case
+    async def test_starts_under_a_strict_rate_are_never_ahead_of_their_turns(self) -> None:
+        state = self.state()
+        rate = RateDemand(key=new("strict"), interval=LONG, strict=True)
+
+        entries = [await _enter(state.limits, f"job {number}", rate, patience=9 * LONG) for number in range(4)]
+
+        assert all(entry.granted for entry in entries)
+        for place, entry in enumerate(entries):
+            assert place * LONG - 60 < entry.wait <= place * LONG
+
+    @case
+    async def test_a_strict_start_that_waits_for_another_limit_counts_from_then(self) -> None:
+        state = self.state()
+        busy, strict = (RateDemand(key=new(name), interval=LONG, strict=True) for name in ("busy", "strict"))
+        await _enter(state.limits, "first", busy)
+
+        both = await state.limits.acquire("second", [strict, busy], hold="second", seconds=LONG, patience=9 * LONG)
+        after = await _enter(state.limits, "third", strict, patience=9 * LONG)
+
+        assert LONG - 60 < both.wait <= LONG
+        assert 2 * LONG - 60 < after.wait <= 2 * LONG
+
+    @case
     async def test_places_are_held_by_so_many_at_a_time(self) -> None:
         state, other = self.state(), self.state()
         places = PlaceDemand(key=new("größe ☂ places"), places=2)

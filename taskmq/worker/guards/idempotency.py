@@ -36,7 +36,7 @@ from taskmq.errors import (
     TaskMQError,
     UnsupportedFeature,
 )
-from taskmq.model.envelope import JSON
+from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.keys import once_key, worker_key
 from taskmq.model.outcome import AlreadyDone, Dead, Interrupted, Outcome, Snoozed, Succeeded
 from taskmq.run.context import SCHEDULE_NAME
@@ -258,7 +258,10 @@ class KeyRefusal:
         return False
 
     def concerns(self, attempt: Attempt) -> bool:
-        return bool(attempt.envelope.key) and attempt.cancelled is None
+        key = attempt.envelope.key
+        # Its id alone was no wish for a key: its sender has a state, and this worker has none.
+        has_key = bool(key) and (key != attempt.job_id or _is_scheduled(attempt.envelope))
+        return has_key and attempt.cancelled is None
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         return Dead(
@@ -298,10 +301,14 @@ def _key_of(attempt: Attempt) -> str | None:
 def _ttl_of(attempt: Attempt) -> float:
     """Seconds for which the attempt's key is remembered."""
     ttl, envelope = attempt.task.plan.idempotency.ttl, attempt.envelope
-    if envelope.key == attempt.job_id and envelope.meta is not None and SCHEDULE_NAME in envelope.meta:
+    if envelope.key == attempt.job_id and _is_scheduled(envelope):
         # Beat's own, against its own duplicates; of a schedule of one second a day of them would be too many.
         return min(ttl, _OCCURRENCE_TTL)
     return ttl
+
+
+def _is_scheduled(envelope: Envelope) -> bool:
+    return envelope.meta is not None and SCHEDULE_NAME in envelope.meta
 
 
 def _name(attempt: Attempt, key: str) -> str:

@@ -12,6 +12,9 @@ at their end; at once, when somebody on the same machine who waits for one sees 
 were granted and not made (the worker stopped meanwhile, another guard refused) are lost: the rate is lower then,
 never higher.
 
+Under a strict rate a start must not be late either: it could come together with those after it. A period of the rate
+is longer by `STRICT_MARGIN`; a start that is later than that is not made, and asked for anew.
+
 When the state does not answer, jobs wait (`on_failure="closed"`), or run without their limits where all of them say
 so (`"open"`). A place whose lease cannot be renewed in time may be given to another run, while the first goes on:
 that is logged.
@@ -26,13 +29,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
+
 from taskmq.app import TaskMQ
-from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, PlaceDemand, ResultRecord
+from taskmq.contracts.stores import Demand, LimitEntry, LimitStore, PlaceDemand, RateDemand, ResultRecord
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.errors import InvalidArguments, StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, Envelope
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Snoozed
+from taskmq.options.limits import STRICT_MARGIN
 from taskmq.tasks.task import Task
 from taskmq.worker.attempt import Attempt, Permit
 from taskmq.worker.host.process_facts import is_gone, process_identity
@@ -53,6 +59,13 @@ _LONGEST: Final = 890.0
 # Of a worker's slots, those in which runs wait.
 _SHARE: Final = 4
 _OPEN_FOR: Final = 1.0
+# Seconds that a start under a strict rate may be late: clocks and sleeps are inexact by a millisecond. Where the
+# state is far away it is more, up to the latest, and then the next start has to be later by as much; less with each
+# one that is in time.
+_IN_TIME: Final = STRICT_MARGIN - 0.001
+_LATEST: Final = 5.0
+_CALM: Final = 0.9
+_ROOM: Final = 1.2
 # A message this much early (s) is kept in hand by who runs it.
 _EARLY: Final = 0.125
 
@@ -78,6 +91,7 @@ class LimitsGuard:
         self._waiting = 0
         self._most_waiting = max(concurrency // _SHARE, 1)
         self._open_until = 0.0
+        self._in_time = _IN_TIME
         self._lease = lease
         self._holder = _Holder(limits, self._clock, lease=lease)
 
@@ -127,11 +141,13 @@ class LimitsGuard:
         hold = f"{self._identity}/{next(self._numbers)}"
         places = [demand for demand in demands if isinstance(demand, PlaceDemand)]
         patience = PATIENCE if self._waiting < self._most_waiting else 0.0
+        strict = any(_is_strict(demand) for demand in demands)
         while True:
-            asked = self._clock.monotonic()
+            asked, in_time = self._clock.monotonic(), self._in_time
+            wanted = _with_more_time(demands, in_time - _IN_TIME) if strict and in_time > _IN_TIME else demands
             try:
                 entry = await self._limits.acquire(
-                    attempt.job_id, demands, hold=hold, seconds=self._lease, patience=patience
+                    attempt.job_id, wanted, hold=hold, seconds=self._lease, patience=patience
                 )
             except BaseException:
                 # It may be held.
@@ -141,10 +157,19 @@ class LimitsGuard:
                 granted = self._holder.hold(hold, places, job_id=attempt.job_id) if places else _NOTHING
                 if entry.wait > 0:
                     await self._wait(entry.wait - (self._clock.monotonic() - asked), hold, places)
-                return granted
+                if not strict or self._is_in_time(self._clock.monotonic() - asked - entry.wait, in_time):
+                    return granted
+                # The start that was granted is counted, and not made: so late it would be one too many of its period.
+                self._holder.let_go(hold, places)
+                hold = f"{self._identity}/{next(self._numbers)}"
+                continue
             if await self._expire_dead_holders(entry):
                 continue
             return Snoozed(timedelta(seconds=_pause(entry.wait)))
+
+    def _is_in_time(self, late: float, in_time: float) -> bool:
+        self._in_time = min(max(in_time * _CALM, late * _ROOM, _IN_TIME), _LATEST)
+        return late <= in_time
 
     async def _wait(self, seconds: float, hold: str, places: Sequence[PlaceDemand]) -> None:
         self._waiting += 1
@@ -162,6 +187,20 @@ class LimitsGuard:
         for hold in gone:
             await self._limits.release(hold, [entry.key], held=None)
         return bool(gone)
+
+
+def _is_strict(demand: Demand) -> bool:
+    return isinstance(demand, RateDemand) and demand.strict
+
+
+def _with_more_time(demands: Sequence[Demand], seconds: float) -> list[Demand]:
+    """The demands of a start that may be later by so much, so that the next ones have to be later, too."""
+    return [
+        msgspec.structs.replace(demand, interval=demand.interval + seconds)
+        if isinstance(demand, RateDemand) and demand.strict
+        else demand
+        for demand in demands
+    ]
 
 
 class _Holder:

@@ -15,7 +15,7 @@ waits for what), `OrderedShards` (who is held), the `TaskPool` (whose run an asy
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from taskmq.contracts.broker import Delivery, is_revoked
@@ -94,6 +94,7 @@ class Slots:
             passed=self._pass_on,
         )
         self._cancelled_items: list[tuple[Delivery, WorkItem]] = []
+        self._paused: set[str] = set()
         self.threads: ThreadRuns | None = None
         if threads is not None:
             self.threads = ThreadRuns(threads, stats, clock.monotonic, ended=thread_ended, settled=self.settled)
@@ -242,6 +243,22 @@ class Slots:
         for delivery in given:
             delivery.requeue()
 
+    def pause(self, queues: Collection[str]) -> None:
+        """Give back what has not begun of these physical queues, and what would begin again in them."""
+        self._paused.update(queues)
+        for queue in queues:
+            self.shed(queue, keep=0)
+        now = self.monotonic()
+        for attempt in self.resources.attempts():
+            delivery = attempt.delivery
+            if delivery.queue in self._paused and self.resources.remove(attempt.job_id) is not None:
+                delivery.requeue()
+                self._backlog.release(delivery.queue, now=now)
+
+    def resume(self, queues: Collection[str]) -> None:
+        """Take what comes of these physical queues again."""
+        self._paused.difference_update(queues)
+
     def give_back_all(self) -> None:
         """Give back everything that has not begun, and hold nothing from here on."""
         waiting = [attempt.delivery for attempt in self.resources.clear()]
@@ -273,6 +290,9 @@ class Slots:
     def _take_again(self, delivery: Delivery) -> None:
         now = self.monotonic()
         self._backlog.release(delivery.queue, now=now)
+        if delivery.queue in self._paused:
+            delivery.requeue()
+            return
         self._backlog.put(delivery, now=now, first=True)
         self._pool.call()
 

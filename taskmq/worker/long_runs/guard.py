@@ -47,7 +47,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.broker import Consumer, Delivery, Outgoing, TimeLimited, is_revoked
+from taskmq.contracts.broker import HANDED_OVER, Consumer, Delivery, Outgoing, TimeLimited, is_revoked
 from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import Lease, LeaseStore
 from taskmq.durable.lease_keeper import LeaseKeeper
@@ -74,8 +74,7 @@ _log = logging.getLogger("taskmq.worker")
 _DONE: Final = "done"
 _TAKEN_OVER: Final = "taken over"
 _REMEMBERED: Final = 7 * 86_400.0
-# Of the time that the broker allows: when it begins, and when it is too late to try.
-_BEGIN: Final = 0.75
+# Of the time that the broker allows: when it is too late to try.
 _GIVE_UP: Final = 0.95
 _LOOKS: Final = 20
 _SHORTEST_LOOK: Final = 0.1
@@ -168,9 +167,9 @@ class LongRunGuard:
             limit = limits.get(delivery.queue)
             return math.inf if limit is None else part * limit - ages.most(delivery, now=now)
 
-        slots.give_back([delivery for delivery in waiting if left(delivery, _BEGIN) <= 0])
+        slots.give_back([delivery for delivery in waiting if left(delivery, HANDED_OVER) <= 0])
         for delivery, attempt in running.items():
-            if delivery not in self._begun and left(delivery, _BEGIN) <= 0:
+            if delivery not in self._begun and left(delivery, HANDED_OVER) <= 0:
                 self._begun.add(delivery)
                 self._tasks.start(self._hand_over(attempt, delivery, until=now + left(delivery, _GIVE_UP)))
 

@@ -11,6 +11,7 @@ from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import Outcome, Parked
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import logical_queue
+from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
 __all__ = ["WorkerStats"]
@@ -55,7 +56,7 @@ class WorkerStats:
         outcomes[name] = outcomes.get(name, 0) + 1
         count.run.add(seconds)
         if attempt.started is not None and envelope.attempt == 1:
-            due = envelope.eta or envelope.enqueued
+            due = due_instant(envelope)
             if due is not None:
                 count.waited.add((attempt.started - due) / 1000 if attempt.started > due else 0.0)
         for call in self.on_end:

@@ -55,6 +55,8 @@ class CommandTarget(Protocol):
 
     def revoked(self, job_id: str) -> None: ...
 
+    def look_at_pauses(self) -> None: ...
+
 
 class CommandService:
     """Obeys commands and answers them: a `Service`.
@@ -151,6 +153,9 @@ class CommandService:
                 return "done", "", stacks(limit=_STACKS_LIMIT)
             case "revoke":
                 return self._revoke(command.job_id)
+            case "queues":
+                self._worker.look_at_pauses()
+                return "done", "", ""
             case _:
                 return "unknown", f"this worker knows no command {command.name!r}", ""
 

@@ -17,6 +17,7 @@ from taskmq.model.outcome import Dead, Outcome, Parked, Retried, Snoozed
 from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent, encode_batch, job_topic, worker_topic
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
+from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
 
@@ -179,7 +180,7 @@ class EventPublisher:
         if not (number := self._next_number()):
             return
         envelope, now = attempt.envelope, self._clock.now_ms()
-        due = (envelope.eta or envelope.enqueued) if envelope.attempt == 1 else None
+        due = due_instant(envelope) if envelope.attempt == 1 else None
         self._add(
             JobEvent(
                 event=_STARTED,

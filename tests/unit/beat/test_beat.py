@@ -16,9 +16,10 @@ from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending
-from taskmq.run.context import SCHEDULE_NAME
+from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
 from taskmq.schedules import ScheduleEntry
-from taskmq.schedules.triggers import Every
+from taskmq.schedules.triggers import Every, jitter_of
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.beat.stage import START, Stage, play, running
@@ -98,6 +99,73 @@ def test_a_beat_that_slept_emits_what_is_late_and_counts_what_it_has_missed() ->
         assert (status.fired, status.missed, status.late) == (7, 7, 6)
 
     _play(test)
+
+
+def test_a_beat_tells_what_it_has_emitted_how_late_and_whether_the_state_answers() -> None:
+    async def test(stage: Stage) -> None:
+        points = Points()
+        beat = await stage.start(points=points)
+        assert beat.not_ready() is None
+        await stage.advance(10)
+        await stage.advance(14)
+
+        assert (beat.status().schedules, beat.status().emitted, beat.status().next) == (1, 2, START + 30_000)
+        (count,) = beat.snapshot().counts
+        assert (count.task, count.emitted, count.failed) == ("tick", {"due": 2}, 0)
+        # The second was due four seconds before somebody could see that.
+        assert (sum(count.late.counts), count.late.total) == (2, 4.0)
+
+        points.rest = Fault.REFUSED
+        await stage.advance(6)
+        assert str(beat.not_ready()).startswith("schedules are not claimed: no state")
+        points.rest = Fault.NONE
+        await stage.advance(1)
+        assert beat.not_ready() is None
+
+        stage.clock.advance(20)
+        assert beat.not_ready() == "the state has not answered for 20 s"
+        beat.stop()
+        assert beat.not_ready() == "stopping"
+
+    _play(test)
+
+
+def test_an_occurrence_knows_when_it_was_due() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.every("1h", name="tick", jitter="30m")
+        @app.task(name="tick", queue="work")
+        async def tick() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        await stage.start(define=define)
+        for _ in range(280):
+            await stage.advance(20)
+
+        first, *_ = [decode_envelope(one.body) for one in await stage.app.messages("work")]
+        assert first.meta is not None
+        due = int(first.meta[SCHEDULED_FOR]) + jitter_of("tick", 1_800_000)
+        assert due > int(first.meta[SCHEDULED_FOR])
+        assert due_instant(first) == due
+        assert first.enqueued is not None
+        assert first.enqueued >= due
+
+    _play(test)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "due"),
+    [
+        (Envelope(task="t"), None),
+        (Envelope(task="t", enqueued=7), 7),
+        (Envelope(task="t", enqueued=7, eta=9, meta={SCHEDULED_FOR: "5"}), 9),
+        (Envelope(task="t", enqueued=7, meta={SCHEDULED_FOR: "5"}), 5),
+        (Envelope(task="t", enqueued=7, meta={SCHEDULED_FOR: "5", SCHEDULE_DUE: "6"}), 6),
+        (Envelope(task="t", enqueued=7, meta={SCHEDULED_FOR: "soon"}), 7),
+        (Envelope(task="t", enqueued=7, root="flow", meta={SCHEDULED_FOR: "5"}), 7),
+    ],
+)
+def test_a_job_is_due_when_its_sender_or_its_schedule_said_so(envelope: Envelope, due: int | None) -> None:
+    assert due_instant(envelope) == due
 
 
 def test_what_was_missed_as_no_beat_ran_is_emitted_once() -> None:

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.errors import InvalidOption
-from taskmq.model.units import Duration, parse_duration, parse_processes, parse_size, size_text, to_ms
+from taskmq.model.units import (
+    Duration,
+    parse_duration,
+    parse_processes,
+    parse_seconds,
+    parse_size,
+    seconds_in,
+    size_text,
+    to_ms,
+)
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _durations = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_500))
@@ -172,3 +181,26 @@ def test_processes_are_a_number_or_a_range() -> None:
 def test_what_is_no_number_of_processes_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="such as '1-8'"):
         parse_processes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5", 5.0),
+        ("2.5", 2.5),
+        ("30s", 30.0),
+        ("1m30s", 90.0),
+        ("250ms", 0.25),
+        ("soon", None),
+        ("-1", None),
+        ("", None),
+    ],
+)
+def test_a_setting_that_is_a_text_is_a_number_of_seconds_or_a_duration(text: str, seconds: float | None) -> None:
+    assert seconds_in(text) == seconds
+
+
+def test_a_duration_in_seconds_names_its_option_where_it_is_none() -> None:
+    assert [parse_seconds(value, what="x") for value in ("1m", 2, timedelta(seconds=3))] == [60, 2, 3]
+    with pytest.raises(InvalidOption, match="timeout='soon' is no duration"):
+        parse_seconds("soon", what="timeout")

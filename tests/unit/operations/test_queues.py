@@ -22,8 +22,8 @@ def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_los
         async with app:
             await app.sessions.current().declare(app.tasks.queues)
             await app.tasks["resize"].options(priority=9).asend(1)
-            found = {stats.queue: stats.ready for stats in await list_queues(app)}
-            named = [stats.queue for stats in await list_queues(app, ["mail"])]
+            found = {stats.queue: stats.ready for stats in (await list_queues(app)).queues}
+            named = [stats.queue for stats in (await list_queues(app, ["mail"])).queues]
 
         assert found["images.p.high"] == 1
         assert {"images", "images.dlq", "mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"} <= set(found)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from taskmq.model.telemetry.metrics import Count, ProcessGauges, Snapshot
+from taskmq.model.telemetry.metrics import BeatSnapshot, Count, ProcessGauges, ScheduleCount, Snapshot
 from taskmq_prometheus import open_exporter
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -15,9 +15,9 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class Source:
     """Numbers that a test sets."""
 
-    snapshot: Snapshot
+    snapshot: Snapshot | BeatSnapshot
 
-    def __call__(self) -> Snapshot:
+    def __call__(self) -> Snapshot | BeatSnapshot:
         return self.snapshot
 
 
@@ -32,7 +32,7 @@ def _snapshot(*counts: Count, processes: tuple[ProcessGauges, ...] = (), **queue
     return Snapshot("1.2.3", list(counts), list(processes), 2, {"out of memory": 3}, queues)
 
 
-def _read(snapshot: Snapshot) -> Samples:
+def _read(snapshot: Snapshot | BeatSnapshot) -> Samples:
     page = open_exporter(Source(snapshot))("")
     assert page.content_type.startswith("text/plain")
     return {
@@ -55,6 +55,21 @@ def test_jobs_are_counted_by_task_queue_and_state() -> None:
     assert _of(samples, "taskmq_job_retries_total", **by) == 2
     assert _of(samples, "taskmq_dead_letters_total", **by) == 1
     assert _of(samples, "taskmq_dead_letters_total", task="shop.pay", queue="money") == 0
+
+
+def test_a_beat_tells_what_it_has_emitted_and_how_late() -> None:
+    count = ScheduleCount("shop.tick", {"due": 3, "catchup": 1}, failed=2)
+    count.late.add(0.2)
+
+    samples = _read(BeatSnapshot("1.2.3", [count], 9, None))
+
+    assert _of(samples, "taskmq_schedule_occurrences_total", task="shop.tick", kind="due") == 3
+    assert _of(samples, "taskmq_schedule_failures_total", task="shop.tick") == 2
+    assert _of(samples, "taskmq_schedule_late_seconds_bucket", task="shop.tick", le="0.25") == 1
+    assert _of(samples, "taskmq_beat_schedules") == 9
+    assert _of(samples, "taskmq_beat_state_silence_seconds") == float("inf")
+    assert _of(samples, "taskmq_build_info", version="1.2.3") == 1
+    assert not any(name.startswith(("taskmq_worker", "taskmq_job")) for name, _ in samples)
 
 
 def test_run_times_are_a_histogram_whose_buckets_add_up() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from taskmq.durable.health import Address, parse_address
 from taskmq.errors import InvalidOption
-from taskmq.supervisor.config import Address, parse_address
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.supervisor.recycle_limits import RecycleLimits
+from taskmq.supervisor.config import RecycleLimits
 
 MEGABYTE = 1 << 20
 

@@ -18,12 +18,14 @@ from taskmq import (
     InvalidArguments,
     JobState,
     Reject,
+    ResultTimeout,
     RetryPolicy,
     Snooze,
     TaskFailed,
     TaskMQ,
     UnsupportedFeature,
     WorkQueue,
+    chain,
 )
 from taskmq.testing import Harness
 from tests.unit.app_kit import Witness
@@ -94,6 +96,22 @@ def test_jobs_run_when_the_test_says_so_with_what_travelled(shop: Shop) -> None:
     assert shop.done == [("b", Size(7))]
 
 
+def test_a_result_that_nothing_will_bring_is_not_waited_for_for_ever(shop: Shop) -> None:
+    with Harness(shop.app, timeout=0.05):
+        job = shop.note.send("a")
+        with pytest.raises(ResultTimeout, match=r"call one of them before"):
+            job.result()
+        with pytest.raises(ResultTimeout, match=r"call one of them before"):
+            asyncio.run(_started_workflow(shop))
+
+    assert shop.app.sessions.patience is None
+
+
+async def _started_workflow(shop: Shop) -> object:
+    async with shop.app:
+        return await (await chain(shop.note.s("a")).asend()).aresult()
+
+
 def test_what_cannot_be_sent_in_production_cannot_be_sent_here(shop: Shop) -> None:
     untyped: Any = shop.note
     for send in (lambda: untyped.send(1), untyped.send, lambda: untyped.send("a", sise=1)):
@@ -148,7 +166,7 @@ def test_functions_in_threads_are_told_of_as_well_and_the_others_run_on(shop: Sh
         shop.bench.drain()
 
     assert sorted(failed.error.args[0] for failed in shop.bench.failed) == [1, 2]
-    assert "1 more jobs are dead, see Bench.failed: bad" in caught.value.__notes__[-1]
+    assert "1 more jobs are dead, see Harness.failed: bad" in caught.value.__notes__[-1]
     assert shop.done == [("after", Size(1))]
 
 

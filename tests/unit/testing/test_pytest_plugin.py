@@ -141,6 +141,36 @@ def test_a_failing_task_fails_its_test_with_the_line_of_the_task(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    "files",
+    [
+        {"pytest__ini": "[pytest]\ntaskmq_app = shop:app\ntaskmq_timeout = 50ms\n"},
+        {
+            "pytest__ini": "[pytest]\ntaskmq_app = shop:app\n",
+            "conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_timeout():\n    return '50ms'\n",
+        },
+    ],
+)
+def test_how_long_a_drain_may_take_can_be_said(tmp_path: Path, files: dict[str, str]) -> None:
+    test = """
+    import asyncio
+    import pytest
+    import shop
+
+    @shop.app.task
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    def test_it(taskmq_app):
+        hang.send()
+        with pytest.raises(AssertionError, match="after 0.05 s of real time"):
+            taskmq_app.drain()
+    """
+    ran = run(tmp_path, shop__py=_SHOP, test_shop__py=test, **files)
+
+    assert "1 passed" in ran.stdout, ran.stdout
+
+
+@pytest.mark.parametrize(
     ("files", "why"),
     [
         ({}, "which app is put to the test?"),

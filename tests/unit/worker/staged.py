@@ -173,6 +173,14 @@ class _StagedConsumer:
     async def resize(self, queue: str, prefetch: int) -> None:
         await self._inner.resize(queue, prefetch)
 
+    async def pause(self, queue: str) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await self._inner.pause(queue)
+
+    async def resume(self, queue: str) -> None:
+        await self._inner.resume(queue)
+
     @property
     def healthy(self) -> bool:
         return self._inner.healthy

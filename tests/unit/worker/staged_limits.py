@@ -18,6 +18,7 @@ class StagedLimits:
     Attributes:
         fault: "NONE", "REFUSED" (no effect) or "UNKNOWN" (an effect, and an error).
         once: the fault of the next call only.
+        delays: called after one call each, before its answer is given.
         names: the calls so far.
     """
 
@@ -25,6 +26,7 @@ class StagedLimits:
         self._inner = inner
         self.fault = "NONE"
         self.once: str | None = None
+        self.delays: list[Callable[[], None]] = []
         self.names: list[str] = []
 
     async def acquire(
@@ -55,6 +57,8 @@ class StagedLimits:
         if fault == "REFUSED":
             raise error
         answer = await effect()
+        if self.delays:
+            self.delays.pop(0)()
         if fault == "UNKNOWN":
             raise error
         return answer

@@ -25,8 +25,10 @@ from taskmq import (
     group,
 )
 from taskmq.contracts.stores.flows import NodeState
+from taskmq.operations.workflows import redrive_workflow
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.worker import Worker
+from taskmq.workflow.service import Redriven
 
 _FAST = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
 
@@ -177,6 +179,78 @@ def test_a_failure_fails_the_flow_and_is_told_with_its_step() -> None:
             assert await flow.aredrive() == 2
             assert await flow.aresult(10) == "c"
             assert shop.ran == ["a", "b", "b", "c"]
+
+    asyncio.run(run())
+
+
+async def letters(shop: Shop, queue: str = "default.dlq") -> list[str | None]:
+    async with shop.app.sessions.current().broker.peek(queue, limit=100) as found:
+        return [each.message_id for each in found]
+
+
+def test_a_redrive_removes_the_dead_letters_of_what_runs_again_and_no_other() -> None:
+    shop = Shop()
+    shop.broken = {"a", "b", "c"}
+
+    async def run() -> None:
+        async with shop.open():
+            flow = await chain(shop.named.s("a"), shop.named.si("b")).asend()
+            other = await shop.named.s("c").asend()
+            for each in (flow, other):
+                with pytest.raises(FlowFailed):
+                    await each.aresult(10)
+
+            shop.broken = {"b"}
+            assert await redrive_workflow(shop.app, flow.id) == Redriven(2, 1)
+            with pytest.raises(FlowFailed):
+                await flow.aresult(10)
+            while len(left := await letters(shop)) < 2:
+                await asyncio.sleep(0.01)
+            theirs = [job for job in left if str(job).startswith(other.id)]
+            (ours,) = [str(job) for job in left if job not in theirs]
+            assert len(theirs) == 1
+            assert ours.startswith(flow.id)
+            assert ours.endswith("~1")
+
+            shop.broken.clear()
+            assert await flow.aredrive() == 1
+            assert await flow.aresult(10) == "b"
+            assert await letters(shop) == theirs
+            assert await redrive_workflow(shop.app, flow.id) == Redriven(0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_redrive_of_an_unknown_workflow_says_so() -> None:
+    shop = Shop()
+
+    async def run() -> None:
+        async with shop.open():
+            with pytest.raises(FlowNotFound):
+                await redrive_workflow(shop.app, "nobody")
+
+    asyncio.run(run())
+
+
+def test_the_steps_of_a_workflow_are_told_with_their_tasks_attempts_and_errors() -> None:
+    shop = Shop()
+    shop.broken = {"b"}
+
+    async def run() -> None:
+        async with shop.open():
+            flow = await chain(shop.named.s("a"), shop.named.si("b"), shop.named.si("c")).asend()
+            with pytest.raises(FlowFailed):
+                await flow.aresult(10)
+            steps = await flow.asteps()
+
+        assert [(step.name, step.task, step.state, step.attempts) for step in steps] == [
+            ("named", "named", NodeState.SUCCEEDED, 1),
+            ("named-2", "named", NodeState.FAILED, 1),
+            ("named-3", "named", NodeState.UPSTREAM_FAILED, None),
+        ]
+        assert steps[1].error is not None
+        assert (steps[1].error.type_name, steps[1].error.message) == ("ValueError", "b is broken")
+        assert steps[0].error is None
 
     asyncio.run(run())
 

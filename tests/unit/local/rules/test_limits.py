@@ -110,6 +110,36 @@ def test_starts_are_never_more_than_the_rate_and_its_burst_allow(
         assert len(play.started) == count
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    per_second=some.sampled_from([1, 10, 100, 1000]),
+    late=some.sampled_from([0.0, 0.05, 0.3, 5.0, 60.0]),
+    lost=some.sampled_from([0.0, 0.1, 0.5]),
+    count=some.integers(1, 300),
+    spread=some.sampled_from([0.0, 1.0, 30.0]),
+    seed=some.integers(0, 1000),
+)
+def test_starts_under_a_strict_rate_are_never_closer_than_it_says(
+    per_second: int, late: float, lost: float, count: int, spread: float, seed: int
+) -> None:
+    dice = random.Random(seed)
+    play = Play(RateDemand(key="r", interval=1 / per_second, strict=True), late=(0.0, late), lost=lost, seed=seed)
+
+    play.play([(dice.uniform(0, spread), f"{number}") for number in range(count)])
+
+    assert all(later - earlier >= 1 / per_second - 1e-9 for earlier, later in pairwise(sorted(play.starts)))
+    if not lost:
+        assert len(play.started) == count
+
+
+def test_a_strict_rate_is_used_up_by_jobs_that_come_in_time() -> None:
+    play = Play(RateDemand(key="r", interval=0.1, strict=True), late=(0.0, 0.05))
+
+    play.play(jobs(300))
+
+    assert max(play.starts) <= 30 * 1.2
+
+
 def test_a_rate_is_used_up_as_long_as_jobs_wait() -> None:
     play = Play(RateDemand(key="r", interval=0.01))
 

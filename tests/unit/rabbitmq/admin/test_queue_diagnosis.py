@@ -177,8 +177,10 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
     ],
 )
 def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, level: str) -> None:
-    (finding,) = comparison_findings(Comparison((TopologyEntry("missing", kind, name),)))
+    entries = (TopologyEntry("missing", kind, name), TopologyEntry("same", "exchange", "taskmq.dlx"))
+    (finding,) = comparison_findings(Comparison(entries))
 
+    assert comparison_findings(Comparison(entries[:1]))[0].level == "warning"
     assert (finding.level, f"missing: {kind} {name}" in finding.finding) == (level, True)
 
 
@@ -203,6 +205,32 @@ def test_tasks_that_may_outlast_the_consumer_timeout_are_told(
 
     assert [each[0] for each in found] == ([] if level is None else [level])
     assert all(remedy and about == "images" for _, about, _, remedy in found)
+
+
+def test_queues_of_one_finding_are_one_line() -> None:
+    loads = {WorkQueue(f"q{number}"): None for number in range(5)}
+
+    ((level, about, _, _),) = timeout_findings(loads, [], (3, 10, 8))
+
+    assert (level, about) == ("warning", "q0, q1, q2 and 2 more")
+
+
+def test_what_is_handed_over_in_time_is_no_finding_but_for_ordered_queues() -> None:
+    loads = {_WORK: None, WorkQueue("video"): 7_200.0, WorkQueue("ledger", ordered=2): None}
+
+    ((level, about, _, _),) = timeout_findings(loads, [], (3, 10, 8), handed_over=1_350.0)
+
+    assert (level, about) == ("warning", "ledger")
+
+
+def test_a_limit_below_the_time_of_the_hand_over_is_a_problem() -> None:
+    facts = queue("images", {"consumer-timeout": 600_000})
+
+    ((level, about, text, advice),) = timeout_findings({_WORK: None}, [facts], (4, 0, 5), handed_over=1_350.0)
+
+    assert (level, about) == ("problem", "images")
+    assert "after 1350 s, which is too late" in text
+    assert "consumer_timeout=600" in advice
 
 
 def test_a_queues_own_argument_limits_too() -> None:

@@ -44,6 +44,15 @@ def test_queues_with_tasks_that_may_be_cut_off_are_named_once() -> None:
     assert "mail" not in said
 
 
+def test_a_state_is_no_advice_for_ordered_queues() -> None:
+    said = warning([Subscription("ledger.s00", 1), Subscription("ledger.s01", 1)], (3, 10, 8))
+
+    assert said is not None
+    assert said.startswith("tasks of 'ledger' may run")
+    assert "state" not in said
+    assert "or the app a state" in (warning([Subscription("ledger.s00", 1), Subscription("mail", 1)], (3, 10)) or "")
+
+
 def test_nothing_is_said_where_nothing_can_happen() -> None:
     assert warning([Subscription("mail", 1, longest=60)], (3, 10, 8)) is None
     assert warning([Subscription("reports", 1)], (4, 3, 6)) is None

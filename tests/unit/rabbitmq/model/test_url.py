@@ -116,7 +116,7 @@ def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
         "amqp://h/%FF",
         "amqp://h/?heartbeat=soon",
         "amqp://h/?consumer_timeout=0",
-        "amqp://h/?consumer_timeout=30m",
+        "amqp://h/?consumer_timeout=soon",
         "amqp://h/?heartbeat=1&heartbeat=2",
         "amqp://h/?hearbeat=1",
         "amqp://h/?heartbeat",
@@ -235,4 +235,6 @@ def test_an_archive_without_an_end_that_can_be_read_is_refused(query: str) -> No
 def test_the_nodes_consumer_timeout_is_half_an_hour_unless_the_url_says_otherwise() -> None:
     assert parse_url("amqp://h/").consumer_timeout == 1800
     assert parse_url("amqp://h/?consumer_timeout=7200").consumer_timeout == 7200
+    assert parse_url("amqp://h/?consumer_timeout=2h&heartbeat=1m").consumer_timeout == 7200
+    assert parse_url("amqp://h/?heartbeat=1m").heartbeat == 60
     assert parse_url("amqp://h/?consumer_timeout=off").consumer_timeout is None

@@ -474,6 +474,63 @@ def test_without_a_state_a_job_with_a_key_is_a_dead_letter() -> None:
 async def _takes_order(order: str) -> None: ...
 
 
+def test_a_job_id_that_is_sent_twice_is_one_job() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        task = app.tasks["plain"]
+        await task.options(job_id="order-7").asend("7")
+        await task.options(job_id="order-7").asend("7 again")
+        await task.options(job_id="order-7", tenant="north").asend("7 of north")
+        await task.options(job_id="order-8", idempotency_key="own").asend("8")
+        await task.options(job_id="order-9", idempotency_key="own").asend("9")
+
+        async with working(app):
+            await settle_loop()
+            await _later(app)
+
+        assert sorted(shop.runs) == ["plain 7", "plain 7 of north", "plain 8"]
+        assert await _value(app, "order-7") == b'"plain"'
+
+    _play(test)
+
+
+def test_a_job_id_that_has_failed_may_be_sent_again() -> None:
+    async def test(app: StagedApp, shop: Shop) -> None:
+        @app.task(name="refused", queue="work", retry=None)
+        async def refused(order: str) -> str:
+            shop.runs.append(order)
+            raise ValueError(order)
+
+        async with working(app):
+            for _ in range(2):
+                await app.tasks["refused"].options(job_id="order-7").asend("7")
+                await settle_loop()
+
+        assert shop.runs == ["7", "7"]
+
+    _play(test)
+
+
+def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_runs() -> None:
+    async def main() -> None:
+        with staged(with_state=False) as app:
+            runs: list[str] = []
+
+            @app.task(name="plain", queue="work")
+            async def plain(order: str) -> None:
+                runs.append(order)
+
+            await app.tasks["plain"].options(job_id="order-7").asend("7")
+            (taken,) = await app.messages("work")
+            await _send(app, "order-8", "8", task="plain", key="order-8")
+            async with working(app):
+                await settle_loop()
+
+            assert decode_envelope(taken.body, taken.content_type or "").key is None
+            assert runs == ["8"]
+
+    run(main())
+
+
 def test_the_same_key_is_another_one_for_each_tenant() -> None:
     async def test(app: StagedApp, shop: Shop) -> None:
         for tenant in ("north", "south", "north"):

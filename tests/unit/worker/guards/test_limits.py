@@ -360,6 +360,41 @@ def test_a_start_that_is_near_is_waited_for_in_its_slot() -> None:
     play(test, rate_limit="20/s")
 
 
+@pytest.mark.parametrize(("late", "asked"), [(0.04, 1), (0.06, 2)])
+def test_a_start_under_a_strict_rate_that_comes_too_late_is_not_made(late: float, asked: int) -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits = limits_of(app)
+        limits.delays.append(lambda: app.fake_clock.advance(late))
+        gate.open.set()
+        await send(app, "a")
+        async with working(app):
+            await asyncio.sleep(0.2)
+            assert gate.started == ["a"]
+            assert limits.names.count("acquire") == asked
+
+    play(test, rate_limit=RateLimit("20/s", strict=True), concurrency=Concurrency(9))
+
+
+def test_a_state_that_is_always_slow_does_not_stop_a_strict_rate() -> None:
+    async def test(app: StagedApp, gate: Gate) -> None:
+        limits = limits_of(app)
+        limits.delays += [lambda: app.fake_clock.advance(0.3)] * 40
+        gate.open.set()
+        await send(app, "a", "b", "c")
+        async with working(app):
+            for _ in range(20):
+                await pass_time(app, 1)
+            assert sorted(gate.finished) == ["a", "b", "c"]
+
+    play(test, rate_limit=RateLimit("1/s", strict=True))
+
+
+@pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])
+def test_a_strict_rate_that_is_none_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="strict"):
+        RateLimit("1/s", strict=True, **options)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -394,14 +429,30 @@ def test_tasks_that_share_a_limit_share_its_places() -> None:
     run(main())
 
 
-def test_tasks_that_share_a_limit_mean_the_same_by_it() -> None:
+@pytest.mark.parametrize(
+    ("one", "another", "said"),
+    [
+        (RateLimit("1/s", name="stripe"), RateLimit("2/s", name="stripe"), "1/s, burst 1 and 2/s, burst 1"),
+        (
+            RateLimit("1/s", name="stripe"),
+            RateLimit("1/s", name="stripe", strict=True),
+            "1/s, burst 1 and 1/s, strict",
+        ),
+        (Concurrency(1, name="stripe"), Concurrency(2, name="stripe"), "1 at a time and 2 at a time"),
+    ],
+)
+def test_tasks_that_share_a_limit_mean_the_same_by_it(
+    one: RateLimit | Concurrency, another: RateLimit | Concurrency, said: str
+) -> None:
+    option = "rate_limit" if isinstance(one, RateLimit) else "concurrency"
+    given: Any = {option: another}
     with staged() as app:
-        Gate().define(app, rate_limit=RateLimit("1/s", name="stripe"))
+        Gate().define(app, **{option: one})
 
-        @app.task(name="other", rate_limit=RateLimit("2/s", name="stripe"))
+        @app.task(name="other", **given)
         async def other() -> None: ...
 
-        with pytest.raises(InvalidOption, match="gated and other share the limit 'stripe', and mean 1/s"):
+        with pytest.raises(InvalidOption, match=f"gated and other share the limit 'stripe', and mean {said}"):
             Worker(app, WorkerConfig())
 
 

@@ -130,6 +130,10 @@ def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again() -> None:
 
                 async def stop(self) -> None: ...
 
+                async def pause(self, queue: str) -> None: ...
+
+                async def resume(self, queue: str) -> None: ...
+
                 async def resize(self, queue: str, prefetch: int) -> None:
                     asked.append(prefetch)
                     if len(asked) == 1:

@@ -197,6 +197,9 @@ class _Worker:
     def revoked(self, job_id: str) -> None:
         self.said.append(job_id)
 
+    def look_at_pauses(self) -> None:
+        self.said.append("pauses")
+
 
 class _Refusing:
     """A `Broadcasting` that lets nobody listen, at first."""

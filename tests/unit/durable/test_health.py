@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from taskmq.client.plugins import open_metrics
+from taskmq.durable.health import Address, Health, serving
 from taskmq.errors import InvalidOption
 from taskmq.model.telemetry.metrics import Count, Snapshot
-from taskmq.supervisor.config import Address
-from taskmq.supervisor.health import Health, serving
 from taskmq.supervisor.status import SupervisorStatus
 
 
@@ -27,7 +27,9 @@ class Truth:
             silent=lambda: self.silent,
             not_ready=lambda: self.reason,
             status=lambda: STATUS,
-            snapshot=lambda: Snapshot("1", [Count("t", "q", {"succeeded": 3})], [], 1, {}, {}),
+            open_metrics=lambda: open_metrics(
+                lambda: Snapshot("1", [Count("t", "q", {"succeeded": 3})], [], 1, {}, {})
+            ),
         )
 
 

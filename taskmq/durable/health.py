@@ -1,4 +1,4 @@
-"""Health over HTTP: `/live`, `/ready`, `/status` and `/metrics`, for probes and monitoring.
+"""Health over HTTP: `/live`, `/ready`, `/status` and `/metrics` of a process, for probes and monitoring.
 
 Answers GET and HEAD of HTTP/1.1, one request a connection, without authentication: bound to this machine alone
 unless told otherwise. Nothing here asks the broker.
@@ -16,18 +16,45 @@ from typing import Final
 import msgspec
 
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.telemetry.metrics import Exporter, Snapshot
-from taskmq.supervisor.config import Address
-from taskmq.supervisor.status import SupervisorStatus
+from taskmq.model.telemetry.metrics import Exporter
 
-__all__ = ["Health", "serving"]
+__all__ = ["Address", "Health", "parse_address", "serving"]
 
-_log = logging.getLogger("taskmq.worker")
+_log = logging.getLogger("taskmq")
+
+_DEFAULT_HOST: Final = "127.0.0.1"
 
 _JSON: Final = "application/json"
 _PATIENCE: Final = 5.0
 _MOST_HEADERS: Final = 1 << 14
 _MOST_CONNECTIONS: Final = 64
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where health is served: a port, or a socket in the file system."""
+
+    host: str = _DEFAULT_HOST
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """`PORT`, `HOST:PORT`, or the path of a socket, which has a slash in it. A plain port is one of 127.0.0.1.
+
+    Raises:
+        InvalidOption: it is none of these.
+    """
+    if "/" in text:
+        return Address(path=text)
+    host, colon, port = text.rpartition(":")
+    if port.isdecimal() and int(port) < 1 << 16 and (host or not colon):
+        return Address(host=host.strip("[]") or _DEFAULT_HOST, port=int(port))
+    raise InvalidOption(f"health port {text!r}: PORT, HOST:PORT, or the path of a socket, with a slash in it")
 
 
 class _HttpAnswer(msgspec.Struct, frozen=True):
@@ -44,16 +71,16 @@ class Health(msgspec.Struct, frozen=True):
     """What health is made of.
 
     Attributes:
-        silent: which processes have said nothing for too long, in words.
-        not_ready: why no process takes jobs; None where one does.
-        status: everything, for people.
-        snapshot: the numbers, for monitoring.
+        silent: what of it has said nothing for too long, in words.
+        not_ready: why it does not do its work; None where it does.
+        status: everything, for people; goes out as JSON.
+        open_metrics: opens the page of the numbers, once; raises `UnsupportedFeature` where nothing shows them.
     """
 
     silent: Callable[[], list[str]]
     not_ready: Callable[[], str | None]
-    status: Callable[[], SupervisorStatus]
-    snapshot: Callable[[], Snapshot]
+    status: Callable[[], object]
+    open_metrics: Callable[[], Exporter]
 
 
 @asynccontextmanager
@@ -66,7 +93,7 @@ async def serving(address: Address, health: Health) -> AsyncGenerator[Address]:
     pages = _Pages(health)
     try:
         if address.path:
-            # Of a supervisor that was killed.
+            # Of a process that was killed.
             _unlink(address.path)
             server = await asyncio.start_unix_server(pages.serve, address.path, limit=_MOST_HEADERS)
         else:
@@ -144,12 +171,9 @@ class _Pages:
                 )
 
     def _metrics(self, accept: str) -> _HttpAnswer:
-        # It brings the contracts of brokers and states along, of which a supervisor needs nothing else.
-        from taskmq.client.plugins import open_metrics
-
         try:
             if self._exporter is None:
-                self._exporter = open_metrics(self._health.snapshot)
+                self._exporter = self._health.open_metrics()
         except UnsupportedFeature as error:
             return _HttpAnswer.of(HTTPStatus.NOT_FOUND, {"error": str(error)})
         page = self._exporter(accept)

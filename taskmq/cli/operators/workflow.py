@@ -1,0 +1,103 @@
+"""`taskmq workflow`."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from cyclopts import App
+
+from taskmq.cli.exits import NOT_FOUND, OK
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+    from taskmq.workflow.handle import FlowStep
+
+__all__ = ["app"]
+
+app = App(name="workflow", help="Workflows: show, cancel, redrive.", result_action="return_value")
+
+T = TypeVar("T")
+
+_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
+
+
+@app.command
+def show(workflow: str, /) -> None:
+    """Show how far a workflow is, step by step.
+
+    Parameters
+    ----------
+    workflow
+        Its id.
+    """
+    report = _run(lambda target: report_workflow(target, workflow))
+    rows = [_row(step) for step in report.steps]
+    facts = {"workflow": report.id, "state": report.state, "cancelled": report.cancelled}
+    if current_globals().output != "table":
+        print_record({**facts, "steps": rows})
+        return
+    print_record({name: value for name, value in facts.items() if value is not None})
+    print_rows(_COLUMNS, rows)
+
+
+@app.command
+def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int:
+    """End a workflow: what has not started never will, what runs is stopped.
+
+    Ends with 3 where it has ended already, or nobody knows it.
+
+    Parameters
+    ----------
+    workflow
+        Its id.
+    reason
+        What those are told who await its result.
+    """
+    if _run(lambda target: cancel_workflow(target, workflow, reason=reason)):
+        note(f"workflow {workflow} is cancelled")
+        return OK
+    note(f"workflow {workflow} has ended already")
+    return NOT_FOUND
+
+
+@app.command
+def redrive(workflow: str, /) -> None:
+    """Run again what has not succeeded; what has is not run again.
+
+    The dead letters of the steps that run again are removed, since a replay would not run them.
+
+    Parameters
+    ----------
+    workflow
+        Its id.
+    """
+    done = _run(lambda target: redrive_workflow(target, workflow))
+    letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
+    if done.steps:
+        note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
+    else:
+        note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
+
+
+def _row(step: "FlowStep") -> dict[str, Any]:
+    error = step.error
+    return {
+        "step": step.name,
+        "task": step.task,
+        "state": step.state,
+        "attempts": step.attempts,
+        "error": None if error is None else f"{error.type_name}: {error.message}",
+    }
+
+
+def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
+    target = open_app()
+
+    async def run() -> T:
+        async with target:
+            return await use(target)
+
+    return asyncio.run(run())

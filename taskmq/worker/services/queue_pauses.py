@@ -1,0 +1,124 @@
+"""Which of the worker's queues are paused, and holding to it.
+
+The state has the truth. The worker reads it when it starts, so that a pause survives every restart, and again every
+`_LOOK` seconds. The command over the broker only makes it look at once: nothing is missed when it gets lost. Where
+the state cannot be reached, what was known last holds; a worker that starts then consumes all its queues.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.client.queues import QueuePause, paused_queues
+from taskmq.contracts.broker import Consumer
+from taskmq.contracts.stores import ScheduleStore
+from taskmq.durable.service import pause
+from taskmq.errors import BrokerUnavailable, QueueMissing, StateUnavailable
+from taskmq.model.topology import WorkQueue
+from taskmq.worker.intake.slots import Slots
+
+__all__ = ["QueuePauses"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LOOK: Final = 2.0
+
+
+class QueuePauses:
+    """Pauses and resumes the queues of one worker: a `Service` once it is attached.
+
+    Args:
+        queues: that the worker consumes.
+    """
+
+    def __init__(self, store: ScheduleStore, queues: Sequence[WorkQueue]) -> None:
+        self._store = store
+        self._queues = queues
+        self._known: dict[str, QueuePause] = {}
+        self._in_force: set[str] = set()
+        self._consumer: Consumer | None = None
+        self._slots: Slots | None = None
+        self._waking = asyncio.Event()
+        self._is_stopping = False
+        self._has_trouble = False
+
+    @property
+    def names(self) -> list[str]:
+        """The worker's queues that are paused, as people name them."""
+        return [queue.name for queue in self._queues if queue.name in self._known]
+
+    def is_paused(self, queue: WorkQueue) -> bool:
+        """Whether it is, as far as is known here."""
+        return queue.name in self._known
+
+    def attach(self, consumer: Consumer, slots: Slots) -> None:
+        """Have these be paused and resumed; the consumer began with the queues paused that are known so far."""
+        self._consumer, self._slots = consumer, slots
+        self._in_force = set(self.names)
+        for queue in self._queues:
+            if queue.name in self._in_force:
+                self._tell_paused(queue)
+
+    def wake(self) -> None:
+        """Look now: something may have changed."""
+        self._waking.set()
+
+    async def load(self) -> None:
+        """Read the state. One that is not there is waited for elsewhere: this returns."""
+        try:
+            self._known = await paused_queues(self._store)
+        except StateUnavailable as error:
+            if not self._has_trouble:
+                _log.warning("the state does not say which queues are paused, what was known last holds: %s", error)
+            self._has_trouble = True
+        else:
+            self._has_trouble = False
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping = True
+        self._waking.set()
+
+    async def run(self) -> None:
+        """Keep up with the state until `stop`."""
+        while not self._is_stopping:
+            await pause(self._waking, _LOOK)
+            self._waking.clear()
+            if not self._is_stopping:
+                await self.load()
+                await self._apply()
+
+    async def _apply(self) -> None:
+        for queue in self._queues:
+            is_wanted = self.is_paused(queue)
+            if is_wanted == (queue.name in self._in_force) or self._is_stopping:
+                continue
+            try:
+                await (self._pause(queue) if is_wanted else self._resume(queue))
+            except (BrokerUnavailable, QueueMissing) as error:
+                # At the next look again.
+                _log.warning("queue %r is not resumed yet: %s", queue.name, error)
+
+    async def _pause(self, queue: WorkQueue) -> None:
+        assert self._consumer is not None
+        assert self._slots is not None
+        self._in_force.add(queue.name)
+        for physical in queue.physical:
+            await self._consumer.pause(physical)
+        # Nothing comes any more, so nothing is left behind.
+        self._slots.pause(queue.physical)
+        self._tell_paused(queue)
+
+    async def _resume(self, queue: WorkQueue) -> None:
+        assert self._consumer is not None
+        assert self._slots is not None
+        self._slots.resume(queue.physical)
+        for physical in queue.physical:
+            await self._consumer.resume(physical)
+        self._in_force.discard(queue.name)
+        _log.warning("queue %r is resumed", queue.name)
+
+    def _tell_paused(self, queue: WorkQueue) -> None:
+        note = self._known[queue.name].note
+        _log.warning("queue %r is paused%s: nothing of it is started", queue.name, f" ({note})" if note else "")

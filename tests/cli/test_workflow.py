@@ -1,0 +1,104 @@
+"""`taskmq workflow`."""
+
+from pathlib import Path
+
+import pytest
+
+from taskmq import FlowFailed, TaskMQ, chain
+from tests.cli.kit import Here, Started, names_in
+from tests.servers import eventually
+
+GALLERY = """\
+import os
+
+from taskmq import TaskMQ
+
+app = TaskMQ()
+
+
+@app.task(name="resize", queue="images", retry=None)
+async def resize(name: str) -> str:
+    if not os.path.exists("mended"):
+        raise ValueError(f"no photo {name}")
+    return name
+
+
+@app.task(name="upload", queue="images")
+async def upload(name: str) -> str:
+    return name
+"""
+
+
+@pytest.fixture
+def failed(home: Path) -> str:
+    """The id of a workflow one of whose steps has failed."""
+    (home / "gallery.py").write_text(GALLERY)
+    with Started(home, "worker", "gallery:app") as worker:
+        worker.says("waiting for jobs")
+        with TaskMQ("local://.taskmq") as app:
+
+            @app.task(name="resize", queue="images")
+            async def resize(name: str) -> str:
+                return name
+
+            @app.task(name="upload", queue="images")
+            async def upload(name: str) -> str:
+                return name
+
+            flow = chain(upload.s("a"), resize.s(), upload.s()).send()
+            with pytest.raises(FlowFailed):
+                flow.result(timeout=20)
+        eventually(lambda: names_in("images.dlq"), "its letter is there")
+    return flow.id
+
+
+def test_a_workflow_is_shown_step_by_step(failed: str, taskmq: Here) -> None:
+    table = taskmq("workflow", "show", failed)
+    shown = taskmq("workflow", "show", failed, "-o", "json").data
+
+    assert table.code == 0
+    lines = [line.split() for line in table.out.splitlines()]
+    assert lines[:3] == [["workflow", failed], ["state", "failed"], ["step", "task", "state", "attempts", "error"]]
+    assert lines[3:] == [
+        ["upload", "upload", "succeeded", "1"],
+        ["resize", "resize", "failed", "1", "ValueError:", "no", "photo", "a"],
+        ["upload-2", "upload", "upstream_failed"],
+    ]
+    assert (shown["state"], shown["cancelled"], len(shown["steps"])) == ("failed", None, 3)
+    assert shown["steps"][1]["error"] == "ValueError: no photo a"
+
+
+def test_a_redrive_runs_what_has_failed_and_says_how_many_letters_went(home: Path, failed: str, taskmq: Here) -> None:
+    (home / "mended").touch()
+
+    result = taskmq("workflow", "redrive", failed)
+
+    assert (result.code, result.err) == (0, f"workflow {failed}: 2 steps run again, 1 dead letter removed\n")
+    assert names_in("images.dlq") == []
+    with Started(home, "worker", "gallery:app") as worker:
+        worker.says("waiting for jobs")
+        eventually(
+            lambda: taskmq("workflow", "show", failed, "-o", "json").data["state"] == "succeeded", "it succeeds"
+        )
+    again = taskmq("workflow", "redrive", failed)
+    assert again.code == 0
+    assert "nothing to run again" in again.err
+
+
+def test_a_workflow_is_cancelled_once(failed: str, taskmq: Here) -> None:
+    assert taskmq("workflow", "redrive", failed).code == 0
+
+    cancelled = taskmq("workflow", "cancel", failed, "--reason", "not wanted")
+    again = taskmq("workflow", "cancel", failed)
+
+    assert (cancelled.code, cancelled.err) == (0, f"workflow {failed} is cancelled\n")
+    assert (again.code, again.err) == (3, f"workflow {failed} has ended already\n")
+    assert taskmq("workflow", "show", failed, "-o", "json").data["cancelled"] == "not wanted"
+
+
+@pytest.mark.parametrize("verb", ["show", "cancel", "redrive"])
+def test_a_workflow_that_nobody_knows_is_not_found(home: Path, taskmq: Here, verb: str) -> None:
+    result = taskmq("workflow", verb, "nobody")
+
+    assert (result.code, result.out) == (3, "")
+    assert "workflow nobody is not known" in result.err

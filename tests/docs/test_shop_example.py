@@ -1,0 +1,205 @@
+"""The shop of docs/examples/shop, as it is, on RabbitMQ and Redis."""
+
+import mailbox
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx2
+import pytest
+from PIL import Image
+
+from tests.cli.kit import Started, environment, run_process
+from tests.docs.blocks import ROOT
+from tests.docs.serving import uvicorn
+from tests.servers import eventually
+
+_SHOP = ROOT / "docs" / "examples" / "shop"
+_PATIENCE = timedelta(seconds=40)
+_ANN, _BEN = {"X-Seller": "ann"}, {"X-Seller": "ben"}
+_ORDERS = 50
+# What the night's calls take at 20 a second, and what the first of them may be late.
+_LEAST_SECONDS = (_ORDERS - 1) / 20 - 1
+
+
+class _Bank(ThreadingHTTPServer):
+    """Answers GET /CHF, and keeps the instants of its calls."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Teller)
+        self.calls: list[float] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Teller(BaseHTTPRequestHandler):
+    server: _Bank
+
+    def do_GET(self) -> None:
+        self.server.calls.append(time.monotonic())
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"0.5")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def bank() -> Iterator[_Bank]:
+    with _Bank() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    there = tmp_path / "shop"
+    shutil.copytree(_SHOP, there, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    return there
+
+
+def test_the_tests_of_the_example_pass(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_shop_does_what_its_page_says(folder: Path, amqp_url: str, redis_url: str, bank: _Bank) -> None:
+    env = {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url, "SHOP_RATES": bank.url}
+    with (
+        uvicorn(folder, "web:web", env=env) as client,
+        Started(folder, "worker", "-c", "8", "--processes", "2", env=env) as worker,
+        Started(folder, "beat", env=env),
+    ):
+        worker.says("waiting for jobs")
+        assert "Your year" in client.get("/").text
+        _orders_are_confirmed_once_and_booked_in_order(client, folder)
+        _a_photo_gets_a_thumbnail(client, folder)
+        _an_export_shows_how_far_it_is_and_another_is_cancelled(client, folder)
+        _the_night_has_one_report(folder, env)
+
+    assert run_process(folder, "-o", "json", "dlq", "list", env=env).data == []
+    _the_bank_was_called_at_its_rate(bank.calls)
+
+
+def _orders_are_confirmed_once_and_booked_in_order(client: httpx2.Client, folder: Path) -> None:
+    customers = [("bob", "eve", "kim")[number % 3] for number in range(_ORDERS)]
+    numbers: dict[str, list[int]] = {}
+    for customer in customers:
+        path = f"/orders/{uuid.uuid4()}?currency=CHF"
+        body = {"customer": customer, "cents": 100}
+        first, again = (client.put(path, json=body, headers=_ANN).json()["order"] for _ in range(2))
+        assert first == again
+        numbers.setdefault(customer, []).append(first)
+
+    eventually(lambda: len(_mails(folder)) >= _ORDERS, "a mail for each order", within=_PATIENCE)
+    eventually(lambda: len(_booked(folder)) == _ORDERS, "each order in the ledger", within=_PATIENCE)
+    assert sorted(_mails(folder)) == sorted(f"Your order {number}" for each in numbers.values() for number in each)
+    for customer, expected in numbers.items():
+        assert [number for who, number in _booked(folder) if who == customer] == expected
+
+
+def _a_photo_gets_a_thumbnail(client: httpx2.Client, folder: Path) -> None:
+    photo = BytesIO()
+    Image.new("RGB", (400, 200)).save(photo, "PNG")
+    key = uuid.uuid4()
+
+    assert client.put(f"/photos/{key}", content=photo.getvalue(), headers=_ANN).status_code == 202
+    ended = _ended(client, key)
+
+    assert ended["state"] == "succeeded", ended
+    with Image.open(folder / "data" / ended["file"]) as small:
+        assert small.size == (128, 64)
+
+
+def _an_export_shows_how_far_it_is_and_another_is_cancelled(client: httpx2.Client, folder: Path) -> None:
+    kept, cancelled = uuid.uuid4(), uuid.uuid4()
+    with closing(sqlite3.connect(folder / "data" / "shop.db")) as db, db:
+        db.execute("UPDATE orders SET day = '2025-05-05'")
+        # Minutes of work for Ben.
+        db.executemany("INSERT INTO orders (seller, day) VALUES ('ben', '2025-05-05')", [[]] * 9_000)
+    for key, who in ((kept, _ANN), (cancelled, _BEN)):
+        client.put(f"/exports/{key}", params={"year": "2025"}, headers=who)
+
+    eventually(lambda: _look(client, cancelled, _BEN).get("done"), "an export that runs", within=_PATIENCE)
+    assert _look(client, cancelled, _ANN)["state"] == "queued"
+    client.delete(f"/jobs/{cancelled}", headers=_ANN)
+    assert _look(client, cancelled, _BEN)["state"] == "running"
+    client.delete(f"/jobs/{cancelled}", headers=_BEN)
+
+    assert _ended(client, cancelled, _BEN)["state"] == "cancelled"
+    assert _ended(client, kept) == {"state": "succeeded", "file": "ann-2025.csv"}
+    assert len((folder / "data" / "ann-2025.csv").read_text().splitlines()) == _ORDERS + 1
+
+
+def _the_night_has_one_report(folder: Path, env: dict[str, str]) -> None:
+    yesterday = datetime.now(ZoneInfo("Europe/Paris")).date() - timedelta(days=1)
+    with closing(sqlite3.connect(folder / "data" / "shop.db")) as db, db:
+        db.execute("UPDATE orders SET day = ? WHERE seller = 'ann'", [yesterday.isoformat()])
+
+    assert run_process(folder, "schedule", "run", "shop.nightly", env=env).code == 0
+
+    wanted = f"{_ORDERS} orders on {yesterday}: {_ORDERS * 0.5:.2f} EUR"
+    eventually(lambda: wanted in _mails(folder), wanted, within=_PATIENCE)
+    assert len(_mails(folder)) == _ORDERS + 1
+
+
+def _the_bank_was_called_at_its_rate(calls: list[float]) -> None:
+    assert len(calls) == _ORDERS
+    assert max(calls) - min(calls) >= _LEAST_SECONDS
+
+
+def _mails(folder: Path) -> list[str]:
+    return [str(mail["Subject"]) for mail in mailbox.Maildir(folder / "data" / "mail")]
+
+
+def _booked(folder: Path) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(folder / "data" / "shop.db")) as db:
+        return db.execute("SELECT customer, number FROM ledger ORDER BY place").fetchall()
+
+
+def _look(client: httpx2.Client, key: uuid.UUID, who: dict[str, str] = _ANN) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/jobs/{key}", headers=who).json()
+    return found
+
+
+def _ended(client: httpx2.Client, key: uuid.UUID, who: dict[str, str] = _ANN) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        found = _look(client, key, who)
+        return {name: found[name] for name in ("state", "file") if name in found} if _is_final(found) else None
+
+    return eventually(look, "the end of the job", within=_PATIENCE) or {}
+
+
+def _is_final(job: dict[str, Any]) -> bool:
+    return job["state"] in {"succeeded", "failed", "cancelled"}

@@ -1,0 +1,49 @@
+"""A paused queue, on a real RabbitMQ with a real Redis, and a worker in a process of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import SHOP, Started, names_in, run_process
+from tests.servers import eventually
+
+pytestmark = pytest.mark.rabbitmq
+
+
+def test_a_pause_holds_over_workers_and_restarts_and_what_was_prefetched_is_given_back(
+    tmp_path: Path, amqp_url: str, redis_url: str
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    env = {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url, "TASKMQ_APP": "shop:app"}
+
+    def taskmq(*words: str) -> str:
+        done = run_process(tmp_path, *words, env=env)
+        assert done.code == 0, done.err
+        return done.out
+
+    def waiting() -> int:
+        return len(names_in("images", url=amqp_url))
+
+    with Started(tmp_path, "worker", "shop:app", "-c", "1", "--grace", "0s", env=env) as worker:
+        worker.says("waiting for jobs")
+        taskmq("send", "shop.sleep", "--args", "[3600]")
+        taskmq("send", "shop.double", "--args", "[1]")
+        eventually(lambda: waiting() == 0, "both are in the worker's hands")
+
+        shown = json.loads(taskmq("queue", "show", "images", "-o", "json"))
+        assert (shown["ready"], shown["in_hand"], shown["delayed"]) == (0, 2, None)
+        assert shown["consumers"] == len(shown["workers"]) == 1
+
+        taskmq("queue", "pause", "images", "--note", "a test")
+
+        worker.says("queue 'images' is paused (a test)")
+        eventually(waiting, "the one that has not begun is given back")
+        assert waiting() == 1
+    assert "paused since" in taskmq("queue", "list", "-Q", "images")
+
+    with Started(tmp_path, "worker", "shop:app", "-c", "2", "--grace", "0s", env=env) as worker:
+        worker.says("queue 'images' is paused (a test)")
+        assert waiting() == 2
+        taskmq("queue", "resume", "images")
+        eventually(lambda: waiting() == 0, "both are in the worker's hands")
