@@ -169,6 +169,19 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
+    async def test_a_class_that_is_declared_while_its_queue_is_paused_is_consumed_once_that_goes_on(self) -> None:
+        broker, producer = self.broker(), await self.producer()
+        await broker.declare([ORDERS])
+        inbox, consumer = await self.consume(broker, *ORDERS.physical)
+        await consumer.pause(CLASSES[0])
+        await self.send(producer, CLASSES[0], "one")
+        assert consumer.healthy
+
+        await consumer.resume(CLASSES[0])
+
+        assert bodies(await inbox.take_and_ack(1)) == ["one"]
+
+    @case
     async def test_apply_tells_workers_of_what_it_creates(self) -> None:
         inbox = await self.worker()
         operator = self.broker()
