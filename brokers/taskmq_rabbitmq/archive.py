@@ -20,7 +20,7 @@ from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
-from taskmq_rabbitmq.declare.declarations import refusal
+from taskmq_rabbitmq.declare.requests import refusal
 from taskmq_rabbitmq.model.entities import ARCHIVE
 from taskmq_rabbitmq.publish.publisher import Publisher
 

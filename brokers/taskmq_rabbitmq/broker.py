@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
-from taskmq.model.topology import WorkQueue, dead_letter_queue
+from taskmq.model.topology import WorkQueue, dead_letter_queue, is_class_queue
 from taskmq_rabbitmq.admin.http_api import Management
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.archive import keep_copy, read_archive
@@ -22,9 +22,10 @@ from taskmq_rabbitmq.consume.delivery import DeliveryCounts
 from taskmq_rabbitmq.consume.listener import RabbitMQListener
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 from taskmq_rabbitmq.consume.watchdog import WATCH_SECONDS
-from taskmq_rabbitmq.declare.declarations import Declarations, queue_depth, refusal
+from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 from taskmq_rabbitmq.model.delay_ladder import LEVELS, level_name
-from taskmq_rabbitmq.model.entities import ARCHIVE, archive
+from taskmq_rabbitmq.model.entities import ARCHIVE, NEW_QUEUE, archive
 from taskmq_rabbitmq.model.url import Endpoint
 from taskmq_rabbitmq.publish.broadcast import BroadcastPublisher
 from taskmq_rabbitmq.publish.publisher import Publisher
@@ -126,8 +127,10 @@ class RabbitMQBroker:
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
     ) -> RabbitMQConsumer:
         parts = self._open()
+        subscriptions = list(subscriptions)
+        await parts.declarations.look_for_letters(subscription.queue for subscription in subscriptions)
         consumer = await RabbitMQConsumer.start(
-            list(subscriptions),
+            subscriptions,
             deliver,
             connection=parts.receiving,
             declarations=parts.declarations,
@@ -135,6 +138,7 @@ class RabbitMQBroker:
             numbers=self._numbers,
             watch_seconds=self._watch_seconds,
             timeout_of_nodes=self._endpoint.consumer_timeout,
+            is_told=self._hears_of_queues,
         )
         self._consumers = [other for other in self._consumers if not other.stopped]
         self._consumers.append(consumer)
@@ -159,6 +163,9 @@ class RabbitMQBroker:
             declares=self._endpoint.declare != "off",
             loop=asyncio.get_running_loop(),
             renew_seconds=self._watch_seconds,
+            # Those who consume nothing need no permission for it.
+            new_queue=self._expect if self._consumers else None,
+            again=self._look_for_absent,
         )
         self._listeners.append(listener)
         try:
@@ -167,6 +174,22 @@ class RabbitMQBroker:
             await listener.stop()
             raise
         return listener
+
+    def _expect(self, queue: str) -> None:
+        for consumer in self._consumers:
+            consumer.expect(queue)
+
+    def _look_for_absent(self) -> None:
+        for consumer in self._consumers:
+            consumer.look()
+
+    def _hears_of_queues(self) -> bool:
+        return any(listener.hears_of_queues for listener in self._listeners)
+
+    def _tell_of_queue(self, queue: str) -> None:
+        if is_class_queue(queue):
+            self._expect(queue)
+            self.announce(NEW_QUEUE, queue.encode())
 
     def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         tag = consumer_tag(queue, next(self._numbers))
@@ -203,7 +226,11 @@ class RabbitMQBroker:
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         connection = self._open().asking()
         found: list[QueueStats] = []
+        # RabbitMQ's log gets a line for each look at a queue that is not there; some look all the time.
+        absent = {queue for consumer in self._consumers for queue in consumer.absent}
         for queue in queues:
+            if queue in absent:
+                continue
             try:
                 ready, consumers = await queue_depth(connection, queue)
             except QueueMissing:
@@ -254,6 +281,7 @@ class RabbitMQBroker:
             connection=parts.asking(),
             separate=parts.separate,
             management=parts.management,
+            made=self._tell_of_queue,
         )
 
     async def aclose(self) -> None:
@@ -278,14 +306,21 @@ class RabbitMQBroker:
         if self._closing is not None:
             raise BrokerUnavailable(f"the broker object for {self.address} was closed")
         if self._parts is None:
-            self._parts = _Parts(self._endpoint, self._options, asyncio.get_running_loop())
+            self._parts = _Parts(self._endpoint, self._options, asyncio.get_running_loop(), made=self._tell_of_queue)
         return self._parts
 
 
 class _Parts:
     """What belongs to one event loop. Connections open on first use."""
 
-    def __init__(self, endpoint: Endpoint, options: BrokerOptions, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        options: BrokerOptions,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        made: Callable[[str], None],
+    ) -> None:
         self.login = CredentialSource(endpoint, loop=loop)
         self.sending = Connection(endpoint, self.login, name=options.name, role="publish", loop=loop)
         self.receiving = Connection(endpoint, self.login, name=options.name, role="consume", loop=loop)
@@ -293,6 +328,7 @@ class _Parts:
             self.asking,
             passive=endpoint.declare == "off",
             keeps=None if endpoint.archive is None else archive(endpoint.archive.age, endpoint.archive.bytes),
+            made=made,
         )
         self.publisher = Publisher(
             self.sending,

@@ -16,7 +16,7 @@ from taskmq_rabbitmq.admin.inspection import SETTLE_SECONDS, look_at_topology
 from taskmq_rabbitmq.admin.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
 from taskmq_rabbitmq.admin.policies import parse_version, permissions, policies
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
-from taskmq_rabbitmq.declare.declarations import declare_all, exists
+from taskmq_rabbitmq.declare.requests import declare_all, exists
 from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
 from taskmq_rabbitmq.model.url import Endpoint
 
@@ -37,6 +37,7 @@ class TopologyAdmin:
         connection: where to ask and declare.
         separate: makes a connection of the given name for one purpose, with the fast wire.
         management: the HTTP API.
+        made: called with each queue that was created.
         settle: how long the HTTP API's counts take to be up to date.
     """
 
@@ -48,6 +49,7 @@ class TopologyAdmin:
         connection: Connection,
         separate: Callable[[str], Connection],
         management: Management,
+        made: Callable[[str], None] = lambda _: None,
         settle: float = SETTLE_SECONDS,
     ) -> None:
         self._endpoint = endpoint
@@ -55,6 +57,7 @@ class TopologyAdmin:
         self._connection = connection
         self._separate = separate
         self._management = management
+        self._made = made
         self._settle = settle
 
     async def compare(self) -> Comparison:
@@ -73,6 +76,9 @@ class TopologyAdmin:
         # Where only names were seen, RabbitMQ compares the rest by itself on each declare.
         if missing := wanted if comparison.blind else find_missing(wanted, comparison):
             await declare_all(self._connection, missing)
+            for entity in missing:
+                if isinstance(entity, Queue):
+                    self._made(entity.name)
         return comparison
 
     def definitions(self) -> Mapping[str, object]:
@@ -146,7 +152,8 @@ class TopologyAdmin:
         except (ManagementUnavailable, AccessDenied) as error:
             blind = f"only whether queues and exchanges exist was looked at, by AMQP: {error}"
             found = await self._look_by_amqp(wanted)
-        return replace(compare(wanted, found, queues=self._queues), blind=blind), wanted
+        declares = self._endpoint.declare != "off"
+        return replace(compare(wanted, found, queues=self._queues, declares=declares), blind=blind), wanted
 
     async def _look_by_amqp(self, wanted: Iterable[Entity]) -> Found:
         exchanges: dict[str, None] = {}

@@ -1,7 +1,9 @@
 """One event loop's connections of an app: its broker, its state, and what was declared through them."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
@@ -16,10 +18,11 @@ from taskmq.errors import (
     SendError,
     StateUnavailable,
     TooLarge,
+    TopologyMismatch,
     Unroutable,
 )
 from taskmq.model.clock import Clock
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import WorkQueue, is_class_queue, logical_queue
 
 __all__ = ["Session"]
 
@@ -123,18 +126,33 @@ class Session:
             # Where nothing may be declared, a missing queue is the sender's: nothing was sent.
             raise Unroutable(error.queue, *filter(None, [error.hint])) from error
 
-    def delay_relay(self) -> Relay[TakenMessage] | None:
-        """What publishes the delayed jobs that wait in the state; None where they wait at the broker."""
+    def delay_relay(self, queue: Callable[[str], WorkQueue] = WorkQueue) -> Relay[TakenMessage] | None:
+        """What publishes the delayed jobs that wait in the state; None where they wait at the broker.
+
+        Args:
+            queue: what a queue of that name is to be.
+        """
         if self.delays is None:
             return None
         return Relay(
             "delayed jobs",
             self.delays,
             outgoing=lambda taken: to_outgoing(taken.message),
-            publish=self.publish_now,
+            publish=partial(self._publish_due, queue),
             seconds=self.send_timeout,
             clock=self._clock,
         )
+
+    async def _publish_due(
+        self, queue: Callable[[str], WorkQueue], messages: Sequence[Outgoing]
+    ) -> list[SendError | None]:
+        # The first message of a priority class: what its queue is to be only a declaration tells the broker. A queue
+        # that has gone altogether is not made anew for what is left over.
+        for name in {logical_queue(message.queue) for message in messages if is_class_queue(message.queue)}:
+            with contextlib.suppress(BrokerUnavailable, QueueMissing, TopologyMismatch):
+                if name not in self._declared and await self.broker.stats([name]):
+                    await self.declare([queue(name)])
+        return await self.publish_now(messages)
 
     async def publish_now(self, messages: Sequence[Outgoing]) -> list[SendError | None]:
         """Publish many to the broker, whatever they were to wait for; what happened to each."""

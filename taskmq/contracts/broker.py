@@ -303,7 +303,10 @@ class Broker(Protocol):
         ...
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
-        """Make sure that the physical queues, dead-letter queues and shared queues exist. Idempotent.
+        """Make sure that the queues and what is shared by all of them exist. Idempotent.
+
+        A broker may make class queues and dead-letter queues (`taskmq.model.topology`) when a message first needs
+        them; its consumers get what is in them all the same.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
@@ -322,8 +325,10 @@ class Broker(Protocol):
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         """Call `deliver`, on this loop, for each message of the queues.
 
+        A class queue that does not exist yet is consumed once it does.
+
         Raises:
-            QueueMissing: a queue does not exist.
+            QueueMissing: another queue does not exist.
             BrokerUnavailable: the broker could not be reached.
         """
         ...

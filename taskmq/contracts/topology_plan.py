@@ -24,7 +24,7 @@ __all__ = [
     "TopologyEntry",
 ]
 
-Status = Literal["same", "missing", "different", "extra", "unseen"]
+Status = Literal["same", "missing", "later", "different", "extra", "unseen"]
 Role = Literal["producer", "worker", "operator"]
 
 
@@ -32,8 +32,9 @@ class TopologyEntry(msgspec.Struct, frozen=True):
     """One thing at the broker, wanted or found.
 
     Attributes:
-        status: `extra` is there, looks like taskmq's, and nobody asked for it; `unseen` could not be looked at, or
-            not closely enough.
+        status: `later` is not there and need not be: it is declared when a message first needs it; `extra` is
+            there, looks like taskmq's, and nobody asked for it; `unseen` could not be looked at, or not closely
+            enough.
         kind: `exchange`, `queue`, `binding`, in the broker's own words.
         detail: what is wanted and what was found.
         remedy: what to do; "" where nothing is to be done.
@@ -106,7 +107,7 @@ class Topology(Protocol):
         ...
 
     async def create_missing(self) -> Comparison:
-        """Create what is missing, and nothing else; what was found before.
+        """Create what is missing, what would be created later too; nothing else. What was found before.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.

@@ -5,6 +5,9 @@ jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three prio
 `Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue. Two
 queues are shared by all: `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for those
 whose queue has gone while they waited.
+
+A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low` and `Q.dlq` may be
+made when the first message is for them.
 """
 
 import hashlib
@@ -30,6 +33,7 @@ __all__ = [
     "class_of",
     "class_queue",
     "dead_letter_queue",
+    "is_class_queue",
     "is_shard",
     "logical_queue",
     "shard_of",
@@ -126,6 +130,11 @@ class WorkQueue:
         if self.priorities == "native":
             return (self.name,)
         return tuple(self.name + _SUFFIX[name] for name in CLASSES)
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """Those of `physical` that are there from the start; the others are made when a job first needs them."""
+        return tuple(name for name in self.physical if not is_class_queue(name))
 
     @property
     def is_limited(self) -> bool:
@@ -234,6 +243,12 @@ def shard_queue(queue: str, number: int) -> str:
 def is_shard(physical: str) -> bool:
     """Whether a physical queue is a shard of an ordered one: brokers give it to one consumer at a time."""
     return _SHARD_SUFFIX.search(physical) is not None
+
+
+@lru_cache(_NAMES)
+def is_class_queue(physical: str) -> bool:
+    """Whether a physical queue is that of a priority class beside the default one."""
+    return physical.endswith((_SUFFIX["high"], _SUFFIX["low"]))
 
 
 @lru_cache(_NAMES)

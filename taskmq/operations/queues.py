@@ -42,7 +42,7 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
         in_hand: messages in workers' hands; where the broker does not tell, as the workers that answer say.
         delayed: jobs and retries that wait for their time, in the state up to 10,000 of them; None where the broker
             has them and does not tell whose they are.
-        dead: dead letters; None where there is no queue for them yet.
+        dead: dead letters; None where the queue does not exist yet.
         consumers: how many consume it at the broker: a worker counts once, whatever classes or shards there are.
         paused: since when and why it is paused; None where it is not, or nobody can tell.
         tasks: of the app, that use it.
@@ -146,7 +146,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
             else sum(count or 0 for count in unsettled)
         ),
         delayed=await _count_delayed(app, queue, parts),
-        dead=letters[0].ready if letters else None,
+        dead=letters[0].ready if letters else 0 if parts else None,
         consumers=max((each.consumers for each in parts), default=0),
         paused=(await find_pauses(app) or {}).get(name),
         tasks=tasks,
@@ -173,7 +173,10 @@ async def purge_queue(app: TaskMQ, name: str) -> int:
         BrokerUnavailable: the broker could not be reached.
     """
     broker = app.sessions.current().broker
-    return sum([await broker.purge(physical) for physical in app.producer.queue(name).physical])
+    queue = app.producer.queue(name)
+    there = [entry.queue for entry in await broker.stats(queue.physical)]
+    # Without the others the queue is complete; without these it is missing.
+    return sum([await broker.purge(physical) for physical in dict.fromkeys((*queue.always, *there))])
 
 
 async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:

@@ -222,7 +222,7 @@ class Worker:
         """What lives as long as the worker consumes, and how many seconds it has to end."""
         app, config = self._app, self._config
         session = app.sessions.current()
-        if (relay := session.delay_relay()) is not None:
+        if (relay := session.delay_relay(app.producer.queue)) is not None:
             yield "relay of delayed jobs", relay, _TIME_TO_SETTLE
         if self._long_runs is not None:
             queues = [name for queue in self._queues for name in queue.physical]

@@ -21,6 +21,7 @@ import pytest
 from taskmq.cli import run
 from taskmq.client.plugins import open_broker
 from taskmq.contracts.broker import Broker, BrokerOptions, HeaderValue, Outgoing
+from taskmq.contracts.topology_plan import Plannable
 from taskmq.model.topology import WorkQueue
 from tests.servers import eventually
 
@@ -211,7 +212,15 @@ def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DE
 
 
 def declare(*queues: str, url: str = _DEFAULT_URL) -> None:
-    at_broker(lambda broker: broker.declare([WorkQueue(name) for name in queues]), url=url)
+    """Make queues with all that belongs to them, as `taskmq topology apply` does."""
+
+    async def make(broker: Broker) -> None:
+        described = [WorkQueue(name) for name in queues]
+        await broker.declare(described)
+        if isinstance(broker, Plannable):
+            await broker.topology(described).create_missing()
+
+    at_broker(make, url=url)
 
 
 def fill(queue: str, names: Sequence[str], *, url: str = _DEFAULT_URL, task: str = "shop.double") -> None:

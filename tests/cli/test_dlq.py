@@ -53,6 +53,18 @@ def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
     assert names_in("images.dlq") == _NAMES
 
 
+def test_a_queue_without_letters_lists_none_and_says_where_else_there_are_some(taskmq: Here) -> None:
+    declare("images")
+    nothing = taskmq("dlq", "list", "images", "-o", "json")
+    bury("taskmq.unroutable", ["lost"])
+
+    elsewhere = taskmq("dlq", "list", "images", "-o", "json")
+
+    assert (nothing.code, nothing.data, nothing.err) == (0, [], "")
+    assert (elsewhere.code, elsewhere.data) == (0, [])
+    assert "1 messages of some queue: taskmq dlq list taskmq.unroutable" in elsewhere.err
+
+
 def test_without_a_queue_the_letters_of_all_queues_of_the_app_are_listed_and_grouped(
     shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,7 +252,7 @@ class _DeclaresNothing(FlakyBroker):
         (_ClosesTooSoon, "closing_waits_for_what_was_published"),
         (_LeavesATask, "connecting_twice_is_fine_and_the_address_is_a_url"),
         (_HasNoTypedEnd, "a_closed_broker_says_so_at_every_call"),
-        (_DeclaresNoDeadLetterQueue, "dead_letter_queue_and_shared_queues_are_declared_too"),
+        (_DeclaresNoDeadLetterQueue, "shared_queues_are_declared_too_and_dead_letters_find_their_queue"),
         (_DeclaresNothing, "a_broker_connects_by_itself_when_it_is_first_used"),
     ],
 )

@@ -21,6 +21,7 @@ from typing import Any
 import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
+from tests.cli.kit import declare
 from tests.e2e.clients import amqp_publish, amqplib_publish, pika_publish
 from tests.e2e.foreign_worker import QUEUE
 from tests.servers import RabbitMQ, eventually
@@ -137,6 +138,8 @@ def shared_worker(rabbitmq_server: RabbitMQ, tmp_path_factory: pytest.TempPathFa
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
+            # A queue's dead letters have a queue once there are any; here it is looked at before.
+            declare(QUEUE, url=url)
             worker = _Worker(url, effects, process, rabbitmq_server)
             yield worker
             worker.stop()

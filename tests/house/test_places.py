@@ -36,6 +36,7 @@ _STARTS_TASKS: set[str] = {
     "brokers/taskmq_rabbitmq/consume/watchdog.py",
     "brokers/taskmq_rabbitmq/publish/broadcast.py",
     "brokers/taskmq_rabbitmq/publish/publisher.py",
+    "brokers/taskmq_rabbitmq/publish/queue_repairs.py",
     "contrib/taskmq_redis/link/pipeline.py",
     "contrib/taskmq_redis/link/pubsub.py",
     "contrib/taskmq_redis/state.py",

@@ -18,7 +18,17 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import Inbox
 from taskmq.testing.runner import case, eventually
 from taskmq_rabbitmq.broker import RabbitMQBroker
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, events, ladder, shared, work_queue
+from taskmq_rabbitmq.model.entities import (
+    Binding,
+    Entity,
+    Exchange,
+    Queue,
+    events,
+    ladder,
+    queues_on_demand,
+    shared,
+    work_queue,
+)
 from taskmq_rabbitmq.model.url import parse_url
 from tests.integration.rabbitmq_case import RabbitMQCase
 
@@ -85,10 +95,13 @@ class DeletedCase(RabbitMQCase):
         await eventually(lambda: self.is_there(entity), True, within=20)
 
     async def start(self) -> tuple[RabbitMQBroker, Inbox]:
-        """A producer, and what a consumer of its queue gets."""
+        """A producer, and what a consumer of its queue gets; all its queues have been used."""
         producer, worker = self.broker(), self.broker()
         await producer.declare([WORK])
         await worker.declare([WORK])
+        for queue in queues_on_demand(WORK):
+            await self.send(worker, queue, "the first one")
+            await worker.purge(queue)
         inbox, _ = await self.consume(worker, "orders")
         return producer, inbox
 

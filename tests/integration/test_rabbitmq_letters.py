@@ -12,6 +12,7 @@ import pika  # type: ignore[import-untyped]  # it carries no types
 import pytest
 
 from taskmq.contracts.broker import Broker, BrokerOptions, Outgoing
+from taskmq.contracts.topology_plan import Plannable
 from taskmq.errors import BrokerUnavailable
 from taskmq.model.topology import UNROUTABLE, WorkQueue
 from taskmq.operations.dead_letters import Replayed, browse, purge, replay, visit
@@ -55,7 +56,13 @@ def _message(queue: str, name: str, *, due: int | None = None) -> Outgoing:
 
 
 def _declare(url: str, *queues: str) -> None:
-    _with(url, lambda broker: broker.declare([WorkQueue(name) for name in queues]))
+    """All that the queues are, as `taskmq topology apply` does it: what RabbitMQ gives up itself makes no queue."""
+
+    async def apply(broker: Broker) -> None:
+        assert isinstance(broker, Plannable)
+        await broker.topology([WorkQueue(name) for name in queues]).create_missing()
+
+    _with(url, apply)
 
 
 def _send(url: str, queue: str, *names: str, due: int | None = None) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
-from taskmq.errors import BrokerBlocked, PublishUnknown
+from taskmq.errors import BrokerBlocked, BrokerUnavailable, PublishUnknown
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
@@ -29,6 +29,20 @@ FILES = Path("/proc/self/fd")
 HEARTBEAT = 2
 RECONNECTS = int(os.environ.get("TASKMQ_TEST_RECONNECTS", "8"))
 BACK_WITHIN = 5.0
+
+
+class TestNodesWithoutAnswer(RabbitMQCase):
+    @case
+    async def test_one_that_takes_the_connection_and_says_nothing_may_have_no_file_handles_left(self) -> None:
+        broker = self.broker(CUT_OFF)
+        self.proxy.stall(True)
+
+        with raises(BrokerUnavailable) as errors:
+            await broker.connect(timeout=0.3)
+
+        said = str(errors[0])
+        assert "file handles" in said
+        assert "LimitNOFILE" in said
 
 
 class TestHalfOpenConnections(RabbitMQCase):

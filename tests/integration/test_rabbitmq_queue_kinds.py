@@ -288,7 +288,7 @@ class TestLimitOfTheVhost(RabbitMQCase):
         broker, work = self.broker(), self.undeclared()
         await broker.declare([self.undeclared()])
         there = len(await self.http("GET", "queues/{vhost}?columns=name"))
-        needed = len(work.physical) + 1
+        needed = len(work.always)
         await self.http("PUT", "vhost-limits/{vhost}/max-queues", {"value": there + needed})
 
         await broker.declare([work])

@@ -3,7 +3,7 @@
 What it says about queues is in `queue_diagnosis`; the facts are gathered in `examination`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,12 @@ _ENDED: Final[Mapping[tuple[int, int], str]] = {
 # Before these, anybody may pass for the owner of a client certificate (CVE-2022-37026).
 _SAFE_ERLANG: Final[Mapping[int, tuple[int, ...]]] = {23: (23, 3, 4, 15), 24: (24, 3, 4, 2), 25: (25, 0, 2)}
 _NEEDED_FLAGS: Final = ("quorum_queue", "stream_queue")
-_OFTEN_FULL: Final = 0.9
+_NEARLY_FULL: Final = 0.8
+_FULL: Final = 0.95
+_MORE_HANDLES: Final = (
+    "raise the node's limit of open files (LimitNOFILE, ulimit -n) and restart it, or delete queues that nobody "
+    "needs: `taskmq topology diff` shows what is left over"
+)
 _CLOCK_WARNING_MS: Final = 2_000
 _CLOCK_PROBLEM_MS: Final = 30_000
 
@@ -173,13 +178,25 @@ def node_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
             finding = f"has lost sight of {', '.join(node.partitions)}: the cluster is in parts"
             remedy = "mend the network, then restart the nodes of the smaller part; see cluster_partition_handling"
             findings.append(Finding("problem", node.name, finding, remedy))
-        used, limit = node.descriptors_used, node.descriptors
-        if limit and used >= limit * _OFTEN_FULL:
-            finding = f"{used:,} of {limit:,} file descriptors are used: new connections will be refused"
-            findings.append(Finding("problem", node.name, finding, "raise the limit of open files of the service"))
+        findings += _handle_findings(node)
     if nodes and not findings:
         return [Finding("ok", "nodes", f"{len(nodes)} up, no alarms")]
     return findings
+
+
+def _handle_findings(node: NodeFacts) -> Iterator[Finding]:
+    """How near a node is to the limits of what the operating system and RabbitMQ let it open."""
+    queues = f"{node.reserved:,} of them reserved for {node.quorum_queues:,} quorum queues"
+    for used, limit, what in (
+        (node.descriptors_used, node.descriptors, "file descriptors are used"),
+        (node.sockets_used, node.sockets, "sockets are used"),
+        (node.handles_used, node.handles, f"file handles are used, {queues}"),
+    ):
+        if not limit or used < limit * _NEARLY_FULL:
+            continue
+        finding = f"{used:,} of {limit:,} {what}: once they are used up, no connection is taken any more"
+        level: Level = "problem" if used >= limit * _FULL else "warning"
+        yield Finding(level, node.name, finding, _MORE_HANDLES)
 
 
 def flag_findings(states: Mapping[str, str], version: tuple[int, ...] | None) -> list[Finding]:

@@ -1,6 +1,6 @@
 """What RabbitMQ's HTTP API tells about queues and nodes, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,6 +28,12 @@ __all__ = [
 
 SETTLE_SECONDS: Final = 11.0
 """After so long counts are up to date: more than two of the intervals at which RabbitMQ counts."""
+
+
+_FOR_MEMBER: Final = 2
+# Of the handles, so many may be sockets.
+_SOCKETS_SHARE: Final = 0.9
+_SOCKETS_LESS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,10 @@ class NodeFacts:
         partitions: nodes that it has lost sight of.
         descriptors_used: open files and sockets; 0 where the version does not tell.
         descriptors: how many there may be.
+        sockets_used: connections, and what listens; 0 where the version does not tell.
+        sockets: how many there may be.
+        quorum_queues: members of quorum queues on it.
+        reserved: file handles that it keeps free for them, which counts as used and is not in `descriptors_used`.
     """
 
     name: str
@@ -87,6 +97,20 @@ class NodeFacts:
     partitions: tuple[str, ...]
     descriptors_used: int = 0
     descriptors: int = 0
+    sockets_used: int = 0
+    sockets: int = 0
+    quorum_queues: int = 0
+    reserved: int = 0
+
+    @property
+    def handles(self) -> int:
+        """File handles that a node before 4.0 gives away; 0: it does not count them, or has reserved none."""
+        return round((self.sockets + _SOCKETS_LESS) / _SOCKETS_SHARE) if self.sockets and self.reserved else 0
+
+    @property
+    def handles_used(self) -> int:
+        """Those of `handles` that are reserved, or taken by connections."""
+        return self.reserved + self.sockets_used
 
 
 async def look_at_topology(management: Management) -> Found:
@@ -122,6 +146,10 @@ async def look_at_queue(management: Management, queue: str) -> QueueFacts | None
 
 async def look_at_nodes(management: Management) -> list[NodeFacts]:
     """All nodes of the cluster. The user needs the tag `monitoring`."""
+    nodes = await management.get("nodes")
+    # Only a node that counts handles has a limit of sockets; then those of all virtual hosts matter.
+    counts = any(_whole(item.get("sockets_total")) for item in nodes)
+    queues: list[Any] = await management.get("queues", columns="type,leader,members") if counts else []
     return [
         NodeFacts(
             name=str(item["name"]),
@@ -131,9 +159,25 @@ async def look_at_nodes(management: Management) -> list[NodeFacts]:
             partitions=tuple(map(str, item.get("partitions") or ())),
             descriptors_used=_whole(item.get("fd_used")),
             descriptors=_whole(item.get("fd_total")),
+            sockets_used=_whole(item.get("sockets_used")),
+            sockets=_whole(item.get("sockets_total")),
+            quorum_queues=sum(item["name"] in _members(queue) for queue in queues),
+            reserved=sum(_reserved(queue, item["name"]) for queue in queues),
         )
-        for item in await management.get("nodes")
+        for item in nodes
     ]
+
+
+def _members(queue: Mapping[str, Any]) -> Sequence[str]:
+    return queue.get("members") or () if queue.get("type") == "quorum" else ()
+
+
+def _reserved(queue: Mapping[str, Any], node: str) -> int:
+    """File handles that a node before 4.0 reserves for a quorum queue: as read in its source, and measured."""
+    members = _members(queue)
+    if node not in members:
+        return 0
+    return _FOR_MEMBER + (len(members) if queue.get("leader") == node else 0)
 
 
 def _whole(value: object) -> int:

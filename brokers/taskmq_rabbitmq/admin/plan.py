@@ -9,10 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from taskmq.contracts.topology_plan import Comparison, TopologyEntry
 from taskmq.model.topology import WorkQueue, logical_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
-from taskmq_rabbitmq.model.entities import LISTENER, Argument, Binding, Entity, Exchange, Queue, entrance
+from taskmq_rabbitmq.model.entities import (
+    LISTENER,
+    Argument,
+    Binding,
+    Entity,
+    Exchange,
+    Queue,
+    entrance,
+    queues_on_demand,
+)
 
 __all__ = [
     "MIGRATION",
@@ -51,6 +62,7 @@ _KNOWN: Final = frozenset(
         "x-single-active-consumer",
     )
 )
+_LATER: Final = "declared when a message first needs it"
 _OURS: Final = "taskmq."
 _ENTRANCE: Final = entrance("")
 
@@ -83,21 +95,33 @@ def traits(entity: Exchange | Queue) -> dict[str, Trait]:
             assert_never(entity)
 
 
-def compare(wanted: Sequence[Entity], found: Found, *, queues: Iterable[WorkQueue]) -> Comparison:
+def compare(
+    wanted: Sequence[Entity], found: Found, *, queues: Iterable[WorkQueue], declares: bool = True
+) -> Comparison:
     """Each wanted thing, then what nobody wants.
 
     Args:
         wanted: in the order of declaring.
         found: what is there.
         queues: what `wanted` was made of; what belongs to them and is not wanted is left over from a change.
+        declares: whether producers and workers declare queues on demand; else these are missing until they are there.
     """
-    entries = [_compared(entity, found) for entity in wanted]
-    return Comparison((*entries, *_extras(wanted, found, list(queues))))
+    queues = list(queues)
+    later = _not_needed_yet(queues, found) if declares else set[Entity]()
+    entries = [
+        replace(entry, status="later", detail=_LATER) if entry.status == "missing" and entity in later else entry
+        for entity, entry in ((entity, _compared(entity, found)) for entity in wanted)
+    ]
+    return Comparison((*entries, *_extras(wanted, found, queues)))
 
 
 def find_missing(wanted: Sequence[Entity], comparison: Comparison) -> list[Entity]:
     """What has to be declared, in that order."""
-    return [entity for entity, entry in zip(wanted, comparison.entries, strict=False) if entry.status == "missing"]
+    return [
+        entity
+        for entity, entry in zip(wanted, comparison.entries, strict=False)
+        if entry.status in ("missing", "later")
+    ]
 
 
 def is_migratable(entry: TopologyEntry) -> bool:
@@ -120,6 +144,16 @@ def label(binding: Binding) -> str:
     every = "*." * delay.LEVELS
     key = f"(*.){delay.LEVELS} {binding.key.removeprefix(every)}" if binding.key.startswith(every) else binding.key
     return f"{binding.source} -> {binding.target} [{key}]"
+
+
+def _not_needed_yet(queues: Iterable[WorkQueue], found: Found) -> set[Entity]:
+    return {
+        entity
+        for queue in queues
+        for name, entities in queues_on_demand(queue).items()
+        if name not in found.queues
+        for entity in entities
+    }
 
 
 def _compared(entity: Entity, found: Found) -> TopologyEntry:

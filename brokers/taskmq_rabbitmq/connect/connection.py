@@ -30,9 +30,9 @@ from taskmq_rabbitmq.amqp.pika_types import (
 )
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.client_properties import client_properties
+from taskmq_rabbitmq.connect.connect_errors import UNANSWERED, distrusted, explained
 from taskmq_rabbitmq.connect.credentials import Answer, CertificateCredentials, CredentialSource, PasswordCredentials
 from taskmq_rabbitmq.connect.silence import SilenceDetector
-from taskmq_rabbitmq.connect.tls_errors import distrusted, explained
 from taskmq_rabbitmq.model.access_refused import denies_connection
 from taskmq_rabbitmq.model.url import Endpoint, Host
 
@@ -147,7 +147,7 @@ class Connection:
                 raise AccessDenied(str(self._denial)) from None
             raise BrokerUnavailable(
                 f"no connection to {self._endpoint.address} within {max(timeout or 0, 0):.1f} s; "
-                f"last error: {self.last_error or 'none, still connecting'}"
+                f"last error: {self.last_error or f'none, still connecting: {UNANSWERED}'}"
             ) from None
         raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side")
 

@@ -19,7 +19,7 @@ from taskmq.errors import BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
-from taskmq_rabbitmq.declare.declarations import queue_depth, refusal
+from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 
 __all__ = ["RabbitMQBrowser", "browse", "peek"]
 

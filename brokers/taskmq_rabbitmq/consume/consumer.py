@@ -38,11 +38,15 @@ class RabbitMQConsumer:
         numbers: Iterator[int],
         watch_seconds: float = WATCH_SECONDS,
         timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
+        is_told: Callable[[], bool] = lambda: False,
     ) -> "RabbitMQConsumer":
-        """A consumer all of whose subscriptions are live.
+        """A consumer all of whose subscriptions are live, but those of class queues that are not there yet.
+
+        Args:
+            is_told: whether news of queues that are declared arrives here at the moment.
 
         Raises:
-            QueueMissing: a queue does not exist and was not declared through this broker object.
+            QueueMissing: another queue does not exist and was not declared through this broker object.
             AccessDenied: the user may not connect or not consume.
             BrokerUnavailable: the broker could not be reached.
         """
@@ -77,6 +81,7 @@ class RabbitMQConsumer:
             declarations=declarations,
             counts=counts,
             interval=watch_seconds,
+            is_told=is_told,
         )
         if (
             said := timeouts.warning(subscriptions, connection.server_version, of_nodes=timeout_of_nodes)
@@ -111,7 +116,23 @@ class RabbitMQConsumer:
 
     @property
     def healthy(self) -> bool:
-        return all(each.consuming or each.is_paused for each in self._subscriptions)
+        return all(each.consuming or each.is_absent or each.is_paused for each in self._subscriptions)
+
+    @property
+    def absent(self) -> list[str]:
+        """The class queues that are not there yet, as far as is known."""
+        return [each.queue for each in self._subscriptions if each.is_absent]
+
+    def expect(self, queue: str) -> None:
+        """The physical `queue` has been declared: consume it if it is wanted and was absent."""
+        for each in self._subscriptions:
+            if each.queue == queue:
+                each.expect()
+
+    def look(self) -> None:
+        """Look whether absent queues are there now."""
+        for each in self._subscriptions:
+            each.look()
 
     @property
     def stopped(self) -> bool:

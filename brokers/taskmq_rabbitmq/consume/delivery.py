@@ -43,6 +43,9 @@ class DeliveryCounts:
 class Feed:
     """One channel that consumes one queue: a generation of its deliveries.
 
+    Args:
+        returned: called with the properties of each delivery that comes again.
+
     Attributes:
         queue: the physical queue.
         unsettled: deliveries in the hands of the receiver.
@@ -58,6 +61,7 @@ class Feed:
         "_late",
         "_loop",
         "_raw",
+        "_returned",
         "_tag",
         "_turned_off",
         "_withdrawn",
@@ -76,7 +80,9 @@ class Feed:
         deliver: "Callable[[RabbitMQDelivery], None]",
         counts: DeliveryCounts,
         loop: asyncio.AbstractEventLoop,
+        returned: Callable[[Properties], None] | None = None,
     ) -> None:
+        self._returned = returned
         self.channel = channel
         self.queue = queue
         self.unsettled = 0
@@ -175,6 +181,8 @@ class Feed:
             self._take_late(tag)
             return
         self.unsettled += 1
+        if redelivered and self._returned is not None:
+            self._returned(properties)
         delivery = RabbitMQDelivery(self, self.queue, tag, properties, body, redelivered)
         try:
             self._deliver(delivery)

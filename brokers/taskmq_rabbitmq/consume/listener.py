@@ -21,9 +21,9 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, Properties
 from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
-from taskmq_rabbitmq.declare.declarations import refusal
+from taskmq_rabbitmq.declare.requests import refusal
 from taskmq_rabbitmq.model.access_refused import NOT_FOUND
-from taskmq_rabbitmq.model.entities import EVENTS, LISTENER
+from taskmq_rabbitmq.model.entities import EVENTS, LISTENER, NEW_QUEUE
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done
@@ -48,6 +48,8 @@ class RabbitMQListener:
         declares: whether the exchange may be declared.
         renew_seconds: how often the bindings are made again: they end with the exchange, should somebody delete it,
             and nobody is told.
+        new_queue: called with each queue on demand that is declared; its announcement goes nowhere else.
+        again: called when it listens again, having missed what was announced meanwhile.
     """
 
     def __init__(
@@ -59,10 +61,14 @@ class RabbitMQListener:
         declares: bool,
         loop: asyncio.AbstractEventLoop,
         renew_seconds: float,
+        new_queue: Callable[[str], None] | None = None,
+        again: Callable[[], None] = lambda: None,
     ) -> None:
+        self._new_queue = new_queue
+        self._again = again
         self._renew_seconds = renew_seconds
         self._queue = ""
-        self._patterns = list(dict.fromkeys(patterns))
+        self._patterns = list(dict.fromkeys(patterns if new_queue is None else (*patterns, NEW_QUEUE)))
         self._receive = receive
         self._connection = connection
         self._declares = declares
@@ -75,6 +81,11 @@ class RabbitMQListener:
     def __repr__(self) -> str:
         state = "stopped" if self._is_stopped else "listening" if self._is_listening else "starting"
         return f"<RabbitMQListener {' '.join(self._patterns)} {state}>"
+
+    @property
+    def hears_of_queues(self) -> bool:
+        """Whether it listens now, and for new queues too."""
+        return self._new_queue is not None and self._is_listening and not self._is_stopped
 
     @property
     def _is_listening(self) -> bool:
@@ -123,6 +134,7 @@ class RabbitMQListener:
             assert self._channel is not None
             channel = self._channel
             backoff.reset()
+            self._again()
 
     async def _has_ended(self, channel: OpenChannel) -> bool:
         """Return after a while, or once the channel has ended."""
@@ -190,8 +202,13 @@ class RabbitMQListener:
             await channel.request(partial(_bind, raw, queue, pattern))
 
     def _hear(self, _tag: int, _redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001 - a positional callback of pika
-        if not self._is_stopped:
-            self._receive(properties.routing_key or "", body)
+        if self._is_stopped:
+            return
+        topic = properties.routing_key or ""
+        if topic != NEW_QUEUE:
+            self._receive(topic, body)
+        elif self._new_queue is not None:
+            self._new_queue(body.decode(errors="replace"))
 
 
 def _bind(raw: AmqpChannel, queue: str, pattern: str, done: "Done") -> None:

@@ -1,6 +1,9 @@
 """The consumer of one physical queue, which mends itself.
 
     starting -> consuming -> (lost) -> starting ...        consuming -> paused -> starting ...        any -> stopped
+    starting -> absent -> (there is news of it) -> starting
+
+A class queue may not be there yet: then it is absent, until a look finds that it is.
 
 It has its own channel and its own task, so that what befalls it (the queue deleted, its leader gone, a consumer
 timeout) does not touch the others. It comes back on a new channel with a new consumer tag: RabbitMQ 4.3 closes the
@@ -18,12 +21,14 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
-from taskmq.model.topology import is_shard
+from taskmq.model.topology import dead_letter_queue, is_class_queue, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
+from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
-from taskmq_rabbitmq.declare.declarations import Declarations, refusal
+from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.declare.requests import refusal
 from taskmq_rabbitmq.model import consumer_timeout as timeouts
 
 if TYPE_CHECKING:
@@ -37,6 +42,12 @@ _TAG_BYTES: Final = 255
 _GOOD_SECONDS: Final = 10.0
 _PRECONDITION_FAILED: Final = 406
 _CANCELS_ON_TIMEOUT: Final = (4, 3)
+# What is announced may not be known to every node at once.
+_LOOKS: Final = 4
+_LOOK_SECONDS: Final = 0.1
+# Of a hundred times that it may, by default.
+_OFTEN_RETURNED: Final = 2
+_RETURNS: Final = "x-delivery-count"
 
 
 class QueueConsumer:
@@ -77,12 +88,15 @@ class QueueConsumer:
         self.is_paused = subscription.is_paused
         self._stopped = False
         self._complaint = ""
+        self._news: asyncio.Event | None = None
+        self._looks = 1
+        self._burial: asyncio.Task[None] | None = None
         # In which generation of the connection it tries to consume, and since when.
         self._trying: int | None = None
         self._since = 0.0
 
     def __repr__(self) -> str:
-        idle = "paused" if self.is_paused else "starting"
+        idle = "paused" if self.is_paused else "absent" if self.is_absent else "starting"
         state = "stopped" if self._stopped else "consuming" if self.consuming else idle
         return f"<{self.queue} {state}>"
 
@@ -90,6 +104,21 @@ class QueueConsumer:
     def consuming(self) -> bool:
         """Whether it does as far as this side knows."""
         return self.feed is not None
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the queue was not there when it was last looked for."""
+        return self._news is not None and not self._stopped
+
+    def look(self) -> None:
+        """Consume an absent queue if it is there now."""
+        if self._news is not None:
+            self._news.set()
+
+    def expect(self) -> None:
+        """The queue has been declared: consume it, if it was absent."""
+        self._looks = _LOOKS
+        self.look()
 
     @property
     def feed(self) -> Feed | None:
@@ -109,7 +138,7 @@ class QueueConsumer:
         )
 
     async def start(self) -> None:
-        """Return once it consumes; from then on it mends itself.
+        """Return once it consumes, or a class queue is absent; from then on it mends itself.
 
         Raises:
             QueueMissing: the queue does not exist and was not declared through this broker object.
@@ -117,12 +146,16 @@ class QueueConsumer:
             BrokerUnavailable: the broker could not be reached.
         """
         give_up = self._loop.time() + OPEN_SECONDS
-        while self._feed is None:
+        while self._feed is None and self._news is None:
             await self._connection.opened(give_up - self._loop.time())
             try:
                 await self._begin()
             except AccessDenied:
                 raise
+            except QueueMissing:
+                if not is_class_queue(self.queue):
+                    raise
+                self._news = asyncio.Event()
             except BrokerUnavailable:
                 # The connection may be lost on the way; it comes back.
                 if self._loop.time() >= give_up:
@@ -141,7 +174,7 @@ class QueueConsumer:
         self.is_paused = True
         await self._withdraw()
         # What is in hand is settled on its channel, which ends with the last of it.
-        self._feed = self._retiring = None
+        self._feed = self._retiring = self._news = None
 
     async def resume(self) -> None:
         """See `Consumer.resume`; raises as `start` does."""
@@ -159,7 +192,7 @@ class QueueConsumer:
             self.is_paused = False
 
     async def _withdraw(self) -> None:
-        for task in (self._resuming, self._upkeep):
+        for task in (self._resuming, self._upkeep, self._burial):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
@@ -209,6 +242,8 @@ class QueueConsumer:
 
     async def _keep(self) -> None:
         backoff = reconnect_backoff()
+        if self._news is not None:
+            await self._appearance(self._news)
         while True:
             began = self._loop.time()
             await self._loss()
@@ -219,6 +254,35 @@ class QueueConsumer:
                 if self._connection.is_open:
                     await asyncio.sleep(backoff.next())
                 await self._mend()
+
+    async def _appearance(self, news: asyncio.Event) -> None:
+        """Return once the queue is there and consumed."""
+        while self._feed is None:
+            await news.wait()
+            news.clear()
+            looks, self._looks = self._looks, 1
+            for look in range(looks):
+                await asyncio.sleep(_LOOK_SECONDS * look)
+                if await self._is_consumed_now():
+                    break
+        self._news = None
+        _log.info("queue %r is there now, and consumed", self.queue)
+
+    async def _is_consumed_now(self) -> bool:
+        """Consume the queue if it is there; whether it was."""
+        backoff = reconnect_backoff()
+        while True:
+            try:
+                await self._connection.opened(None)
+                await self._begin()
+            except QueueMissing:
+                return False
+            except TaskMQError as error:
+                self._complain(str(error))
+                await asyncio.sleep(backoff.next())
+            else:
+                self._complaint = ""
+                return True
 
     async def _mend(self) -> None:
         try:
@@ -247,13 +311,20 @@ class QueueConsumer:
             await self._consume()
         except ChannelRefused as error:
             refused = refusal(error, self.queue)
-            if not isinstance(refused, QueueMissing) or not self._declarations.declared(self.queue):
+            if not isinstance(refused, QueueMissing) or not self._was_there:
                 raise refused from error
             await self._declarations.restore(self.queue)
             try:
                 await self._consume()
             except ChannelRefused as again:
                 raise refusal(again, self.queue) from again
+
+    @property
+    def _was_there(self) -> bool:
+        """Whether the queue was declared or consumed by this process."""
+        if is_class_queue(self.queue):
+            return self._declarations.is_known(self.queue)
+        return self._declarations.declared(self.queue)
 
     async def _consume(self) -> None:
         before, attempts = self._feed, list[asyncio.Task[None]]()
@@ -292,6 +363,7 @@ class QueueConsumer:
             deliver=self._deliver,
             counts=self._counts,
             loop=self._loop,
+            returned=self._on_returned,
         )
         lost: asyncio.Future[str] = self._loop.create_future()
 
@@ -307,8 +379,27 @@ class QueueConsumer:
             raise
         if self._feed is before:
             self._feed, self._lost, self._trying = feed, lost, None
+            if is_class_queue(self.queue):
+                self._declarations.found(self.queue)
         else:
             feed.abandon()
+
+    def _on_returned(self, properties: Properties) -> None:
+        """A message comes again. Before RabbitMQ gives it up, there is to be a dead-letter queue for it."""
+        if self._burial is not None:
+            return
+        count = headers_of(properties).get(_RETURNS)
+        if isinstance(count, int) and count >= _OFTEN_RETURNED and self._declarations.lacks_letters(self.queue):
+            self._burial = self._loop.create_task(self._make_letters(), name=f"taskmq letters of {self.queue}")
+
+    async def _make_letters(self) -> None:
+        try:
+            await self._declarations.restore(dead_letter_queue(self.queue))
+        except TaskMQError as error:
+            # Tried again with the next one.
+            _log.debug("queue %r has no dead-letter queue: %s", self.queue, error)
+        finally:
+            self._burial = None
 
     async def _loss(self) -> None:
         feed = self._feed

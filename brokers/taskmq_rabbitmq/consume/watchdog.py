@@ -5,11 +5,14 @@ the consumers of the old one and gives them nothing (3.10.8), and what a faulty 
 lost. So each queue is looked at once per interval, passively, and so is everything else that was declared, which
 somebody may delete; messages cost nothing here. AMQP does not tell how many messages the broker believes to be in a
 consumer's hands, which is why idle consumers are renewed.
+
+Class queues that are absent are looked for as well. RabbitMQ writes a line into its log for each look at a queue that
+is not there; so where news of new queues arrives, which the look only is there to back up, looks become rare.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -20,7 +23,8 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed
 from taskmq_rabbitmq.consume.queue_consumer import QueueConsumer
-from taskmq_rabbitmq.declare.declarations import Declarations, queue_depth
+from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.declare.requests import queue_depth
 
 __all__ = ["WATCH_SECONDS", "Advice", "Sight", "Suspicion", "Watchdog"]
 
@@ -30,6 +34,9 @@ _log = logging.getLogger(__name__)
 _PATIENT: Final = 8
 _MOST_PATIENT: Final = 128
 _IDLE_SIGHTS: Final = 10
+# Of the intervals at which an absent queue is looked for, the first ones, and then every one of so many.
+_EARLY_LOOKS: Final = (1, 2, 4)
+_LOOK_EVERY: Final = 10
 
 
 class Sight(msgspec.Struct, frozen=True):
@@ -117,7 +124,10 @@ class Watchdog:
         declarations: Declarations,
         counts: DeliveryCounts,
         interval: float,
+        is_told: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_told = is_told
+        self._intervals = 0
         self._watched = [(consumer, Suspicion(has_turns=is_shard(consumer.queue))) for consumer in consumers]
         self._feeds: dict[QueueConsumer, Feed] = {}
         self._connection = connection
@@ -136,6 +146,7 @@ class Watchdog:
         while True:
             await asyncio.sleep(self._interval)
             await self._look_after_topology()
+            self._look_for_absent()
             for consumer, suspicion in self._watched:
                 try:
                     await self._look(consumer, suspicion)
@@ -154,6 +165,13 @@ class Watchdog:
                 _log.warning("what is missing at the broker cannot be declared: %s", error)
         else:
             self._complaint = ""
+
+    def _look_for_absent(self) -> None:
+        self._intervals += 1
+        count = self._intervals
+        if not self._is_told() or count in _EARLY_LOOKS or count % _LOOK_EVERY == 0:
+            for consumer, _ in self._watched:
+                consumer.look()
 
     async def _look(self, consumer: QueueConsumer, suspicion: Suspicion) -> None:
         if (feed := consumer.feed) is None:

@@ -42,7 +42,7 @@ from taskmq_rabbitmq.admin.plan import MIGRATION, migrate_command
 from taskmq_rabbitmq.admin.policies import exactly
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
-from taskmq_rabbitmq.declare.declarations import declare_all, queue_depth, refusal
+from taskmq_rabbitmq.declare.requests import declare_all, queue_depth, refusal
 from taskmq_rabbitmq.migrate.publisher_lockout import PublisherLockout
 from taskmq_rabbitmq.migrate.queue_mover import QueueMover
 from taskmq_rabbitmq.model import delay_ladder as delay

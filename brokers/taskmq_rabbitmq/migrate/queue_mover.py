@@ -18,7 +18,7 @@ from taskmq_rabbitmq.amqp.fast_connection import Properties
 from taskmq_rabbitmq.amqp.frames import Content, properties_bytes, publish_frames
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
-from taskmq_rabbitmq.declare.declarations import queue_depth, refusal
+from taskmq_rabbitmq.declare.requests import queue_depth, refusal
 from taskmq_rabbitmq.migrate.message_copy import copied_properties
 
 if TYPE_CHECKING:

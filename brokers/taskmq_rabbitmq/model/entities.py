@@ -3,6 +3,10 @@
 Only arguments that RabbitMQ 3.10 to 4.3 all take: what exists is never deleted and re-created, and a known
 argument that is added or missing is refused on every later declare.
 
+Of a work queue only what every job may need is declared at once. The queues of the other priority classes and the
+dead-letter queue are declared, each with its bindings, when a message first needs them: to RabbitMQ each queue costs
+memory, and before 4.0 file handles.
+
 A queue with a limit has an entrance, `taskmq.late.Q`: what comes from the delay ladder passes through it. Without it
 a full queue would stop everybody's delays: RabbitMQ takes 32 messages at a time off a level of the ladder, and keeps
 those that are refused. In the entrance they wait for room, which is looked for every three minutes.
@@ -21,6 +25,7 @@ __all__ = [
     "DEAD_LETTERS",
     "EVENTS",
     "LISTENER",
+    "NEW_QUEUE",
     "Argument",
     "Binding",
     "Entity",
@@ -32,6 +37,8 @@ __all__ = [
     "events",
     "ladder",
     "ladder_marker",
+    "main_queues",
+    "queues_on_demand",
     "shared",
     "topic_queue",
     "work_queue",
@@ -40,6 +47,8 @@ __all__ = [
 ARCHIVE: Final = "taskmq.dead.archive"
 DEAD_LETTERS: Final = "taskmq.dlx"
 EVENTS: Final = "taskmq.events"
+NEW_QUEUE: Final = "queue.new"
+"""The topic under which a queue on demand is announced once it is declared; the body is its name."""
 LISTENER: Final = "taskmq.listener."
 """How the names of listeners' queues begin: exclusive ones, which end with their connections."""
 
@@ -85,19 +94,36 @@ Entity = Exchange | Queue | Binding
 
 
 def work_queue(queue: WorkQueue) -> tuple[Entity, ...]:
-    """The queues of `queue` and how messages reach them; needs `shared` and `ladder`.
+    """All queues of `queue` and how messages reach them; needs `shared` and `ladder`.
 
     Raises:
         InvalidOption: as `delivery_binding`.
     """
-    dead = dead_letter_queue(queue.name)
-    arguments = _work_arguments(queue)
-    return (
-        Queue(dead, _keeping_arguments()),
-        Binding(DEAD_LETTERS, dead, queue.name),
-        *(Queue(name, arguments) for name in queue.physical),
-        *_ways_from_ladder(queue),
-    )
+    later = queues_on_demand(queue).values()
+    return (*main_queues(queue), *(entity for entities in later for entity in entities))
+
+
+def main_queues(queue: WorkQueue) -> tuple[Entity, ...]:
+    """What of `work_queue` is declared at once.
+
+    Raises:
+        InvalidOption: as `delivery_binding`.
+    """
+    has_letters = () if queue.delivery_limit is None else _dead_letters(queue)
+    return (*has_letters, *_queues_of_work(queue, queue.always))
+
+
+def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
+    """What of `work_queue` is declared when a message first needs it, by the queue that the message is for.
+
+    Raises:
+        InvalidOption: as `delivery_binding`.
+    """
+    later = {name: _queues_of_work(queue, (name,)) for name in queue.physical if name not in queue.always}
+    if queue.delivery_limit is not None:
+        # RabbitMQ is told when to give messages up: its letters may come before any worker's.
+        return later
+    return {**later, dead_letter_queue(queue.name): _dead_letters(queue)}
 
 
 def shared() -> tuple[Entity, ...]:
@@ -171,12 +197,20 @@ def delivery_binding(queue: str, target: str | None = None) -> Binding:
     return Binding(delay.DELIVER, target or queue, delay.delivery_key(queue))
 
 
-def _ways_from_ladder(queue: WorkQueue) -> tuple[Entity, ...]:
+def _dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
+    dead = dead_letter_queue(queue.name)
+    return (Queue(dead, _keeping_arguments()), Binding(DEAD_LETTERS, dead, queue.name))
+
+
+def _queues_of_work(queue: WorkQueue, names: Collection[str]) -> tuple[Entity, ...]:
+    arguments = _work_arguments(queue)
+    queues = tuple(Queue(name, arguments) for name in names)
     if not queue.is_limited:
-        return tuple(delivery_binding(name) for name in queue.physical)
+        return (*queues, *map(delivery_binding, names))
     return (
-        *(Queue(entrance(name), _entrance_arguments(name)) for name in queue.physical),
-        *(delivery_binding(name, entrance(name)) for name in queue.physical),
+        *queues,
+        *(Queue(entrance(name), _entrance_arguments(name)) for name in names),
+        *(delivery_binding(name, entrance(name)) for name in names),
     )
 
 

@@ -1,6 +1,6 @@
 """Messages out: one channel in confirm mode, a window of unconfirmed messages, and a line before it.
 
-A message is in one of three places: in line (`_line`), waiting until its queue is known (`_asking`), or
+A message is in one of three places: in line (`_line`), waiting until its queue is known (`_repairs`), or
 unconfirmed on the channel (`_unconfirmed`, by delivery tag). The future ends with the confirm, with what the
 broker says against the message, or at its deadline. What is unconfirmed when the channel ends goes back to the
 head of the line and out again on the next channel, marked `x-taskmq-republished`: that is where a duplicate can
@@ -19,9 +19,8 @@ import itertools
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import Outgoing
 from taskmq.errors import (
@@ -31,13 +30,12 @@ from taskmq.errors import (
     EncodeError,
     PublishRejected,
     PublishUnknown,
-    QueueMissing,
     SendError,
-    TaskMQError,
     TooLarge,
     Unroutable,
 )
 from taskmq.model.clock import Clock
+from taskmq.model.topology import is_class_queue
 from taskmq_rabbitmq.amqp.channels import GRACE_SECONDS, HELD_UP_SECONDS, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import ChannelClosedByBroker
@@ -54,6 +52,7 @@ from taskmq_rabbitmq.publish.pending import (
     transmit_at_once,
 )
 from taskmq_rabbitmq.publish.probe_channel import LOOK_SECONDS, send_elsewhere
+from taskmq_rabbitmq.publish.queue_repairs import QueueRepairs
 from taskmq_rabbitmq.publish.refusals import error_for, find_refused, maybe_sent
 
 if TYPE_CHECKING:
@@ -69,14 +68,11 @@ _LINE_BYTES: Final = 64 * 2**20
 # So that empty messages fill the line too.
 _OVERHEAD: Final = 512
 _TICK: Final = 0.02
-_PAUSE: Final = 0.2
 _GOOD_SECONDS: Final = 10.0
 # A refusal costs the channel, so its reason is believed for so long.
 _DENIED_SECONDS: Final = 1.0
 # A confirm comes so much later than one that another channel has for a later message, at most.
 _LATE_SECONDS: Final = 1.0
-
-QueueRepair = Literal["restore", "make deliverable"]
 
 
 class Publisher:
@@ -101,7 +97,6 @@ class Publisher:
         self._unconfirmed_bytes = 0
         self._line: deque[Pending] = deque()
         self._line_bytes = 0
-        self._asking: dict[tuple[QueueRepair, str], list[Pending]] = {}
         self._alone: Pending | None = None
         self._denied: dict[str, tuple[float, str]] = {}
         self._was_solved = False
@@ -111,7 +106,11 @@ class Publisher:
         self._timer_at = 0.0
         self._held_up_at = 0.0
         self._upkeep: asyncio.Task[None] | None = None
-        self._repairs: set[asyncio.Task[None]] = set()
+        self._repairs = QueueRepairs(
+            declarations, loop, unconfirmed=self._unconfirmed, refuse=self._refuse, resume=self._send_again
+        )
+        # Asked for each message, so without a step between.
+        self._unrepaired = self._repairs.waiting
         self._closing = False
         connection.on_unblocked = self._advance
 
@@ -149,10 +148,10 @@ class Publisher:
                 self._end(pending, _overdue(pending, BrokerUnavailable, "the broker object was closed"))
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [*self._repairs, *([self._upkeep] if self._upkeep is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._repairs.close()
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
 
     # In -------------------------------------------------------------------------------------------------------
 
@@ -181,6 +180,7 @@ class Publisher:
             raw is None
             or pending.message.due is not None
             or self._line
+            or self._unrepaired
             or self._denied
             or self._alone is not None
             or len(self._unconfirmed) >= _WINDOW
@@ -234,7 +234,9 @@ class Publisher:
             # `mandatory` proves the first level of the ladder only.
             and not self._declarations.deliverable(message.queue)
         ):
-            self._ask_for_queue(pending)
+            self._repairs.make_deliverable(pending)
+            return
+        if self._unrepaired and delay_ms <= 0 and self._repairs.is_behind(pending):
             return
         if self._denied:
             exchange, _ = destination(message.queue, delay_ms)
@@ -399,6 +401,8 @@ class Publisher:
                 self._rejected(each)
         else:
             self._confirm(range(first, tag + 1))
+        if self._unrepaired:
+            self._repairs.answered()
         if self._line:
             self._advance()
 
@@ -464,47 +468,16 @@ class Publisher:
             self._declarations.forget()
             self._back_in_line([pending])
             return
-        if pending.restored or not self._declarations.declared(queue):
+        if pending.restored or not (self._declarations.declared(queue) or is_class_queue(queue)):
             self._refuse(pending, Unroutable(queue))
             return
         pending.restored = True
         pending.written = pending.uncertain
-        self._start_queue_repair("restore", pending, self._declarations.restore)
+        self._repairs.restore(pending)
 
-    def _ask_for_queue(self, pending: Pending) -> None:
-        self._start_queue_repair("make deliverable", pending, self._declarations.make_deliverable)
-
-    def _start_queue_repair(
-        self, repair: QueueRepair, pending: Pending, run: Callable[[str], Awaitable[None]]
-    ) -> None:
-        queue = pending.message.queue
-        waiting = self._asking.setdefault((repair, queue), [])
-        waiting.append(pending)
-        if len(waiting) == 1:
-            task = self._loop.create_task(self._repair_queue(repair, queue, run), name=f"taskmq {repair} {queue}")
-            self._repairs.add(task)
-            task.add_done_callback(self._repairs.discard)
-
-    async def _repair_queue(self, repair: QueueRepair, queue: str, run: Callable[[str], Awaitable[None]]) -> None:
-        refused: Callable[[], SendError] | None = None
-        try:
-            await run(queue)
-        except QueueMissing:
-            refused = partial(Unroutable, queue)
-        except AccessDenied as error:
-            refused = partial(AccessDenied, str(error))
-        except BrokerUnavailable:
-            # Asked again, after a moment, as long as the deadlines allow.
-            await asyncio.sleep(_PAUSE)
-        except TaskMQError as error:
-            refused = partial(PublishRejected, f"nothing was sent: {error}")
-        waiting = [pending for pending in self._asking.pop((repair, queue)) if not pending.over]
-        if refused is None:
-            self._back_in_line(waiting)
-            self._advance()
-            return
-        for pending in waiting:
-            self._refuse(pending, refused())
+    def _send_again(self, waiting: list[Pending]) -> None:
+        self._back_in_line(waiting)
+        self._advance()
 
     # Deadlines ------------------------------------------------------------------------------------------------------
 
@@ -546,7 +519,7 @@ class Publisher:
         return BrokerUnavailable, f"{connection!r}, last error: {connection.last_error or 'none so far'}"
 
     def _everything(self) -> Iterator[Pending]:
-        return itertools.chain(self._unconfirmed.values(), self._line, *self._asking.values())
+        return itertools.chain(self._unconfirmed.values(), self._line, self._repairs.messages())
 
     def _end(self, pending: Pending, error: Exception | None) -> None:
         pending.end(error)

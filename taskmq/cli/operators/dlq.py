@@ -14,8 +14,9 @@ from taskmq.cli.exits import FAILED, NOT_FOUND
 from taskmq.cli.globals import open_app
 from taskmq.cli.operators.letters import COLUMNS, Filters, TerminalProgress, letter_row, parse_rate
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.contracts.broker import Archiving, Broker
+from taskmq.contracts.broker import Archiving, Broker, QueueStats
 from taskmq.errors import InvalidOption, PartlyReplayed, UnsupportedFeature
+from taskmq.model.topology import PARKING, UNROUTABLE
 from taskmq.operations.dead_letters import (
     Choose,
     DeadLetter,
@@ -61,13 +62,19 @@ def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filte
         How many at most.
     """
     found: list[tuple[str, DeadLetter]] = []
+    elsewhere: list[QueueStats] = []
 
     async def run(broker: Broker, name: str, choose: Choose | None, progress: TerminalProgress) -> None:
         if left := limit - len(found):
             letters = await browse(broker, name, limit=left, choose=choose, depth=filters.depth, progress=progress)
             found.extend((name, letter) for letter in letters)
+        if queue and not found and queue not in (PARKING, UNROUTABLE):
+            # What the broker itself gives up has nowhere else to go before the queue has had its first dead job.
+            elsewhere.extend(await broker.stats([UNROUTABLE]))
 
     _in_queues(queue, run, filters, "list")
+    if lost := sum(entry.ready for entry in elsewhere):
+        note(f"none in {queue!r}; {lost} messages of some queue: taskmq dlq list {UNROUTABLE}")
     if queue:
         print_rows(COLUMNS, [letter_row(letter) for _, letter in found])
     else:

@@ -34,12 +34,16 @@ app = App(
 
 _T = TypeVar("_T")
 _COLUMNS = ("status", "kind", "name", "detail", "remedy")
-_ACTIONS = {"missing": "create", "different": "conflict"}
+_ACTIONS = {"missing": "create", "later": "create", "different": "conflict"}
+_AS_WANTED = ("same", "later")
 
 
 @app.command
 def plan() -> int:
-    """Show what `apply` would do; nothing is changed. Exit code 6 when there is a conflict."""
+    """Show what `apply` would do; nothing is changed. Exit code 6 when there is a conflict.
+
+    What says "declared when a message first needs it" need not be created by anybody.
+    """
     comparison = _with_topology(lambda topology: topology.compare())
     rows = [
         {**_row(entry), "action": _ACTIONS[entry.status]} for entry in comparison.entries if entry.status in _ACTIONS
@@ -51,9 +55,15 @@ def plan() -> int:
 
 @app.command
 def apply() -> None:
-    """Create what is missing. Nothing is deleted or changed: what exists with other properties is a conflict."""
+    """Create what is missing. Nothing is deleted or changed: what exists with other properties is a conflict.
+
+    That includes what producers and workers would create when a job first needs it: the queues of the other priority
+    classes, and those of dead letters.
+    """
     comparison = _with_topology(lambda topology: topology.create_missing())
-    created = [{**_row(entry), "action": "created"} for entry in comparison.entries if entry.status == "missing"]
+    created = [
+        {**_row(entry), "action": "created"} for entry in comparison.entries if entry.status in ("missing", "later")
+    ]
     print_rows(("action", *_COLUMNS[1:3]), created)
     _say(comparison)
 
@@ -62,7 +72,7 @@ def apply() -> None:
 def diff() -> int:
     """Show what is missing, different, or there and not wanted. Exit code 1 when anything is missing or different."""
     comparison = _with_topology(lambda topology: topology.compare())
-    print_rows(_COLUMNS, [_row(entry) for entry in comparison.entries if entry.status != "same"])
+    print_rows(_COLUMNS, [_row(entry) for entry in comparison.entries if entry.status not in _AS_WANTED])
     _say(comparison)
     return 0 if comparison.is_same else FAILED
 

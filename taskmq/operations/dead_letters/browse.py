@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from taskmq.contracts.broker import Broker
 from taskmq.operations.dead_letters.letter import DeadLetter, JobsOfLetters
 from taskmq.operations.dead_letters.selection import Choose
-from taskmq.operations.dead_letters.walk import Progress, letter_queue, walk
+from taskmq.operations.dead_letters.walk import Progress, count_letters, letter_queue, walk
 
 __all__ = ["LetterGroup", "browse", "group_letters", "purge", "visit"]
 
@@ -155,7 +155,7 @@ async def purge(
         BrokerUnavailable: the broker was lost; some may have been deleted.
     """
     if choose is None and limit is None and depth is None:
-        return await broker.purge(letter_queue(queue))
+        return await broker.purge(letter_queue(queue)) if await count_letters(broker, queue) else 0
     count = 0
     async with walk(broker, queue, depth=depth, progress=progress) as letters:
         while (limit is None or count < limit) and (piece := await letters.next()):

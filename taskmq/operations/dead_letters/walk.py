@@ -6,10 +6,10 @@ from typing import Final
 
 from taskmq.contracts.broker import Broker, Browser, Delivery
 from taskmq.errors import QueueMissing
-from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue, shard_queue
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 
-__all__ = ["Progress", "Walk", "letter_queue", "queues_with_letters", "walk"]
+__all__ = ["Progress", "Walk", "count_letters", "letter_queue", "queues_with_letters", "walk"]
 
 _PIECE: Final = 500
 
@@ -50,12 +50,24 @@ async def walk(
         QueueMissing: there is no such queue.
     """
     name = letter_queue(queue)
-    found = await broker.stats([name])
-    if not found:
-        raise QueueMissing(name)
-    count = found[0].ready if depth is None else min(depth, found[0].ready)
+    ready = await count_letters(broker, queue)
     async with broker.browse(name) as look:
-        yield Walk(look, count, progress)
+        yield Walk(look, ready if depth is None else min(depth, ready), progress)
+
+
+async def count_letters(broker: Broker, queue: str) -> int:
+    """How many dead letters wait; a queue none of whose jobs has died has none.
+
+    Raises:
+        InvalidOption: a queue cannot be called that.
+        QueueMissing: there is no such queue.
+    """
+    name = letter_queue(queue)
+    if found := await broker.stats([name]):
+        return found[0].ready
+    if name == queue or not await broker.stats([queue, shard_queue(queue, 0)]):
+        raise QueueMissing(name)
+    return 0
 
 
 class Walk:

@@ -68,14 +68,14 @@ class Administration(BrokerCase):
                 await self.expect_only(broker, queue.name, "one")
 
     @case
-    async def test_dead_letter_queue_and_shared_queues_are_declared_too(self) -> None:
-        broker = self.broker()
+    async def test_shared_queues_are_declared_too_and_dead_letters_find_their_queue(self) -> None:
+        broker, looker = self.broker(), self.broker()
         queue = await self.queue(broker)
         dead = dead_letter_queue(queue)
-        names = [dead, PARKING, UNROUTABLE]
 
-        assert [stats.queue for stats in await broker.stats(names)] == names
+        assert [stats.queue for stats in await broker.stats([PARKING, UNROUTABLE])] == [PARKING, UNROUTABLE]
         await self.publish(broker, message(dead, "it died"))
+        assert [stats.queue for stats in await looker.stats([dead])] == [dead]
         await self.expect_only(broker, dead, "it died")
 
     @case

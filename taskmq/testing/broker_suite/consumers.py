@@ -1,8 +1,9 @@
 """Consuming: shares, windows, and an end after which nothing comes."""
 
 import asyncio
+import time
 
-from taskmq.contracts.broker import Delivery, Subscription
+from taskmq.contracts.broker import Broadcasting, Delivery, Subscription
 from taskmq.errors import QueueMissing
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message
 from taskmq.testing.runner import case, eventually, raises
@@ -21,6 +22,28 @@ class Consuming(BrokerCase):
         for text in ("one", "two"):
             await self.send(sender, queue, text)
             assert bodies(await inbox.take_and_ack(1)) == [text]
+
+    @case
+    async def test_each_priority_class_is_consumed_from_its_first_message_on(self) -> None:
+        worker, sender = self.broker(), self.broker()
+        queue = self.undeclared()
+        await worker.declare([queue])
+        await sender.declare([queue])
+        inbox, consumer = await self.consume(worker, *queue.physical)
+        if isinstance(worker, Broadcasting):
+            # Where queues are made later, those who listen are told.
+            await worker.listen(["worker.command.*"], lambda _topic, _body: None)
+        assert consumer.healthy
+
+        for physical in queue.physical:
+            await self.send(sender, physical, physical)
+            (came,) = await inbox.take_and_ack(1)
+            assert (came.queue, came.body.decode()) == (physical, physical)
+
+        # What is delayed for a class comes to it, too.
+        due = int(time.time() * 1000) + 200
+        await self.publish(sender, *(message(physical, "later", due=due) for physical in queue.physical))
+        assert {came.queue for came in await inbox.take_and_ack(3)} == set(queue.physical)
 
     @case
     async def test_deliver_is_called_on_the_broker_s_own_loop(self) -> None:

@@ -19,6 +19,7 @@ from taskmq.model.topology import (
     class_of,
     class_queue,
     dead_letter_queue,
+    is_class_queue,
     is_shard,
     logical_queue,
     shard_of,
@@ -163,6 +164,14 @@ def test_a_queue_with_native_priorities_is_one_queue() -> None:
 def test_an_ordered_queue_is_its_shards() -> None:
     assert WorkQueue("a", ordered=3).physical == ("a.s00", "a.s01", "a.s02")
     assert len(set(WorkQueue("a", ordered=100).physical)) == 100
+
+
+def test_of_a_queue_with_classes_only_the_default_one_is_there_from_the_start() -> None:
+    assert WorkQueue("q").always == ("q",)
+    assert WorkQueue("q", "classic", priorities="native").always == ("q",)
+    assert WorkQueue("q", ordered=2).always == ("q.s00", "q.s01")
+    assert [name for name in WorkQueue("q").physical if is_class_queue(name)] == ["q.p.high", "q.p.low"]
+    assert not any(map(is_class_queue, ("q", "q.dlq", "q.s00", "p.high")))
 
 
 @given(_names)

@@ -131,7 +131,10 @@ def node(**facts: Any) -> NodeFacts:
         ({"memory_alarm": True}, "memory alarm"),
         ({"disk_alarm": True}, "disk alarm"),
         ({"partitions": ("rabbit@b",)}, "rabbit@b"),
-        ({"descriptors_used": 95, "descriptors": 100}, "95 of 100"),
+        ({"descriptors_used": 95, "descriptors": 100}, "95 of 100 file descriptors"),
+        ({"sockets_used": 950, "sockets": 1000}, "950 of 1,000 sockets"),
+        ({"sockets": 832, "sockets_used": 30, "reserved": 900, "quorum_queues": 300}, "930 of 927 file handles"),
+        ({"sockets": 832, "reserved": 900, "quorum_queues": 300}, "900 of them reserved for 300 quorum queues"),
     ],
 )
 def test_what_keeps_a_node_from_its_work_is_a_problem(facts: dict[str, Any], words: str) -> None:
@@ -140,6 +143,34 @@ def test_what_keeps_a_node_from_its_work_is_a_problem(facts: dict[str, Any], wor
     assert level_of(found) == "problem"
     assert words in found[0][2]
     assert found[0][1] == "rabbit@a"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"descriptors_used": 80, "descriptors": 100},
+        {"sockets_used": 94, "sockets": 100},
+        {"sockets": 832, "reserved": 742, "quorum_queues": 247},
+    ],
+)
+def test_limits_that_are_near_are_a_warning_with_a_remedy(facts: dict[str, Any]) -> None:
+    found = node_findings([node(**facts)])
+
+    assert level_of(found) == "warning"
+    assert "LimitNOFILE" in found[0][3]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"descriptors_used": 79, "descriptors": 100},
+        # RabbitMQ 4.x counts no sockets, and reserves nothing.
+        {"descriptors_used": 40, "descriptors": 1024, "sockets_used": 0, "sockets": 0},
+        {"sockets": 832, "sockets_used": 10, "reserved": 693, "quorum_queues": 231},
+    ],
+)
+def test_limits_that_are_far_or_not_told_are_no_finding(facts: dict[str, Any]) -> None:
+    assert level_of(node_findings([node(**facts)])) == "ok"
 
 
 def test_healthy_nodes_are_one_line() -> None:

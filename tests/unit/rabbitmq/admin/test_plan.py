@@ -8,9 +8,19 @@ from hypothesis import strategies as st
 from taskmq.contracts.topology_plan import TopologyEntry
 from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq.admin.definitions import found_in, to_definitions
-from taskmq_rabbitmq.admin.plan import Found, Trait, compare, find_missing, is_migratable, traits
+from taskmq_rabbitmq.admin.plan import Found, Trait, compare, find_missing, is_migratable, label, traits
 from taskmq_rabbitmq.model import delay_ladder as delay
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, ladder, shared, work_queue
+from taskmq_rabbitmq.model.entities import (
+    Binding,
+    Entity,
+    Exchange,
+    Queue,
+    ladder,
+    main_queues,
+    queues_on_demand,
+    shared,
+    work_queue,
+)
 
 QUEUES = [
     WorkQueue("images"),
@@ -62,10 +72,10 @@ def test_declaring_what_is_missing_makes_everything_the_same(there: set[Entity],
             )
         ],
     )
-    before = compare(wanted(*queues), found, queues=queues)
+    before = compare(wanted(*queues), found, queues=queues, declares=False)
 
     missing = find_missing(wanted(*queues), before)
-    comparison = compare(wanted(*queues), after(found, missing), queues=queues)
+    comparison = compare(wanted(*queues), after(found, missing), queues=queues, declares=False)
 
     assert comparison.is_same
     assert not find_missing(wanted(*queues), comparison)
@@ -79,6 +89,30 @@ def test_what_is_exported_reads_back_as_the_same(queues: list[WorkQueue]) -> Non
     found = found_in(definitions["exchanges"], definitions["queues"], definitions["bindings"])
 
     assert all(each.status == "same" for each in compare(wanted(*queues), found, queues=queues).entries)
+
+
+def test_what_is_declared_when_it_is_needed_is_not_missing_and_is_created_all_the_same() -> None:
+    queue = WorkQueue("few", max_length=9)
+    found = after(Found(), [*shared(), *ladder(), *main_queues(queue)])
+
+    comparison = compare(wanted(queue), found, queues=[queue])
+
+    assert comparison.is_same
+    later = {each.name for each in comparison.entries if each.status == "later" and each.kind == "queue"}
+    assert later == {"few.p.high", "few.p.low", "few.dlq", "taskmq.late.few.p.high", "taskmq.late.few.p.low"}
+    assert {entity.name for entity in find_missing(wanted(queue), comparison) if isinstance(entity, Queue)} == later
+
+
+def test_a_queue_that_is_there_without_what_leads_to_it_is_not_complete() -> None:
+    queue = WorkQueue("images")
+    made = [entity for entities in queues_on_demand(queue).values() for entity in entities]
+    there = [entity for entity in made if isinstance(entity, Queue)]
+    found = after(Found(), [*shared(), *ladder(), *main_queues(queue), *there])
+
+    comparison = compare(wanted(queue), found, queues=[queue])
+
+    missing = {each.name for each in comparison.entries if each.status == "missing"}
+    assert missing == {label(entity) for entity in made if isinstance(entity, Binding)}
 
 
 def test_each_argument_that_differs_is_told_with_what_is_wanted_and_what_is_there() -> None:
@@ -174,5 +208,6 @@ def test_where_only_names_were_seen_nothing_is_said_to_be_the_same() -> None:
 
     statuses = {each.name: each.status for each in comparison.entries}
     assert statuses["images"] == statuses["taskmq.dlx"] == "unseen"
-    assert statuses["images.dlq"] == "missing"
+    assert statuses["taskmq.parking"] == "missing"
+    assert statuses["images.dlq"] == "later"
     assert {each.status for each in comparison.entries if each.kind == "binding"} == {"unseen"}

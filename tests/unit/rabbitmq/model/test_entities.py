@@ -14,6 +14,8 @@ from taskmq_rabbitmq.model.entities import (
     events,
     ladder,
     ladder_marker,
+    main_queues,
+    queues_on_demand,
     shared,
     topic_queue,
     work_queue,
@@ -47,6 +49,35 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
             for name in ("orders.p.high", "orders", "orders.p.low")
         ),
     }
+
+
+@pytest.mark.parametrize(
+    ("queue", "at_once", "later"),
+    [
+        (WorkQueue("q"), {"q"}, {"q.p.high", "q.p.low", "q.dlq"}),
+        (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.dlq"}),
+        (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.dlq"}),
+        (WorkQueue("q", ordered=2), {"q.s00", "q.s01"}, {"q.dlq"}),
+        (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low"}),
+        (WorkQueue("q", max_length=3), {"q", "taskmq.late.q"}, {"q.p.high", "q.p.low", "q.dlq"}),
+    ],
+    ids=["quorum", "classic", "native", "ordered", "with a delivery limit", "with a limit"],
+)
+def test_what_not_every_job_needs_is_declared_later(queue: WorkQueue, at_once: set[str], later: set[str]) -> None:
+    on_demand = queues_on_demand(queue)
+
+    assert set(queues(main_queues(queue))) == at_once
+    assert set(on_demand) == later
+    assert all(name in queues(entities) for name, entities in on_demand.items())
+    parts = [*main_queues(queue), *(entity for entities in on_demand.values() for entity in entities)]
+    assert sorted(map(repr, parts)) == sorted(map(repr, work_queue(queue)))
+
+
+def test_a_queue_made_later_is_reached_by_delayed_messages_too() -> None:
+    limited = queues_on_demand(WorkQueue("q", max_length=3))["q.p.high"]
+
+    assert list(queues(limited)) == ["q.p.high", "taskmq.late.q.p.high"]
+    assert bindings(limited) == {Binding("taskmq.delay.v1.deliver", "taskmq.late.q.p.high", "*." * 28 + "q.p.high")}
 
 
 def test_a_classic_queue_has_no_argument_that_only_quorum_queues_know() -> None:

@@ -1,10 +1,16 @@
-"""What went wrong with TLS, in words. Pure."""
+"""What went wrong while connecting, in words. Pure."""
 
 import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["distrusted", "explained"]
+__all__ = ["UNANSWERED", "distrusted", "explained"]
+
+UNANSWERED: Final = (
+    "the node does not answer: it is starting, a firewall is between, or it has no file handles left (before 4.0: "
+    "`rabbitmqctl eval 'file_handle_cache:info().'`); then raise its limit of open files (LimitNOFILE, ulimit -n) "
+    "and restart it, or delete queues that nobody needs"
+)
 
 # From what OpenSSL, the socket and pika say, in this order, to what it means.
 _VERIFY: Final[Mapping[str, str]] = {
@@ -26,6 +32,7 @@ _VERIFY: Final[Mapping[str, str]] = {
 }
 _PLAIN: Final[Mapping[str, str]] = {
     r"IncompatibleProtocolError": "the port closed the connection before any AMQP: a TLS port wants amqps://",
+    r"Timeout (?:while setting up AMQP|during AMQP handshake)": UNANSWERED,
 }
 
 

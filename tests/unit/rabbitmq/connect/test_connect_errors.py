@@ -1,6 +1,6 @@
 import pytest
 
-from taskmq_rabbitmq.connect.tls_errors import distrusted, explained
+from taskmq_rabbitmq.connect.connect_errors import distrusted, explained
 
 _VERIFY = "SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"
 _ALERT = "IncompatibleProtocolError: StreamLostError: (\"Stream connection lost: SSLError(1, '[SSL: {}] ...')\",)"
@@ -34,6 +34,21 @@ def test_a_port_that_hangs_up_may_be_one_for_tls() -> None:
 
     assert distrusted(failure) is None
     assert "amqps://" in explained(failure)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "AMQPConnectorStackTimeout: Timeout while setting up AMQP to '127.0.0.1'/('127.0.0.1', 5672); ssl=False",
+        "AMQPConnectorStackTimeout: Timeout during AMQP handshake'127.0.0.1'/('127.0.0.1', 5672); ssl=False",
+    ],
+)
+def test_a_node_that_takes_connections_and_says_nothing_may_have_no_file_handles_left(failure: str) -> None:
+    found = explained(failure)
+
+    assert "file handles" in found
+    assert "LimitNOFILE" in found
+    assert failure in found
 
 
 def test_other_failures_stay_as_they_are() -> None:

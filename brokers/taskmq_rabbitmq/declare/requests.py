@@ -1,0 +1,198 @@
+"""Declaring at RabbitMQ, and looking what is there: requests, each on a throw-away channel, without any memory."""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, assert_never
+
+from taskmq.errors import BrokerUnavailable, QueueMissing, TaskMQError, TopologyMismatch
+from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
+from taskmq_rabbitmq.connect.connection import Connection
+from taskmq_rabbitmq.declare.metadata_flush import flush_queue_metadata, last_quorum_queue
+from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND, whose_fault
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue
+
+if TYPE_CHECKING:
+    from taskmq_rabbitmq.amqp.pika_types import Done, Method, PikaChannel
+
+__all__ = [
+    "APPLY",
+    "EntityMissing",
+    "are_new",
+    "declare_all",
+    "declare_in_order",
+    "exists",
+    "first_missing",
+    "look_for_all",
+    "queue_depth",
+    "refusal",
+    "visible",
+    "write_down",
+]
+
+_log = logging.getLogger(__name__)
+APPLY: Final = "run `taskmq topology apply` as a user with the permission to configure"
+_RESOURCE_LOCKED: Final = 405
+_PRECONDITION_FAILED: Final = 406
+
+
+class EntityMissing(BrokerUnavailable):
+    """Something that a declaration refers to is not there."""
+
+
+async def declare_all(connection: Connection, entities: Iterable[Entity]) -> None:
+    """Declare in this order; what exists already stays as it is, and what is new outlives the broker's death.
+
+    Raises:
+        AccessDenied: the user may not.
+        BrokerUnavailable: the broker could not be reached.
+        TopologyMismatch: something exists with other properties.
+    """
+    entities = list(entities)
+    is_new = await are_new(connection, [entities])
+    await declare_in_order(connection, entities)
+    if is_new:
+        await write_down(connection)
+
+
+async def declare_in_order(connection: Connection, entities: Iterable[Entity]) -> None:
+    # All but the last go out without waiting for an answer: a channel works them off in order, and the
+    # first that is refused closes it.
+    *before, last = entities
+
+    async def declare(channel: OpenChannel) -> None:
+        for entity in before:
+            channel.send(partial(_declare, channel.raw, entity, None))
+        await channel.request(partial(_declare, channel.raw, last))
+
+    try:
+        await connection.ask(declare)
+    except ChannelRefused as error:
+        raise refusal(error) from error
+
+
+async def are_new(connection: Connection, declarations: Iterable[Iterable[Entity]]) -> bool:
+    """Whether any of these has a queue, not there yet, that nodes may forget."""
+    lasts = [last for entities in declarations if (last := last_quorum_queue(entities)) is not None]
+    return bool(lasts) and not await exists(connection, *lasts)
+
+
+async def write_down(connection: Connection) -> None:
+    try:
+        await connection.ask(flush_queue_metadata)
+    except ChannelRefused as error:
+        # A limit of the vhost, perhaps. What was asked for has been declared.
+        _log.debug("what was declared is only written down within a second: %s", error)
+
+
+async def look_for_all(connection: Connection, entities: Iterable[Entity]) -> None:
+    """Make sure that queues and exchanges exist; bindings cannot be looked at.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+        QueueMissing: a queue does not exist.
+        TopologyMismatch: an exchange does not exist.
+    """
+    for entity in entities:
+        if isinstance(entity, Binding) or await exists(connection, entity):
+            continue
+        if isinstance(entity, Queue):
+            raise QueueMissing(entity.name, APPLY)
+        raise TopologyMismatch(f"exchange {entity.name!r} does not exist at the broker: {APPLY}")
+
+
+async def exists(connection: Connection, *entities: Exchange | Queue) -> bool:
+    """Whether they are all there. Where the user may not know, they are taken to be: their use will tell.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+    """
+    return await first_missing(connection, entities) is None
+
+
+async def first_missing(connection: Connection, entities: Iterable[Exchange | Queue]) -> str | None:
+    """What the broker says of the first one that is not there; None where all are, or the user may not know.
+
+    Raises:
+        BrokerUnavailable: the broker could not be reached.
+    """
+    *before, last = entities
+
+    async def look(channel: OpenChannel) -> None:
+        for entity in before:
+            channel.send(partial(_look, channel.raw, entity, None))
+        await channel.request(partial(_look, channel.raw, last))
+
+    try:
+        await connection.ask(look)
+    except ChannelRefused as error:
+        if error.code == NOT_FOUND and "home node" not in error.text:
+            return error.text
+        # RabbitMQ 4.3.0 asks for the permission to configure even of those who only look.
+        if error.code != ACCESS_REFUSED:
+            raise refusal(error) from error
+    return None
+
+
+def visible(entities: Iterable[Entity]) -> list[Exchange | Queue]:
+    """Those that can be looked at."""
+    return [entity for entity in entities if not isinstance(entity, Binding)]
+
+
+async def queue_depth(connection: Connection, queue: str) -> tuple[int, int]:
+    """Ready messages and consumers of a physical queue.
+
+    Raises:
+        QueueMissing: it does not exist.
+        BrokerUnavailable: the broker could not be reached.
+    """
+
+    async def look(channel: OpenChannel) -> "Method":
+        return await channel.request(lambda done: channel.raw.queue_declare(queue, passive=True, callback=done))
+
+    try:
+        found = await connection.ask(look)
+    except ChannelRefused as error:
+        raise refusal(error, queue) from error
+    return found.message_count, found.consumer_count
+
+
+def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
+    """What the broker's refusal means; a missing queue is meant where `queue` is given."""
+    # A classic queue whose node is down is "not found" too: it exists, and comes back with the node.
+    if error.code == NOT_FOUND and queue is not None and "home node" not in error.text:
+        return QueueMissing(queue)
+    if error.code == NOT_FOUND and "home node" not in error.text:
+        return EntityMissing(f"the broker refused: {error}")
+    if error.code in (_RESOURCE_LOCKED, _PRECONDITION_FAILED):
+        return TopologyMismatch(
+            f"{error.text}; nothing was changed: compare with `taskmq topology diff`, then delete it or use "
+            "another name"
+        )
+    if error.code == ACCESS_REFUSED:
+        return whose_fault(error.text)
+    return BrokerUnavailable(f"the broker refused: {error}")
+
+
+def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None") -> None:
+    match entity:
+        case Exchange(name, kind, arguments):
+            raw.exchange_declare(name, kind, durable=True, arguments=dict(arguments), callback=done)
+        case Queue(name, arguments):
+            raw.queue_declare(name, durable=True, arguments=dict(arguments), callback=done)
+        case Binding(source, target, key, "exchange"):
+            raw.exchange_bind(target, source, key, callback=done)
+        case Binding(source, target, key):
+            raw.queue_bind(target, source, key, callback=done)
+        case _:
+            assert_never(entity)
+
+
+def _look(raw: "PikaChannel", entity: Exchange | Queue, done: "Done | None") -> None:
+    match entity:
+        case Queue(name):
+            raw.queue_declare(name, passive=True, callback=done)
+        case Exchange(name, kind):
+            raw.exchange_declare(name, kind, passive=True, callback=done)
+        case _:
+            assert_never(entity)

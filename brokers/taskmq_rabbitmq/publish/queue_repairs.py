@@ -1,0 +1,166 @@
+"""Messages that wait until the queue that they are for is known to be there.
+
+A message that came back has no queue: it was deleted, or it is one on demand that no message has needed before. It
+is declared, and then what waits goes out again. What follows to the same queue waits behind it, and the declaration
+waits for what is on its way already, which comes back too: so all of one sender keep their order.
+
+Where a class queue cannot be declared from here, because nothing may be declared or because this process does not
+know what it is to be, its messages go to the work queue itself.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from taskmq.errors import (
+    AccessDenied,
+    BrokerUnavailable,
+    PublishRejected,
+    QueueMissing,
+    SendError,
+    TaskMQError,
+    Unroutable,
+)
+from taskmq.model.topology import is_class_queue, logical_queue
+from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.publish.pending import Pending
+
+__all__ = ["QueueRepairs"]
+
+_log = logging.getLogger(__name__)
+
+_PAUSE: Final = 0.2
+# What is on its way is answered within this, or keeps its order no longer.
+_ANSWER_SECONDS: Final = 1.0
+
+_Repair = Literal["restore", "make deliverable"]
+
+
+class QueueRepairs:
+    """The repairs of one publisher.
+
+    Args:
+        unconfirmed: what the publisher has sent and the broker has not answered for.
+        refuse: ends a message with an error.
+        resume: sends messages again, before those that came later.
+
+    Attributes:
+        waiting: what was sent and came back, or may not be sent yet, by what is done for which queue.
+    """
+
+    def __init__(
+        self,
+        declarations: Declarations,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        unconfirmed: Mapping[int, Pending],
+        refuse: Callable[[Pending, SendError], None],
+        resume: Callable[[list[Pending]], None],
+    ) -> None:
+        self.waiting: dict[tuple[_Repair, str], list[Pending]] = {}
+        # Those that came back may come one by one, so those that follow are kept apart.
+        self._behind: dict[str, list[Pending]] = {}
+        self._declarations = declarations
+        self._loop = loop
+        self._unconfirmed = unconfirmed
+        self._refuse = refuse
+        self._resume = resume
+        self._answered = asyncio.Event()
+        self._replaced: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def messages(self) -> Iterator[Pending]:
+        """All that wait."""
+        for some in (*self.waiting.values(), *self._behind.values()):
+            yield from some
+
+    def is_behind(self, pending: Pending) -> bool:
+        """Have the message wait, if others of its queue do; whether it does."""
+        queue = pending.message.queue
+        if ("restore", queue) not in self.waiting:
+            return False
+        self._behind.setdefault(queue, []).append(pending)
+        return True
+
+    def restore(self, pending: Pending) -> None:
+        """Declare the queue of a message that came back, and send it again."""
+        self._begin("restore", pending, self._declarations.restore)
+
+    def make_deliverable(self, pending: Pending) -> None:
+        """See to it that the queue of a delayed message gets it from the ladder, and then send it."""
+        self._begin("make deliverable", pending, self._declarations.make_deliverable)
+
+    def answered(self) -> None:
+        """The broker has answered for messages on their way."""
+        self._answered.set()
+
+    async def close(self) -> None:
+        """Repair no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, repair: _Repair, pending: Pending, run: Callable[[str], Awaitable[None]]) -> None:
+        queue = pending.message.queue
+        waiting = self.waiting.setdefault((repair, queue), [])
+        waiting.append(pending)
+        if len(waiting) == 1:
+            task = self._loop.create_task(self._run(repair, queue, run), name=f"taskmq {repair} {queue}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, repair: _Repair, queue: str, run: Callable[[str], Awaitable[None]]) -> None:
+        refused: Callable[[], SendError] | None = None
+        instead: str | None = None
+        if repair == "restore":
+            await self._all_answered(queue)
+        try:
+            await run(queue)
+        except QueueMissing as error:
+            if is_class_queue(queue):
+                instead = logical_queue(queue)
+            else:
+                refused = partial(Unroutable, queue, *filter(None, [error.hint]))
+        except AccessDenied as error:
+            refused = partial(AccessDenied, str(error))
+        except BrokerUnavailable:
+            # Asked again, after a moment, as long as the deadlines allow.
+            await asyncio.sleep(_PAUSE)
+            for pending in self.waiting[repair, queue]:
+                pending.restored = False
+        except TaskMQError as error:
+            refused = partial(PublishRejected, f"nothing was sent: {error}")
+        behind = self._behind.pop(queue, []) if repair == "restore" else []
+        waiting = [pending for pending in (*self.waiting.pop((repair, queue)), *behind) if not pending.over]
+        if refused is not None:
+            for pending in waiting:
+                self._refuse(pending, refused())
+            return
+        if instead is not None:
+            self._replace(waiting, queue, instead)
+        self._resume(waiting)
+
+    async def _all_answered(self, queue: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                while any(pending.message.queue == queue for pending in self._unconfirmed.values()):
+                    self._answered.clear()
+                    await self._answered.wait()
+
+    def _replace(self, waiting: Sequence[Pending], missing: str, queue: str) -> None:
+        if missing not in self._replaced:
+            self._replaced.add(missing)
+            _log.warning(
+                "queue %r does not exist, and cannot be declared from here: its jobs go to %r and lose their "
+                "priority; run `taskmq topology apply` as a user with the permission to configure",
+                missing,
+                queue,
+            )
+        for pending in waiting:
+            pending.message = replace(pending.message, queue=queue)
+            pending.restored = False

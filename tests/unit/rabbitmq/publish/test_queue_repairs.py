@@ -1,0 +1,155 @@
+"""Messages that wait until their queue is there."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from taskmq.contracts.broker import Outgoing
+from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, SendError, TaskMQError, TopologyMismatch
+from taskmq_rabbitmq.declare.declarations import Declarations
+from taskmq_rabbitmq.publish.pending import Pending
+from taskmq_rabbitmq.publish.queue_repairs import QueueRepairs
+from tests.unit.worker.virtual_time import run
+
+
+class FailingDeclarations:
+    """Fails on order, then succeeds."""
+
+    def __init__(self, *failures: TaskMQError) -> None:
+        self.failures = list(failures)
+        self.asked: list[str] = []
+
+    async def restore(self, queue: str) -> None:
+        self.asked.append(queue)
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+class Stage:
+    def __init__(self, *failures: TaskMQError) -> None:
+        self.declarations = FailingDeclarations(*failures)
+        self.unconfirmed: dict[int, Pending] = {}
+        self.refused: list[tuple[str, SendError]] = []
+        self.sent: list[str] = []
+        self.restored: list[bool] = []
+        self.repairs = QueueRepairs(
+            cast("Declarations", self.declarations),
+            asyncio.get_running_loop(),
+            unconfirmed=self.unconfirmed,
+            refuse=lambda pending, error: self.refused.append((pending.message.job_id, error)),
+            resume=self._resume,
+        )
+
+    def _resume(self, waiting: list[Pending]) -> None:
+        self.sent += [f"{pending.message.job_id} to {pending.message.queue}" for pending in waiting]
+        self.restored += [pending.restored for pending in waiting]
+
+    def came_back(self, job: str, queue: str = "q.p.high") -> None:
+        pending = returned(job, queue)
+        pending.restored = True
+        self.repairs.restore(pending)
+
+
+def returned(job: str, queue: str = "q.p.high") -> Pending:
+    message = Outgoing(queue=queue, body=b"{}", content_type="application/json", job_id=job, task="t")
+    return Pending(message, None, 10.0)
+
+
+def test_what_follows_waits_behind_what_came_back_however_late_that_comes() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.unconfirmed[2] = returned("second")
+        stage.came_back("first")
+        assert stage.repairs.is_behind(returned("third"))
+        assert not stage.repairs.is_behind(returned("other", "other"))
+        await asyncio.sleep(0.1)
+        assert stage.declarations.asked == [], "declared now, the queue could get the second one first"
+
+        del stage.unconfirmed[2]
+        stage.came_back("second")
+        stage.repairs.answered()
+        await asyncio.sleep(0.1)
+
+        assert stage.sent == ["first to q.p.high", "second to q.p.high", "third to q.p.high"]
+        assert stage.declarations.asked == ["q.p.high"]
+        assert not stage.repairs.waiting
+        assert list(stage.repairs.messages()) == []
+
+    run(main())
+
+
+def test_what_is_never_answered_for_is_not_waited_for_in_vain() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.unconfirmed[2] = returned("lost")
+        stage.came_back("first")
+        await asyncio.sleep(2)
+
+        assert stage.sent == ["first to q.p.high"]
+
+    run(main())
+
+
+def test_while_the_broker_cannot_be_asked_it_is_asked_again_each_time_the_message_comes_back() -> None:
+    async def main() -> None:
+        stage = Stage(BrokerUnavailable("away"))
+        stage.came_back("first")
+        await asyncio.sleep(1)
+
+        assert stage.sent == ["first to q.p.high"]
+        assert stage.restored == [False]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"), [("q.p.high", ["one to q", "two to q"]), ("q.p.low", ["one to q", "two to q"])]
+)
+def test_jobs_of_a_class_that_cannot_be_declared_go_to_the_queue_itself(queue: str, expected: list[str]) -> None:
+    async def main() -> None:
+        stage = Stage(QueueMissing(queue))
+        stage.came_back("one", queue)
+        assert stage.repairs.is_behind(returned("two", queue))
+        await asyncio.sleep(0.1)
+
+        assert stage.sent == expected
+        # Should that one be missing too, it gets its own chance.
+        assert stage.restored == [False, False]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (QueueMissing("q", "run `taskmq topology apply`"), "run `taskmq topology apply`"),
+        (QueueMissing("q"), "start a worker for it"),
+        (AccessDenied("no"), "no"),
+        (TopologyMismatch("queue limit reached"), "nothing was sent: queue limit reached"),
+    ],
+)
+def test_what_cannot_be_declared_is_refused_with_the_reason(failure: TaskMQError, words: str) -> None:
+    async def main() -> None:
+        stage = Stage(failure)
+        stage.came_back("one", "q")
+        await asyncio.sleep(0.1)
+
+        ((job, error),) = stage.refused
+        assert job == "one"
+        assert words in str(error)
+        assert stage.sent == []
+
+    run(main())
+
+
+def test_a_publisher_that_closes_repairs_no_more() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.unconfirmed[2] = returned("never")
+        stage.came_back("first")
+        await stage.repairs.close()
+
+        assert stage.sent == []
+
+    run(main())
