@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Outgoing
-from taskmq.errors import BrokerUnavailable
+from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq_rabbitmq.amqp.channels import ChannelRefused
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.consume.delivery import DeliveryCounts, Feed, RabbitMQDelivery
@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 _QUIET: Final = 0.5
 _PATIENCE: Final = 10.0
 _MOST: Final = 10_000
+_REMEDY: Final = "no worker keeps an archive of dead letters yet; they do with ?archive=30d in their broker URL"
 
 
 def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: int) -> None:
@@ -67,7 +68,10 @@ async def read_archive(
     except TimeoutError:
         raise BrokerUnavailable("the archive did not answer in time") from None
     except ChannelRefused as error:
-        raise refusal(error, ARCHIVE) from error
+        refused = refusal(error, ARCHIVE)
+        if isinstance(refused, QueueMissing):
+            refused = QueueMissing(ARCHIVE, _REMEDY)
+        raise refused from error
     else:
         # A stream does not say where it ends: what is there comes without pauses.
         while len(found) < limit and not channel.ended.done():

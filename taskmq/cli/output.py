@@ -10,7 +10,7 @@ import msgspec
 
 from taskmq.cli.globals import current_globals
 
-__all__ = ["announce", "confirm", "note", "print_record", "print_rows", "start_logging", "when"]
+__all__ = ["announce", "confirm", "duration_text", "note", "print_record", "print_rows", "start_logging", "when"]
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
@@ -67,6 +67,17 @@ def when(milliseconds: int | None) -> str:
     if milliseconds is None:
         return ""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people: its two largest units, such as "2h 5m"."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2])
 
 
 def confirm(question: str, *, yes: bool) -> bool:

@@ -6,6 +6,7 @@ methods). What the worker would refuse is refused before it is sent: `encode` de
 """
 
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
@@ -16,10 +17,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
 from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
+from taskmq.model.units import did_you_mean
 
 __all__ = ["Arguments", "ReturnType", "Signature", "decode_value", "encode_value"]
 
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})
+_UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -288,6 +291,10 @@ class _Compiled:
             return f"{reason} - at `{self.positional[int(index)].name}{rest}`"
         if path:
             return f"{reason} - at `{path.removeprefix('.')}`"
+        if (unknown := _UNKNOWN_FIELD.fullmatch(reason)) is not None:
+            names = [name for name in self.by_name if name not in self.provided]
+            hint = did_you_mean(unknown[1], names) if names else "it takes no arguments by name"
+            return f"unknown field `{unknown[1]}`: {hint}"
         if reason.partition(",")[0] == f"Expected `array` of at most length {len(self.positional)}":
             return f"too many arguments, it takes {len(self.positional)}"
         return reason

@@ -102,6 +102,10 @@ class Supervisor:
         self._signals += 1
         words = {1: "draining; again to give back what runs, a third time to kill", 2: "giving back what runs"}
         _log.warning("stopping: %s", words.get(self._signals, "killing"))
+        self._end_processes()
+
+    def _end_processes(self) -> None:
+        """Drain, give back or kill, as often as was said."""
         self._systemd.stopping()
         for slot in self._slots:
             slot.retire()
@@ -160,7 +164,9 @@ class Supervisor:
                     case "unusable":
                         self._exit_code = EXIT_USAGE
                         if not self.is_stopping:
-                            self.stop()
+                            # The error has been said, and nobody has asked to stop.
+                            self._signals = 1
+                            self._end_processes()
                     case "dismissed":
                         self._autoscale.dismiss()
                     case "done":

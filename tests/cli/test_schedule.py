@@ -128,6 +128,8 @@ def test_policies_are_explained(home: Path, taskmq: Here) -> None:
         "a time that does not exist is not due; a time that comes twice is due both times"
     )
     assert taskmq("schedule", "explain", "@hourly", *options).data["clock changes"] == "goes by elapsed time"
+    in_utc = taskmq("schedule", "explain", "30 2 * * *", "-o", "json").data
+    assert in_utc["clock changes"] == "none: the clocks of UTC are never changed"
 
 
 def test_a_schedule_is_explained_by_its_name(scheduled: Path, taskmq: Here) -> None:

@@ -289,7 +289,7 @@ def test_dev_without_the_package_for_watching_says_so_and_goes_on(
     result = taskmq("dev", "nowhere:app")
 
     assert result.code == 2
-    assert result.err.startswith("not reloading on changes: ")
+    assert result.err.startswith("not reloading on changes: pip install 'taskmq[watch]'")
 
 
 def _version_of(number: int) -> str:

@@ -1,6 +1,16 @@
 """What `taskmq workers` and `worker control` say where no worker answers; with workers: tests/e2e/test_control.py."""
 
-from tests.cli.kit import Here
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from taskmq.cli.globals import Globals, set_globals
+from taskmq.cli.operators.workers import describe
+from taskmq.cli.output import duration_text
+from taskmq.model.telemetry.worker_status import RunningJob
+from tests.cli.kit import Here, run_process
+from tests.unit.model.telemetry.test_events import STATUS
 
 
 def test_no_worker_is_an_empty_list_and_a_note(taskmq: Here) -> None:
@@ -35,3 +45,33 @@ def test_a_broker_that_is_not_there_is_said_to_be(taskmq: Here) -> None:
     said = taskmq("--url", "local:///dev/null/queue", "workers")
 
     assert said.code == 5
+
+
+def test_times_and_durations_are_for_people_in_tables_and_numbers_in_json() -> None:
+    job = RunningJob(job_id="7", task="shop.double", queue="images", attempt=1, seconds=1.5517747529997905)
+    status = msgspec.structs.replace(STATUS, started=1_795_422_683_915, jobs=[job], in_hand={"images": 3})
+
+    set_globals(Globals(output="table"))
+    shown = describe(status)
+    set_globals(Globals(output="json"))
+    data = describe(status)
+
+    assert (shown["started"], shown["in_hand"]) == ("2026-11-23T08:31:23Z", "3 of images")
+    assert shown["jobs"][0]["seconds"] == "1.6"
+    assert (data["started"], data["jobs"][0]["seconds"]) == (1_795_422_683_915, 1.5517747529997905)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "0s"), (59, "59s"), (61, "1m 1s"), (7_500, "2h 5m"), (90_061, "1d 1h"), (3_600, "1h")]
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_a_worker_that_cannot_start_says_why_and_not_that_it_drains(shop: Path) -> None:
+    done = run_process(shop, "worker", "shop:app", "-Q", "imagse")
+
+    assert done.code == 2
+    assert "did you mean 'images'?" in done.err
+    assert "stopping" not in done.err
+    assert "drain" not in done.err

@@ -35,6 +35,15 @@ class TestArchive(RabbitMQCase):
         await self._expect_archived(reader, "a", "b", "c", "the last one")
 
     @case
+    async def test_one_that_is_not_there_has_a_remedy(self) -> None:
+        self.process_url = str(self.process_url).partition("?")[0]
+
+        with raises(QueueMissing) as caught:
+            await self.broker().archived(limit=10)
+
+        assert "?archive=30d in their broker URL" in str(caught[0])
+
+    @case
     async def test_it_is_read_from_any_offset_and_in_pieces(self) -> None:
         broker = self.broker()
         dead = dead_letter_queue(await self.queue(broker))

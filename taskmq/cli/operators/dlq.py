@@ -314,7 +314,7 @@ def list_archived(
         async with target:
             broker = target.sessions.current().broker
             if not isinstance(broker, Archiving):
-                raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters")
+                raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters; RabbitMQ does")
             found = await broker.archived(offset=start, limit=limit)
             return [{"offset": place, **letter_row(read_letter(delivery))} for place, delivery in found]
 

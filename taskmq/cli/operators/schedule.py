@@ -206,7 +206,9 @@ def _zone(trigger: Trigger) -> tzinfo:
 
 def _clock_changes(trigger: Trigger) -> str:
     rule = trigger.trigger if isinstance(trigger, Limited) else trigger
-    if not isinstance(rule, Cron) or rule.follows_real_time or rule.zone is UTC:
+    if isinstance(rule, Cron) and rule.zone is UTC:
+        return "none: the clocks of UTC are never changed"
+    if not isinstance(rule, Cron) or rule.follows_real_time:
         return "goes by elapsed time"
     gap = "due right after the gap" if rule.dst_gap == "run_after" else "not due"
     fold = "both times" if rule.dst_fold == "both" else f"the {rule.dst_fold} time only"

@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, open_app
-from taskmq.cli.output import note, print_rows
+from taskmq.cli.output import duration_text, note, print_rows, when
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.units import parse_duration
 from taskmq.operations.workers import list_workers
@@ -77,9 +77,13 @@ def describe(status: WorkerStatus) -> Mapping[str, Any]:
     return {
         **facts,
         "queues": ",".join(status.queues),
+        "paused": ",".join(status.paused),
+        "in_hand": ", ".join(f"{count} of {queue}" for queue, count in status.in_hand.items()),
+        "started": when(status.started),
+        "jobs": [{**job, "seconds": f"{job['seconds']:.1f}"} for job in facts["jobs"]],
         "memory": f"{status.memory / _MEGABYTE:.0f} MB",
         "loop_lag": f"{1000 * status.loop_lag:.0f} ms",
-        "uptime": f"{uptime:.0f} s",
+        "uptime": duration_text(uptime),
     }
 
 

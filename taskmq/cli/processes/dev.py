@@ -42,8 +42,8 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
     )
     try:
         folders = watched()
-    except UnsupportedFeature as error:
-        announce(f"not reloading on changes: {error}")
+    except UnsupportedFeature:
+        announce("not reloading on changes: pip install 'taskmq[watch]', and start again")
         folders = ()
 
     supervision = SupervisorConfig(processes=processes, watch=folders)

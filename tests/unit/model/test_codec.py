@@ -408,6 +408,9 @@ def _sell_all(first: int, /, second: Point, *rest: Point, top: int = 0, **more: 
 def _strict(a: int, /, b: int, *, c: int) -> None: ...
 
 
+def _nothing() -> None: ...
+
+
 _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
     (_sell, (3,), {}, r"Expected `str`, got `int` - at `item`"),
     (_sell, ("a", "b"), {}, r"Expected `int`, got `str` - at `count`"),
@@ -416,7 +419,8 @@ _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] 
     (_sell, ("a",), {"price": {"amount": "x"}}, r"Invalid decimal string - at `price.amount`"),
     (_sell, ("a",), {"price": Point(1)}, r"missing required field `amount` - at `price`"),
     (_sell, ("a", 1, None), {}, r"too many arguments, it takes 2"),
-    (_sell, ("a",), {"prize": None}, r"unknown field `prize`"),
+    (_sell, ("a",), {"prize": None}, r"task \S+: unknown field `prize`: did you mean 'price'\?$"),
+    (_nothing, (), {"too": 1}, r"unknown field `too`: it takes no arguments by name"),
     (_sell, (), {}, r"'item' is missing"),
     (_sell, (), {"count": 3}, r"'item' is missing"),
     (_sell, ("a",), {"item": "b"}, r"'item' is given twice"),
