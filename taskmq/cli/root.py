@@ -41,7 +41,7 @@ _COMMANDS = {
         "Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
     ),
     "workflow": ("taskmq.cli.operators.workflow:app", "Workflows: show, cancel, redrive."),
-    "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export."),
+    "dlq": ("taskmq.cli.operators.dlq:app", "Dead letters: list, groups, show, replay, purge, export, archive."),
     "topology": (
         "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",

@@ -80,7 +80,7 @@ def describe(status: WorkerStatus) -> Mapping[str, Any]:
         "paused": ",".join(status.paused),
         "in_hand": ", ".join(f"{count} of {queue}" for queue, count in status.in_hand.items()),
         "started": when(status.started),
-        "jobs": [{**job, "seconds": f"{job['seconds']:.1f}"} for job in facts["jobs"]],
+        "jobs": [{**msgspec.to_builtins(job), "seconds": f"{job.seconds:.1f}"} for job in status.jobs],
         "memory": f"{status.memory / _MEGABYTE:.0f} MB",
         "loop_lag": f"{1000 * status.loop_lag:.0f} ms",
         "uptime": duration_text(uptime),
