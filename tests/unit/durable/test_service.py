@@ -21,6 +21,7 @@ WORKER_SERVICES = [
     "event publisher",
     "command service",
     "watch of cancellations",
+    "watch of paused queues",
     "prefetch tuner",
 ]
 
