@@ -1,0 +1,121 @@
+"""Each line of docs/guarantees.md has a test in docs/proofs.md, and the test is there."""
+
+import re
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from taskmq.errors import PublishUnknown, SendError
+from tests.cli.kit import Started
+from tests.docs.blocks import ROOT
+from tests.servers import StartRabbitMQ, eventually
+
+_GUARANTEES, _PROOFS = ROOT / "docs" / "guarantees.md", ROOT / "docs" / "proofs.md"
+_TEST = re.compile(r"`((?:tests|taskmq)/[\w/]+\.py)::(\w+)`")
+_HEADS = {"outcome", "fault", "line", "---"}
+_PATIENCE = timedelta(seconds=60)
+
+
+def _sections(page: Path) -> dict[str, str]:
+    _, *parts = page.read_text().split("\n## ")
+    return {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
+
+
+def _first_cells(text: str) -> list[str]:
+    return [cell for cell in re.findall(r"^\| ?([^|]*?) ?\|", text, re.MULTILINE) if cell not in _HEADS]
+
+
+def _lines(text: str) -> list[str]:
+    """What a section of the guarantees promises: its rows, and the bold beginnings of its points."""
+    return _first_cells(text) + re.findall(r"^(?:-|\d+\.) \*\*(.+?)\*\*", text, re.MULTILINE)
+
+
+def _proofs() -> dict[tuple[str, str], str]:
+    return {
+        (section, cell): row
+        for section, text in _sections(_PROOFS).items()
+        for row in text.splitlines()
+        for cell in _first_cells(row)
+    }
+
+
+def test_each_line_of_the_guarantees_has_a_row_and_each_row_is_a_line() -> None:
+    promised = {(section, line) for section, text in _sections(_GUARANTEES).items() for line in _lines(text)}
+
+    assert len(promised) > 60
+    assert _proofs().keys() == promised
+
+
+def test_each_point_of_the_guarantees_has_a_name() -> None:
+    for text in _sections(_GUARANTEES).values():
+        assert re.findall(r"^(?:-|\d+\.) (?!\*\*).*", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize(("line", "row"), _proofs().items(), ids=lambda value: str(value[1]))
+def test_the_tests_of_a_line_exist(line: tuple[str, str], row: str) -> None:
+    tests = _TEST.findall(row)
+
+    assert tests or "| none: " in row or "| the same" in row
+    for path, name in tests:
+        assert re.search(rf"^\s*(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), f"{path}::{name}"
+
+
+_NOTES = """\
+from pathlib import Path
+
+from taskmq import TaskMQ
+
+app = TaskMQ(send_timeout="5s")
+
+
+@app.task(result=False)
+def note(number: int) -> None:
+    with Path("notes").open("a") as file:
+        file.write(f"{number}\\n")
+"""
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_broker_that_stands_still_loses_no_job_and_tells_who_sends(
+    tmp_path: Path, own_rabbitmq: StartRabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than a send may take: what is sent ends as unknown, and runs once the broker goes on."""
+    (tmp_path / "standstill.py").write_text(_NOTES)
+    monkeypatch.syspath_prepend(tmp_path)
+    server = own_rabbitmq()
+    monkeypatch.setenv("TASKMQ_URL", server.url)
+    import standstill  # type: ignore[import-not-found]  # the test has written it
+
+    outcomes: dict[int, SendError | None] = {}
+
+    def send(number: int) -> None:
+        try:
+            standstill.note.send(number)
+            outcomes[number] = None
+        except SendError as error:
+            outcomes[number] = error
+
+    def noted() -> list[int]:
+        notes = tmp_path / "notes"
+        return [int(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+    with standstill.app, Started(tmp_path, "worker", "standstill:app", env={"TASKMQ_URL": server.url}) as worker:
+        worker.says("waiting for jobs")
+        send(0)
+        server.pause()
+        try:
+            senders = [threading.Thread(target=send, args=(number,)) for number in range(1, 21)]
+            for sender in senders:
+                sender.start()
+            for sender in senders:
+                sender.join()
+        finally:
+            server.resume()
+        eventually(lambda: set(noted()) == set(range(21)), "each job", within=_PATIENCE)
+
+    assert {type(outcome) for number, outcome in outcomes.items() if number} == {PublishUnknown}
+    assert outcomes[0] is None
