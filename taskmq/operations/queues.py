@@ -194,8 +194,9 @@ async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "") -> 
     """Have no worker start anything of these queues until they are resumed; their pauses, by name.
 
     It is kept in the state, so it holds for workers that start later, too. Workers that run stop taking from the
-    queues within two seconds, and give back what they have taken and not begun, without an attempt being counted.
-    What runs goes on; sends, delays and retries do as well, and wait in the queue.
+    queues at once, or within ten seconds where they take no commands, and give back what they have taken and not
+    begun, without an attempt being counted. What runs goes on; sends, delays and retries do as well, and wait in the
+    queue.
 
     Raises:
         InvalidOption: a queue cannot be called that.
@@ -213,7 +214,7 @@ async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "") -> 
 
 
 async def resume_queues(app: TaskMQ, names: Sequence[str]) -> list[str]:
-    """Have workers take from these queues again, within two seconds; those of them that were paused.
+    """Have workers take from these queues again; those of them that were paused.
 
     Raises as `pause_queues` does; a paused queue need not be there.
     """

@@ -119,8 +119,8 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
 def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> int:
     """Have no worker start anything of queues until they are resumed; it survives restarts.
 
-    Workers stop within two seconds and give back what they have not begun. What runs goes on; sends, delays and
-    retries wait in the queue. Needs a state.
+    Workers stop at once, those that take no commands within ten seconds, and give back what they have not begun.
+    What runs goes on; sends, delays and retries wait in the queue. Needs a state.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
 
 @app.command
 def resume(*queues: str) -> int:
-    """Have workers take from paused queues again, within two seconds.
+    """Have workers take from paused queues again.
 
     Parameters
     ----------

@@ -188,8 +188,9 @@ class TaskPool(Generic[T]):
         """Whether members have done so much in this turn of the loop that it goes on first."""
         now = self._monotonic()
         if self._turn_began is None:
-            self._turn_began = now
+            # In this order: whatever is raised in between, the turn ends.
             asyncio.get_running_loop().call_soon(self._end_turn)
+            self._turn_began = now
         return now - self._turn_began > LOOP_BUDGET
 
     def _end_turn(self) -> None:

@@ -22,7 +22,7 @@ __all__ = ["QueuePauses"]
 
 _log = logging.getLogger("taskmq.worker")
 
-_LOOK: Final = 2.0
+_LOOK: Final = 10.0
 
 
 class QueuePauses:

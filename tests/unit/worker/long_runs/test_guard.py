@@ -245,6 +245,8 @@ def _troubles(draw: st.DrawFn) -> list[Trouble]:
     return sorted(draw(st.lists(trouble, max_size=5)))
 
 
+# Measured for coverage on a busy machine it takes minutes.
+@pytest.mark.timeout(600)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(0, ALLOWED), st.floats(1, LONG)), min_size=1, max_size=4),
