@@ -1,4 +1,4 @@
-"""The examples of `docs/schedules.md`."""
+"""The examples of `docs/schedules.md` and `docs/reactions.md`."""
 
 import shlex
 import subprocess
@@ -12,11 +12,13 @@ from tests.cli.kit import run_process
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "schedules.md"
+_REACTIONS = ROOT / "docs" / "reactions.md"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_files(_PAGE, tmp_path)
+    write_files(_REACTIONS, tmp_path)
     return tmp_path
 
 
@@ -85,7 +87,7 @@ def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> 
 
 
 def test_what_a_task_reacts_to_is_explained_as_the_page_shows(folder: Path) -> None:
-    block = block_after(_PAGE, "inbox.py")
+    block = block_after(_REACTIONS, "inbox.py")
     (line,) = block.commands
 
     printed = run_process(folder, *shlex.split(line)[1:])
@@ -122,8 +124,9 @@ def test_how_what_has_to_wait_stands_is_explained(folder: Path) -> None:
     assert (explained.data["has come"], explained.data["fired"], explained.data["waiting"]) == ([], 0, 0)
 
 
-def test_every_block_of_the_page_is_run() -> None:
-    named = {block.file_name for block in blocks_of(_PAGE) if block.language == "python"}
+def test_every_block_of_the_pages_is_run() -> None:
+    blocks = [*blocks_of(_PAGE), *blocks_of(_REACTIONS)]
+    named = {block.file_name for block in blocks if block.language == "python"}
 
     assert {"shop.py", "migrated.py", "nightly.py", "making.py", "inbox.py"} == named
     assert None not in named
