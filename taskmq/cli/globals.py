@@ -1,17 +1,20 @@
 """Options that every command has."""
 
 import logging
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from taskmq.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["Format", "Globals", "current_globals", "open_app", "set_globals", "target_of"]
+__all__ = ["Format", "Globals", "current_globals", "open_app", "run_with_app", "set_globals", "target_of"]
+
+T = TypeVar("T")
 
 Format = Literal["table", "json", "jsonl"]
 
@@ -61,6 +64,19 @@ def open_app() -> "TaskMQ":
     app = TaskMQ() if target is None else load_app(target)[0]
     app.sessions.configure(url=options.url, state=options.state, name="taskmq cli")
     return app
+
+
+def run_with_app(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
+    """What `use` comes to with the app of `open_app`, which is connected meanwhile."""
+    import asyncio
+
+    target = open_app()
+
+    async def run() -> T:
+        async with target:
+            return await use(target)
+
+    return asyncio.run(run())
 
 
 def _settings_app() -> str | None:

@@ -1,14 +1,12 @@
 """`taskmq job`."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.errors import InvalidOption
@@ -68,7 +66,7 @@ def show(
         has_value = values and report.has_value
         return report, await target.job(job).aresult(timeout=_VALUE_SECONDS) if has_value else None
 
-    report, value = _run(run)
+    report, value = run_with_app(run)
     if not report.is_known:
         note(
             f"job {job} is not known: neither the state nor the dead letters nor a worker that answers has it. It "
@@ -99,7 +97,7 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
     limit
         How many at most.
     """
-    jobs = _run(lambda target: target.jobs.alist_waiting(limit=limit, task=task, queue=queue))
+    jobs = run_with_app(lambda target: target.jobs.alist_waiting(limit=limit, task=task, queue=queue))
     print_rows(_COLUMNS, [_row(job) for job in jobs])
 
 
@@ -118,7 +116,7 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
     remember
         How long workers end the job when they meet it, such as 7d.
     """
-    cancellation = _run(lambda target: target.job(job).acancel(reason, remember=remember))
+    cancellation = run_with_app(lambda target: target.job(job).acancel(reason, remember=remember))
     note(f"job {job} {_CANCELLED[cancellation]}")
     return OK if cancellation else NOT_FOUND
 
@@ -141,7 +139,7 @@ def reschedule(
         Run this long from now, such as 5m.
     """
     instant = None if eta is None else _instant(eta)
-    is_done = _run(lambda target: target.job(job).areschedule(delay=delay, eta=instant))
+    is_done = run_with_app(lambda target: target.job(job).areschedule(delay=delay, eta=instant))
     return _outcome(job, "rescheduled", is_done=is_done)
 
 
@@ -177,16 +175,6 @@ def _progress_text(progress: "JobProgress") -> str:
 
 def _letter_text(one: "JobLetter") -> str:
     return f"  {one.queue}: {one.letter.reason}, {when(one.letter.died) or 'nobody knows when'}"
-
-
-def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    target = open_app()
-
-    async def run() -> T:
-        async with target:
-            return await use(target)
-
-    return asyncio.run(run())
 
 
 def _outcome(job: str, done: str, *, is_done: bool) -> int:

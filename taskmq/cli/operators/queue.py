@@ -1,13 +1,12 @@
 """`taskmq queue`."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.client.queues import QueuePause
@@ -48,7 +47,7 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
         }
         return [{**row, "paused": pauses.get(_work_queue(row["queue"]))} for row in rows], sums
 
-    rows, sums = _run(run)
+    rows, sums = run_with_app(run)
     paused = ("paused",) if any(row["paused"] for row in rows) else ()
     if current_globals().output == "table":
         rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
@@ -67,7 +66,7 @@ def show(queue: str, /, *, within: str = "1s") -> None:
     within
         How long to wait for the answers of workers.
     """
-    report = _run(lambda target: operations.report_queue(target, queue, within=seconds_of(within)))
+    report = run_with_app(lambda target: operations.report_queue(target, queue, within=seconds_of(within)))
     is_table = current_globals().output == "table"
     described = report.queue
     print_record(
@@ -111,7 +110,7 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     """
     if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
         return FAILED
-    note(f"{_run(lambda target: operations.purge_queue(target, queue))} messages deleted")
+    note(f"{run_with_app(lambda target: operations.purge_queue(target, queue))} messages deleted")
     return OK
 
 
@@ -129,7 +128,9 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
     reason
         Why; shown wherever the queue is.
     """
-    for name, paused in _run(lambda target: operations.pause_queues(target, _named(queues), note=reason)).items():
+    for name, paused in run_with_app(
+        lambda target: operations.pause_queues(target, _named(queues), note=reason)
+    ).items():
         note(f"queue {name} is {pause_text(paused)}")
     return OK
 
@@ -143,7 +144,7 @@ def resume(*queues: str) -> int:
     queues
         The queues, as people name them.
     """
-    resumed = _run(lambda target: operations.resume_queues(target, _named(queues)))
+    resumed = run_with_app(lambda target: operations.resume_queues(target, _named(queues)))
     for name in dict.fromkeys(queues):
         note(f"queue {name} is resumed" if name in resumed else f"queue {name} was not paused")
     return OK
@@ -164,13 +165,3 @@ def _named(queues: Sequence[str]) -> Sequence[str]:
 
 def _work_queue(physical: str) -> str:
     return "" if physical == dead_letter_queue(physical) else logical_queue(physical)
-
-
-def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    target = open_app()
-
-    async def run() -> T:
-        async with target:
-            return await use(target)
-
-    return asyncio.run(run())

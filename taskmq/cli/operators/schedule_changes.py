@@ -1,6 +1,5 @@
 """What `taskmq schedule` does to schedules: pause, resume, run, backfill, add, remove; and their history."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.cli.globals import open_app
+from taskmq.cli.globals import run_with_app
 from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.errors import InvalidOption
@@ -183,7 +182,7 @@ def add(
             raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
         await target.schedules.aadd(name, known, trigger, args=args, kwargs=kwargs, **options)
 
-    _run(define)
+    run_with_app(define)
     note(f"schedule {name} calls {task}: {trigger.describe()}")
 
 
@@ -212,17 +211,7 @@ def _trigger(expression: str | None, tz: str, period: str | None, at: str | None
 
 
 def _ask(use: "Callable[[Schedules], Coroutine[Any, Any, T]]") -> T:
-    return _run(lambda target: use(target.schedules))
-
-
-def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    target = open_app()
-
-    async def run() -> T:
-        async with target:
-            return await use(target)
-
-    return asyncio.run(run())
+    return run_with_app(lambda target: use(target.schedules))
 
 
 def _json(text: str, kind: type[T], what: str) -> T:

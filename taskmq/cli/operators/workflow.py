@@ -1,18 +1,15 @@
 """`taskmq workflow`."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cyclopts import App
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
     from taskmq.workflow.handle import FlowStep
 
 __all__ = ["app"]
@@ -33,7 +30,7 @@ def show(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    report = _run(lambda target: report_workflow(target, workflow))
+    report = run_with_app(lambda target: report_workflow(target, workflow))
     rows = [_row(step) for step in report.steps]
     facts = {"workflow": report.id, "state": report.state, "cancelled": report.cancelled}
     if current_globals().output != "table":
@@ -56,7 +53,7 @@ def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int
     reason
         What those are told who await its result.
     """
-    if _run(lambda target: cancel_workflow(target, workflow, reason=reason)):
+    if run_with_app(lambda target: cancel_workflow(target, workflow, reason=reason)):
         note(f"workflow {workflow} is cancelled")
         return OK
     note(f"workflow {workflow} has ended already")
@@ -74,7 +71,7 @@ def redrive(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    done = _run(lambda target: redrive_workflow(target, workflow))
+    done = run_with_app(lambda target: redrive_workflow(target, workflow))
     letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
     if done.steps:
         note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
@@ -91,13 +88,3 @@ def _row(step: "FlowStep") -> dict[str, Any]:
         "attempts": step.attempts,
         "error": None if error is None else f"{error.type_name}: {error.message}",
     }
-
-
-def _run(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    target = open_app()
-
-    async def run() -> T:
-        async with target:
-            return await use(target)
-
-    return asyncio.run(run())
