@@ -1,5 +1,6 @@
 """The field of a campaign: a folder, its tasks, workers and producers as real processes, and their ledgers."""
 
+import asyncio
 import contextlib
 import os
 import random
@@ -16,8 +17,11 @@ from typing import Any, Self
 import msgspec
 import pika  # type: ignore[import-untyped]  # it carries no types
 
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import WorkQueue, dead_letter_queue
+from taskmq_rabbitmq import RabbitMQBroker
+from taskmq_rabbitmq.model.url import parse_url
 from tests.faults.checker import OK, Fault, Run, Send, Verdict, judge
 from tests.faults.ledger import Ledger, noted, run_of, send_of
 from tests.faults.producer import Order
@@ -121,6 +125,7 @@ class Field:
         self.folder = folder
         self.queues = tuple(queues)
         self.deadline = deadline
+        self._url_of_node = (direct or (url,))[0]
         self.direct = [pika.URLParameters(each) for each in direct or (url,)]
         self.runs: Ledger[Run] = Ledger(folder / "runs", run_of)
         self.faults: list[Fault] = []
@@ -142,7 +147,14 @@ class Field:
         (folder / "jobs.py").write_text(JOBS)
 
     def __enter__(self) -> Self:
+        asyncio.run(self._apply_topology())
         return self
+
+    async def _apply_topology(self) -> None:
+        """All queues are there, with those that a message would first have to need: probes go to each."""
+        broker = RabbitMQBroker(parse_url(self._url_of_node), BrokerOptions(name="field"))
+        await broker.topology([WorkQueue(queue) for queue in self.queues]).create_missing()
+        await broker.aclose()
 
     def __exit__(self, *_: object) -> None:
         for process in (*self.producers, *self.workers):

@@ -194,14 +194,22 @@ def test_the_queues_of_the_app_that_are_missing_are_a_warning(ward: Ward) -> Non
     findings = ward.findings()
 
     _, _, text, remedy = _text(findings, "warning", "missing: ")
-    assert "queue images, " in text
-    # Those that nobody needs yet are not missing.
-    assert "images.dlq" not in text
-    assert "images.p." not in text
-    assert "taskmq topology apply" in remedy
-    _, _, text, remedy = _text(findings, "problem", "missing: ")
     assert "taskmq.unroutable" in text
     assert "taskmq topology apply" in remedy
+    # Nobody has begun here.
+    assert _problems(findings) == []
+
+
+def test_of_a_new_queue_those_parts_are_missing_that_it_always_has(ward: Ward) -> None:
+    ward.declare()
+
+    findings = ward.findings({WorkQueue("others"): 60.0})
+
+    _, _, text, _ = _text(findings, "warning", "missing: ")
+    assert "queue others" in text
+    # Those that nobody needs yet are not missing.
+    assert "others.dlq" not in text
+    assert "others.p." not in text
 
 
 def test_without_the_http_api_it_says_what_was_not_looked_at_and_goes_on(ward: Ward) -> None:
