@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.beat.emitter import Emission, Emitter, due_instant
+from taskmq.beat.emitter import Emission, Emitter, send_instant
 from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
@@ -336,7 +336,7 @@ class Beat:
         at = self._clock.now_ms()
 
         for one in confirmed:
-            late = 0 if one.claim.kind == "backfill" else at - due_instant(one)
+            late = 0 if one.claim.kind == "backfill" else at - send_instant(one)
             self._counts.confirmed(one.entry.task.name, one.claim.kind, late=late / 1000)
 
         def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:

@@ -20,7 +20,7 @@ from taskmq.schedules.triggers import jitter_of
 from taskmq.workflow.model.calls import Graph
 from taskmq.workflow.service import WorkflowService
 
-__all__ = ["Emission", "Emitter", "due_instant"]
+__all__ = ["Emission", "Emitter", "send_instant"]
 
 _LOW: Final = 0
 _BEHIND: Final = ("catchup", "backfill")
@@ -33,7 +33,7 @@ class Emission(msgspec.Struct, frozen=True, eq=False):
     claim: OccurrenceClaim
 
 
-def due_instant(emission: Emission) -> int:
+def send_instant(emission: Emission) -> int:
     """When it was to be sent, ms: its schedule's jitter after its nominal instant."""
     entry = emission.entry
     return emission.claim.instant + jitter_of(entry.name, entry.policy.jitter)
@@ -98,7 +98,7 @@ class Emitter:
         job_id = self.job_id(emission)
         moved = now - (envelope.enqueued or now)
         meta = {**(envelope.meta or {}), SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(claim.instant)}
-        due = now if claim.kind == "backfill" else due_instant(emission)
+        due = now if claim.kind == "backfill" else send_instant(emission)
         if due != claim.instant:
             meta[SCHEDULE_DUE] = str(due)
         if entry.policy.overlap != "allow":

@@ -57,16 +57,13 @@ class JobService:
         """The job's result record once it is there; None after `timeout` seconds.
 
         Raises:
-            ResultTimeout: without a timeout, where the sessions have no such patience.
+            ResultTimeout: no timeout was given, and the sessions' patience is over.
         """
         patience = self.sessions.patience
         if timeout is not None or patience is None:
             return await self.results().wait(job_id, timeout=timeout)
-        if (record := await self.results().wait(job_id, timeout=patience)) is None:
-            raise ResultTimeout(
-                f"job {job_id} has not ended within {patience:g} s of real time: in a test jobs run while drain() or "
-                "advance() is called, so call one of them before its result is asked for"
-            )
+        if (record := await self.results().wait(job_id, timeout=patience.seconds)) is None:
+            raise ResultTimeout(f"job {job_id} has not ended within {patience.seconds:g} s: {patience.advice}")
         return record
 
     async def find_result(self, job_id: str) -> ResultRecord | None:

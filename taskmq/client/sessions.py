@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from taskmq.client.plugins import open_blobs, open_broker, open_state
 from taskmq.client.portal import Portal, current_portal
@@ -26,7 +26,7 @@ from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.units import Duration, Size, parse_duration, parse_size
 
-__all__ = ["Sessions"]
+__all__ = ["Patience", "Sessions"]
 
 T = TypeVar("T")
 
@@ -36,11 +36,18 @@ _DELAYS: Final = "delay='state' needs"
 _EMBEDDED: Final = ("local://", "memory://")
 
 
+class Patience(NamedTuple):
+    """How long something is waited for, and what to do where it does not come."""
+
+    seconds: float
+    advice: str
+
+
 class Sessions:
     """What an app is connected to; the arguments are those of `taskmq.TaskMQ`.
 
     Attributes:
-        patience: for how many seconds results are waited for where no timeout is given; None: as long as need be.
+        patience: how long results are waited for where no timeout is given; None: as long as need be.
 
     Raises:
         InvalidOption: a value that cannot be.
@@ -70,7 +77,7 @@ class Sessions:
         self._sessions: _Sessions = {}
         self._abandoned: list[Session] = []
         self._has_warned = False
-        self.patience: float | None = None
+        self.patience: Patience | None = None
 
     # Settings ------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
+from taskmq.client.sessions import Patience
 from taskmq.client.settings import Settings
 from taskmq.contracts.broker import Broker
 from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
@@ -32,6 +33,9 @@ T = TypeVar("T")
 
 _LETTERS: Final = 10_000
 _SHOWN: Final = 20
+_ADVICE: Final = (
+    "in a test, jobs run while drain() or advance() is called; call one of them before you ask for a result"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Harness:
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
         real = sessions.exchange(Settings(url=url, state=url, origin=origin), self.clock, {})
-        sessions.patience = self._timeout
+        sessions.patience = Patience(self._timeout, _ADVICE)
         try:
             yield
         finally:

@@ -43,8 +43,8 @@ _NEEDED_FLAGS: Final = ("quorum_queue", "stream_queue")
 _NEARLY_FULL: Final = 0.8
 _FULL: Final = 0.95
 _MORE_HANDLES: Final = (
-    "raise the node's limit of open files (LimitNOFILE, ulimit -n) and restart it, or delete queues that nobody "
-    "needs: `taskmq topology diff` shows what is left over"
+    "raise the node's limit of open files (LimitNOFILE, ulimit -n) and restart it, or delete unused "
+    "queues: `taskmq topology diff` shows what is left over"
 )
 _CLOCK_WARNING_MS: Final = 2_000
 _CLOCK_PROBLEM_MS: Final = 30_000

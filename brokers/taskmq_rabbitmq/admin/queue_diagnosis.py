@@ -147,7 +147,7 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
         if entry.status == "different"
     ]
     missing = [entry for entry in comparison.entries if entry.status == "missing"]
-    # Where nothing of it is there, nobody has begun.
+    # On a virtual host without any of it, no app has started yet.
     has_begun = any(entry.status != "missing" and _is_everybodys(entry) for entry in comparison.entries)
     everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_everybodys(entry)]
     if everybodys:

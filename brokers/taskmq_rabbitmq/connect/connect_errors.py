@@ -9,7 +9,7 @@ __all__ = ["UNANSWERED", "distrusted", "explained"]
 UNANSWERED: Final = (
     "the node does not answer: it is starting, a firewall is between, or it has no file handles left (before 4.0: "
     "`rabbitmqctl eval 'file_handle_cache:info().'`); then raise its limit of open files (LimitNOFILE, ulimit -n) "
-    "and restart it, or delete queues that nobody needs"
+    "and restart it, or delete unused queues"
 )
 
 # From what OpenSSL, the socket and pika say, in this order, to what it means.

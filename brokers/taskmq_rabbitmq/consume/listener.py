@@ -46,8 +46,8 @@ class RabbitMQListener:
 
     Args:
         declares: whether the exchange may be declared.
-        renew_seconds: how often the bindings are made again: they end with the exchange, should somebody delete it,
-            and nobody is told.
+        renew_seconds: how often the bindings are declared again. An exchange that is deleted takes them with it, and
+            RabbitMQ tells no listener.
         new_queue: called with each queue on demand that is declared; its announcement goes nowhere else.
         again: called when it listens again, having missed what was announced meanwhile.
     """

@@ -2,9 +2,9 @@
 
 A consumer can be lost without a word: a quorum queue that is declared again within some 10 ms of its deletion keeps
 the consumers of the old one and gives them nothing (3.10.8), and what a faulty broker, proxy or network loses is
-lost. So each queue is looked at once per interval, passively, and so is everything else that was declared, which
-somebody may delete; messages cost nothing here. AMQP does not tell how many messages the broker believes to be in a
-consumer's hands, which is why idle consumers are renewed.
+lost. So once per interval the watchdog looks at each queue, and at everything else that was declared, since an
+operator may delete it. The looks are passive, and messages cost nothing here. AMQP does not say how many messages the
+broker counts as a consumer's; that is why idle consumers are renewed.
 
 Class queues that are absent are looked for as well. RabbitMQ writes a line into its log for each look at a queue that
 is not there; so where news of new queues arrives, which the look only is there to back up, looks become rare.

@@ -1,9 +1,9 @@
 """Making sure that what messages need is there.
 
 What was found or declared is remembered for one generation of the connection: after a reconnect the broker may be
-another node, or one that lost its data, so everything is looked at once more. Somebody may also delete a part of it
-while everything runs, and a delayed message would wait behind that part for ever: so a process that consumes looks at
-all of it now and then (`look_after`), and declares what is missing.
+another node, or one that lost its data, so everything is looked at once more. An operator may also delete a part of
+it while the app runs, and delayed messages would wait behind the gap for ever. So a process that consumes looks at
+all of it at intervals (`look_after`), and declares what is missing.
 
 Queues on demand (`queues_on_demand`) are declared by `restore` or `make_deliverable`, when a message needs them. From
 then on this process knows them, and treats them as the others.
@@ -108,7 +108,7 @@ class Declarations:
         return queue in self._deliverable
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
-        """Declare what is not known to exist, without queues on demand that nobody has needed.
+        """Declare what is not known to exist. Queues on demand are left to the first message that needs them.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.

@@ -121,7 +121,7 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
     """
     later = {name: _queues_of_work(queue, (name,)) for name in queue.physical if name not in queue.always}
     if queue.delivery_limit is not None:
-        # RabbitMQ is told when to give messages up: its letters may come before any worker's.
+        # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
         return later
     return {**later, dead_letter_queue(queue.name): _dead_letters(queue)}
 

@@ -6,8 +6,8 @@ takes nothing (1 MiB), and while there is no channel and 1,000 of them (1 MiB) w
 than 5 s when the channel opens is dropped, too: it is no news any more.
 
 A broker that refuses (no permission, no exchange where nothing may be declared) closes this channel and no other.
-That is said once for each reason, and tried again once a minute. An exchange that somebody deleted is declared again
-at once, where it may be.
+Each reason is logged once, and the channel is opened again after a minute. If the exchange was deleted, it is
+declared again at once, where that is allowed.
 """
 
 import asyncio
