@@ -23,6 +23,8 @@ __all__ = [
     "InvalidOption",
     "InvalidSetting",
     "JobCancelled",
+    "JobConflict",
+    "JobNotFound",
     "LockLost",
     "LockTimeout",
     "MalformedMessage",
@@ -43,6 +45,8 @@ __all__ = [
     "Snooze",
     "SoftTimeout",
     "StateUnavailable",
+    "StoreMismatch",
+    "StoreUnavailable",
     "TaskControl",
     "TaskFailed",
     "TaskMQError",
@@ -243,6 +247,40 @@ class StateUnavailable(TaskMQError):
     def __init__(self, message: str, *, is_certain: bool = True) -> None:
         super().__init__(message)
         self.is_certain = is_certain
+
+
+class StoreUnavailable(TaskMQError):
+    """The job store could not be reached.
+
+    Attributes:
+        is_certain: the call has changed nothing; otherwise that is not known.
+    """
+
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
+        super().__init__(message)
+        self.is_certain = is_certain
+
+
+class StoreMismatch(TaskMQError):
+    """The tables of the job store are of another version than this taskmq works with; nothing was changed."""
+
+
+class JobNotFound(TaskMQError):
+    """The store has no job of that id, or none of that tenant."""
+
+
+class JobConflict(TaskMQError):
+    """The job is not what the caller takes it for; nothing was changed.
+
+    Attributes:
+        state: the job's.
+        version: the job's.
+    """
+
+    def __init__(self, message: str, *, state: str = "", version: int = 0) -> None:
+        super().__init__(message)
+        self.state = state
+        self.version = version
 
 
 # Definition and start ----------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ __all__ = [
     "NO_KWARGS",
     "VERSION",
     "Envelope",
+    "Invitation",
+    "Token",
     "amend",
     "check_task_name",
     "decode_envelope",
@@ -45,6 +47,24 @@ _LAST_ATTEMPT = 2**31 - 1
 _VARIANT: Final = tuple(f"{0x80 | bits:02x}" for bits in range(0x40))
 
 
+Token = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+"""Of one dispatch of a job of the store; up to here every language's numbers are exact."""
+
+
+class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the message of a job of the store says beside its call: the field `store` of its body.
+
+    Attributes:
+        id: the store's id of the job; the job's own, which people see, may be one that its submitter chose.
+        token: of this dispatch.
+        reports: the queue that reports go to.
+    """
+
+    id: str
+    token: Token
+    reports: str
+
+
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One call of one task. Times are milliseconds since the epoch, UTC.
 
@@ -60,6 +80,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         order_key: jobs of one key run one at a time, in the order of sending; in ordered queues only.
         flow: the workflow that the job is a step of, a slash, and the step.
         trace: W3C `traceparent`.
+        store: of a job of the store, whose worker reports what becomes of it.
     """
 
     v: int = 0
@@ -80,6 +101,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     priority: int | None = None
     trace: str | None = None
     meta: dict[str, str] | None = None
+    store: Invitation | None = None
 
 
 _json_encoder = msgspec.json.Encoder()

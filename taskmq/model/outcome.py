@@ -10,6 +10,7 @@ __all__ = [
     "Cancelled",
     "Dead",
     "DeadReason",
+    "ErrorRecord",
     "Interrupted",
     "Outcome",
     "Parked",
@@ -30,6 +31,14 @@ DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "memor
 - `result`: what it returned cannot be stored: it has no form as data, or is larger than `--result-limit`. The work is
   done, so it is not tried again.
 """
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's error as data."""
+
+    type_name: str
+    message: str
+    traceback: str
 
 
 class Succeeded(msgspec.Struct, frozen=True):

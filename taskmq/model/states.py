@@ -1,14 +1,20 @@
 """The states of a job, and the one table of what may follow what. Every store obeys it.
 
-A job starts `scheduled` (its time has not come) or `queued`, and ends in exactly one of `succeeded`, `failed` and
-`cancelled`. An end is final unless somebody asks for the job once more: a `failed` one that is replayed, and a
-`cancelled` one that is sent again under its id, is `queued` again. A success is never followed by anything.
+    waiting -> scheduled -> queued -> dispatched -> running -> succeeded | failed | cancelled | expired
+    |          |            |         `-----------> retrying, scheduled (snoozed) or queued again
+    `--------> held <-------'
+
+A job that is sent starts `scheduled` (its time has not come) or `queued`. One that is submitted to the store may
+start `waiting` for others or `held` by an operator as well, and is `dispatched` while its message is at the broker;
+without a store nobody knows that, and `queued` is all of it. A job ends in exactly one terminal state. An end is
+final, but for two of jobs that were sent: a `failed` one that is replayed, and a `cancelled` one that is sent again
+under its id, is `queued` again. In the store an ended job never changes: to run it again is another job.
 """
 
 from enum import StrEnum
 from typing import Self
 
-__all__ = ["TERMINAL", "TRANSITIONS", "Cancellation", "JobState", "can_follow"]
+__all__ = ["CHANGEABLE", "TERMINAL", "TRANSITIONS", "UNDERWAY", "Cancellation", "JobState", "can_follow"]
 
 
 class JobState(StrEnum):
@@ -18,13 +24,25 @@ class JobState(StrEnum):
     `JobState.DEAD`.
     """
 
+    WAITING = "waiting"
+    """For other jobs."""
+    HELD = "held"
+    """By an operator, until it is released."""
     SCHEDULED = "scheduled"
     QUEUED = "queued"
+    DISPATCHED = "dispatched"
+    """The store has handed it to the broker."""
     RUNNING = "running"
     RETRYING = "retrying"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    """Its time was over before it started."""
+    SKIPPED = "skipped"
+    """A condition of its own said that it is not needed."""
+    UPSTREAM_FAILED = "upstream_failed"
+    """A job that it waited for has not ended as it had to."""
     UNKNOWN = "unknown"
     """Nobody knows the job: said of an id, and never the state of a job."""
 
@@ -41,7 +59,7 @@ class JobState(StrEnum):
 
     @property
     def is_sticky(self) -> bool:
-        """Whether nothing may follow it, so that no store replaces its record by another one."""
+        """Whether nothing may follow it, so that no store of results replaces its record by another one."""
         return self in TERMINAL and not TRANSITIONS[self]
 
 
@@ -49,7 +67,7 @@ class Cancellation(StrEnum):
     """What became of the wish to cancel a job. True where the job will not be done."""
 
     CANCELLED = "cancelled"
-    """It waited for its time in the state, and was taken away."""
+    """It waited, and was taken away."""
     REQUESTED = "requested"
     """It is stopped where it runs, or ended without a run where it comes up; it may end by itself in the moment."""
     ENDED = "ended"
@@ -61,27 +79,52 @@ class Cancellation(StrEnum):
         return self in (Cancellation.CANCELLED, Cancellation.REQUESTED)
 
 
+TERMINAL = frozenset(
+    {
+        JobState.SUCCEEDED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.EXPIRED,
+        JobState.SKIPPED,
+        JobState.UPSTREAM_FAILED,
+    }
+)
+
+CHANGEABLE = frozenset(
+    {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
+)
+"""Those in which a job of the store is nobody's but the store's: it can be changed, and cancelled for good."""
+
+UNDERWAY = frozenset({JobState.DISPATCHED, JobState.RUNNING})
+"""Those in which a worker has a job of the store, or may have it."""
+
+_GIVEN_UP = frozenset({JobState.CANCELLED, JobState.EXPIRED})
+_AFTER_A_RUN = _GIVEN_UP | {
+    JobState.SUCCEEDED,
+    JobState.RETRYING,
+    JobState.SCHEDULED,
+    JobState.QUEUED,
+    JobState.FAILED,
+}
+
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.SCHEDULED: frozenset({JobState.QUEUED, JobState.CANCELLED}),
-    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED, JobState.FAILED}),
-    JobState.RUNNING: frozenset(
-        {
-            JobState.SUCCEEDED,
-            JobState.RETRYING,
-            JobState.SCHEDULED,
-            JobState.QUEUED,
-            JobState.FAILED,
-            JobState.CANCELLED,
-        }
-    ),
-    JobState.RETRYING: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    JobState.WAITING: _GIVEN_UP
+    | {JobState.SCHEDULED, JobState.QUEUED, JobState.HELD, JobState.SKIPPED, JobState.UPSTREAM_FAILED},
+    JobState.HELD: _GIVEN_UP | {JobState.WAITING, JobState.SCHEDULED, JobState.QUEUED, JobState.UPSTREAM_FAILED},
+    JobState.SCHEDULED: _GIVEN_UP | {JobState.QUEUED, JobState.HELD},
+    JobState.QUEUED: _GIVEN_UP
+    | {JobState.DISPATCHED, JobState.RUNNING, JobState.SCHEDULED, JobState.HELD, JobState.FAILED},
+    JobState.DISPATCHED: _AFTER_A_RUN | {JobState.RUNNING},
+    JobState.RUNNING: _AFTER_A_RUN,
+    JobState.RETRYING: _GIVEN_UP | {JobState.QUEUED, JobState.HELD},
     JobState.SUCCEEDED: frozenset(),
     JobState.FAILED: frozenset({JobState.QUEUED}),
     JobState.CANCELLED: frozenset({JobState.QUEUED}),
+    JobState.EXPIRED: frozenset(),
+    JobState.SKIPPED: frozenset(),
+    JobState.UPSTREAM_FAILED: frozenset(),
     JobState.UNKNOWN: frozenset(),
 }
-
-TERMINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 
 
 def can_follow(before: JobState, after: JobState) -> bool:

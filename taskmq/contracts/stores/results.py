@@ -5,6 +5,7 @@ from typing import Final, Protocol
 import msgspec
 
 from taskmq.contracts.stores.blobs import BlobReference
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
 __all__ = ["ErrorRecord", "ResultRecord", "ResultStore", "remembered_for"]
@@ -19,14 +20,6 @@ def remembered_for(ttl: float) -> float:
     That is a minute at least, and a day at most.
     """
     return ttl + min(max(ttl, _SHORTEST_MEMORY), _LONGEST_MEMORY)
-
-
-class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's error as data."""
-
-    type_name: str
-    message: str
-    traceback: str
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

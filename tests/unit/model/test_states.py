@@ -3,9 +3,9 @@ import itertools
 import msgspec
 import pytest
 
-from taskmq.model.states import TERMINAL, TRANSITIONS, Cancellation, JobState, can_follow
+from taskmq.model.states import CHANGEABLE, TERMINAL, TRANSITIONS, UNDERWAY, Cancellation, JobState, can_follow
 
-_STARTS = {JobState.SCHEDULED, JobState.QUEUED}
+_STARTS = {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED}
 _OF_JOBS = set(JobState) - {JobState.UNKNOWN}
 
 
@@ -48,9 +48,21 @@ def test_can_follow_reads_the_table(before: JobState, after: JobState) -> None:
 
 
 def test_a_job_runs_only_from_the_queue_and_is_retried_only_from_a_run() -> None:
-    assert [state for state in JobState if can_follow(state, JobState.RUNNING)] == [JobState.QUEUED]
-    assert [state for state in JobState if can_follow(state, JobState.RETRYING)] == [JobState.RUNNING]
-    assert [state for state in JobState if can_follow(state, JobState.SUCCEEDED)] == [JobState.RUNNING]
+    underway = [JobState.DISPATCHED, JobState.RUNNING]
+
+    assert [state for state in JobState if can_follow(state, JobState.DISPATCHED)] == [JobState.QUEUED]
+    assert [state for state in JobState if can_follow(state, JobState.RUNNING)] == [
+        JobState.QUEUED,
+        JobState.DISPATCHED,
+    ]
+    assert [state for state in JobState if can_follow(state, JobState.RETRYING)] == underway
+    assert [state for state in JobState if can_follow(state, JobState.SUCCEEDED)] == underway
+
+
+def test_what_no_worker_has_can_be_given_up_and_what_has_ended_can_not() -> None:
+    assert {state for state in _OF_JOBS if can_follow(state, JobState.CANCELLED)} == CHANGEABLE | UNDERWAY
+    assert CHANGEABLE | UNDERWAY | TERMINAL == _OF_JOBS
+    assert not CHANGEABLE & UNDERWAY
 
 
 def test_the_values_are_the_words_people_see() -> None:
@@ -71,8 +83,10 @@ def test_the_earlier_word_for_failed_is_read_and_not_written() -> None:
         JobState("asleep")
 
 
-def test_only_a_success_is_followed_by_nothing() -> None:
-    assert [state for state in JobState if state.is_sticky] == [JobState.SUCCEEDED]
+def test_of_jobs_that_were_sent_only_a_success_is_followed_by_nothing() -> None:
+    of_the_store = {JobState.EXPIRED, JobState.SKIPPED, JobState.UPSTREAM_FAILED}
+
+    assert {state for state in JobState if state.is_sticky} - of_the_store == {JobState.SUCCEEDED}
 
 
 def test_a_cancellation_is_true_where_the_job_will_not_be_done() -> None:

@@ -1,0 +1,185 @@
+"""What schedulers do with the jobs of a store.
+
+lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
+|  refused: undispatch, or fail
+due -> fire -> lanes
+take_over: what an earlier holder of the slot has dispatched
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from taskmq.contracts.jobs.records import JobRecord
+from taskmq.contracts.stores.leases import LeaseStore
+from taskmq.model.jobs.reports import Report
+from taskmq.model.states import JobState
+
+__all__ = [
+    "SLOTS",
+    "AppliedReport",
+    "DispatchBatch",
+    "DispatchStore",
+    "DispatchedJob",
+    "DueJob",
+    "Lane",
+    "Pick",
+    "slot_key",
+]
+
+SLOTS: Final = 8
+"""Into so many slots queues and timers are divided, unless the store was made with another number (up to 64)."""
+
+
+def slot_key(slot: int) -> str:
+    """The key of the lease of a slot; its token is the epoch of whoever holds it."""
+    return f"slot:{slot}"
+
+
+class Lane(msgspec.Struct, frozen=True, order=True):
+    """Jobs of one queue, priority and tenant that are ready; among them the earliest due goes first."""
+
+    queue: str
+    priority: int
+    tenant: str
+
+
+class Pick(msgspec.Struct, frozen=True):
+    """So many jobs of a lane are to be dispatched."""
+
+    lane: Lane
+    count: int
+
+
+class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was handed out and is to be published.
+
+    Attributes:
+        token: of this dispatch; a report counts with it only.
+    """
+
+    id: str
+    key: str | None
+    tenant: str
+    task: str
+    queue: str
+    priority: int
+    attempt: int
+    token: int
+    expires: int | None
+    body: bytes
+
+
+class DispatchBatch(msgspec.Struct, frozen=True):
+    """Jobs that were dispatched together.
+
+    Attributes:
+        confirmed: the broker has confirmed them.
+        jobs: those that still have the token of the batch.
+    """
+
+    id: int
+    confirmed: bool
+    jobs: list[DispatchedJob]
+
+
+class AppliedReport(msgspec.Struct, frozen=True):
+    """What a report came to.
+
+    Attributes:
+        outcome: `accepted`; `superseded`: of an earlier dispatch, or the job has ended; `unknown`: the store has no
+            such job.
+        state: the job's afterwards; None where it is unknown.
+        queue: the job's.
+    """
+
+    outcome: Literal["accepted", "superseded", "unknown"]
+    state: JobState | None = None
+    queue: str = ""
+
+
+class DueJob(msgspec.Struct, frozen=True, order=True):
+    """A job that waits for its time: when that is, ms since the epoch, and what `DispatchStore.fire` needs."""
+
+    due: int
+    id: str
+    shard: int
+
+
+class DispatchStore(Protocol):
+    """What schedulers do with jobs.
+
+    Queues and timers are divided into slots, and a scheduler dispatches and fires for the slots whose leases it holds
+    (`leases`, `slot_key`; the lease's token is the epoch). What takes an `epoch` does nothing at all where the lease
+    of the slot has passed on: then it returns nothing.
+    """
+
+    @property
+    def slots(self) -> int:
+        """Into how many slots the store is divided."""
+        ...
+
+    @property
+    def leases(self) -> LeaseStore: ...
+
+    def slot_of(self, queue: str) -> int:
+        """The slot of a queue."""
+        ...
+
+    async def lanes(self, slot: int) -> list[Lane]:
+        """The lanes of the slot that have jobs which are ready."""
+        ...
+
+    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        """Take the jobs, and write down the batch; None where none was to be had. Expired ones end instead."""
+        ...
+
+    async def confirm(self, batches: Sequence[int]) -> None:
+        """The broker has confirmed these batches."""
+        ...
+
+    async def forget(self, batches: Sequence[int]) -> None:
+        """All jobs of these batches have left them."""
+        ...
+
+    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
+        """The broker has not taken them: those that still have their tokens are ready again, after `delay` seconds.
+
+        Where their cancellation was asked for, they end.
+        """
+        ...
+
+    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        """They can never be run: those that still have their tokens end as failed."""
+        ...
+
+    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+        """What the slot's earlier holders have left: every batch of which jobs are under way."""
+        ...
+
+    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+        """Let the reports count, all of them in one transaction; what each came to, in their order.
+
+        No epoch: the token decides, whoever applies it. Several reports of one job in one call count in their order.
+        """
+        ...
+
+    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
+        """Up to `limit` jobs of the slot's timers that are due before `until` (ms), the first first."""
+        ...
+
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+        """Their time has come: those that still wait for it are queued; the queues that have got any.
+
+        One that was changed or cancelled since it was read stays as it is.
+        """
+        ...
+
+    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+        """Jobs of the slot's queues under way that were dispatched before an instant (ms), without their bodies."""
+        ...
+
+    async def maintain(self) -> None:
+        """Make room for the days to come, and drop what has been kept for long enough; any process may."""
+        ...

@@ -1,0 +1,199 @@
+"""Jobs of the store as values."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+
+__all__ = [
+    "AttemptRecord",
+    "HistoryEntry",
+    "JobDetail",
+    "JobPage",
+    "JobRecord",
+    "JobUpdate",
+    "NewJob",
+    "Submitted",
+]
+
+
+class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What few jobs have.
+
+    Attributes:
+        definition, definition_version: the template that it was made from.
+        retry_of: the job that it is a repetition of.
+    """
+
+    description: str = ""
+    owner: str = ""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    definition: str = ""
+    definition_version: int = 0
+    retry_of: str = ""
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is submitted. Times are ms since the epoch.
+
+    Attributes:
+        id: the store's own: a UUID of version 7, by which jobs are listed in the order of their submission.
+        tenant: "" for a job that has none.
+        key: the id that the submitter chose; it is this job's among the tenant's for as long as the job is kept.
+        fingerprint: of everything that was asked for; the same key with another one is another job's.
+        priority: 0 (lowest) to 9.
+        due: when it is to run; past: now.
+        expires: when it is not to start any more.
+        held: it is not to run until it is released.
+        body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be sent.
+    """
+
+    id: str
+    tenant: str = ""
+    key: str | None = None
+    fingerprint: bytes = b""
+    task: str
+    queue: str
+    priority: int = 4
+    due: int = 0
+    expires: int | None = None
+    held: bool = False
+    body: bytes
+    detail: JobDetail | None = None
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """What became of a submission.
+
+    Attributes:
+        id: the job's: its own, or that of the one that had the key before.
+        is_new: this submission has made it.
+        is_same: what was asked for is what that job is; True for a new one.
+        state, version: the job's at that moment.
+    """
+
+    id: str
+    is_new: bool
+    is_same: bool
+    state: JobState
+    version: int
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job as the store has it. Times are ms since the epoch.
+
+    Attributes:
+        id, tenant, key, task, queue, priority, expires, body, detail: as in `NewJob`.
+        version: grows by 1 with every change.
+        attempt: the number of the attempt that runs, ended the job, or comes next; from 1.
+        token: of its last dispatch; 0 before the first.
+        due: when it was, or is, to run.
+        submitted: when.
+        dispatched, started, finished: when, of its last attempt.
+        worker: who ran it last.
+        cancel_requested: why its worker is to stop it; None where nobody has asked for that.
+        content_type, result: of one that succeeded.
+        error: of one that has failed, or whose last attempt did; of other ends, `message` is the reason.
+    """
+
+    id: str
+    tenant: str = ""
+    key: str | None = None
+    task: str
+    queue: str
+    priority: int
+    state: JobState
+    version: int
+    attempt: int = 1
+    token: int = 0
+    due: int
+    submitted: int
+    expires: int | None = None
+    dispatched: int | None = None
+    started: int | None = None
+    finished: int | None = None
+    worker: str = ""
+    cancel_requested: str | None = None
+    body: bytes = b""
+    content_type: str = ""
+    result: bytes = b""
+    error: ErrorRecord | None = None
+    detail: JobDetail | None = None
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened to a job and is no ordinary step.
+
+    Attributes:
+        version: the job's afterwards.
+        at: ms since the epoch.
+        kind: an operator's action, or what a worker's report or the scheduler has found.
+        state: the job's afterwards.
+        by: who has done it.
+        note: why, or what was changed.
+    """
+
+    version: int
+    at: int
+    kind: Literal[
+        "change", "cancel", "cancel_requested", "hold", "release", "retry", "superseded", "lost", "refused",
+        "undispatched", "unknown_attempt",
+    ]  # fmt: skip
+    state: JobState
+    by: str = ""
+    note: str = ""
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that did not end its job. Times are ms since the epoch."""
+
+    attempt: int
+    started: int | None = None
+    ended: int
+    worker: str = ""
+    error: ErrorRecord | None = None
+
+
+class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of one job, made for the state and version that it was decided on. Unset fields stay as they are.
+
+    Attributes:
+        before: the state that it must be in.
+        version: the version that it must have.
+        after: its state afterwards; the same where only its fields change.
+        due, expires: ms since the epoch.
+        cancel_requested: why its worker is to stop it.
+        error: of the end that the change is.
+        kind, by, note: of the event that is written.
+    """
+
+    id: str
+    before: JobState
+    version: int
+    after: JobState
+    due: int | msgspec.UnsetType = msgspec.UNSET
+    expires: int | msgspec.UnsetType | None = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    queue: str | msgspec.UnsetType = msgspec.UNSET
+    body: bytes | msgspec.UnsetType = msgspec.UNSET
+    cancel_requested: str | msgspec.UnsetType = msgspec.UNSET
+    error: ErrorRecord | msgspec.UnsetType = msgspec.UNSET
+    kind: Literal["change", "cancel", "cancel_requested", "hold", "release", "retry"]
+    by: str = ""
+    note: str = ""
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some of the jobs that were asked for, the newest first, without bodies and results.
+
+    Attributes:
+        after: where the next page begins; None where there is none.
+        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+    """
+
+    jobs: list[JobRecord]
+    after: str | None
+    is_bounded: bool = False

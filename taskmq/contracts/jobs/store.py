@@ -1,0 +1,99 @@
+"""What an app, an operator or a server does with jobs.
+
+Every method raises `StoreUnavailable` when the store cannot be reached, and `StoreMismatch` when its tables are not
+those that the adapter works with. The store's clock decides what is due. Ids that are no UUID are unknown ones.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs.dispatch import DispatchStore
+from taskmq.contracts.jobs.records import (
+    AttemptRecord,
+    HistoryEntry,
+    JobPage,
+    JobRecord,
+    JobUpdate,
+    NewJob,
+    Submitted,
+)
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+
+__all__ = ["JobStore"]
+
+
+class JobStore(Protocol):
+    """Jobs. Belongs to one event loop, like a state, and connects on first use."""
+
+    @property
+    def address(self) -> str:
+        """The URL without its password."""
+        ...
+
+    @property
+    def dispatching(self) -> DispatchStore:
+        """What schedulers do with the same jobs."""
+        ...
+
+    async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
+        """Keep the jobs, all of them in one transaction; what became of each, in their order.
+
+        A job whose key the tenant has used before is not made anew, also where both are in one call.
+
+        Args:
+            connection: of the caller's own transaction, which commits them; without one they are durable when this
+                returns.
+        """
+        ...
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        """The job, live or ended, with its body and result; None where there is none (any more)."""
+        ...
+
+    async def find_key(self, tenant: str, key: str) -> str | None:
+        """The id of the job that the tenant's submitter has called so."""
+        ...
+
+    async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        """Up to `limit` jobs, the newest first, from behind the cursor `after`."""
+        ...
+
+    async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        """How many there are; `cap` + 1 where there are more than `cap`, or where it was not worth to look on."""
+        ...
+
+    async def update(self, update: JobUpdate) -> int | None:
+        """Change one live job, and write down the event; its new version.
+
+        A terminal `after` ends it. None, and nothing is changed, where it is not in that state and version.
+        """
+        ...
+
+    async def events(self, job_id: str) -> list[HistoryEntry]:
+        """What happened to the job beside the ordinary steps, the earliest first."""
+        ...
+
+    async def attempts(self, job_id: str) -> list[AttemptRecord]:
+        """Its attempts that did not end it, the earliest first."""
+        ...
+
+    async def now_ms(self) -> int:
+        """The store's clock, ms since the epoch."""
+        ...
+
+    async def check(self) -> None:
+        """See whether the tables are those that this adapter works with.
+
+        Raises:
+            StoreMismatch: they are behind or ahead; the message says what to do.
+        """
+        ...
+
+    async def diagnose(self) -> list[Finding]:
+        """What is wrong with the database, or may soon be."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go. May be called twice."""
+        ...

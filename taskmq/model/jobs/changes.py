@@ -1,0 +1,107 @@
+"""What an operator may do to a job of the store, and what becomes of it. Pure."""
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
+
+__all__ = ["Action", "Decision", "Refusal", "decide", "ready_state"]
+
+Action = Literal["change", "cancel", "hold", "release", "retry"]
+"""What an operator asks for:
+
+- `change`: another time, priority, queue, or other arguments;
+- `cancel`: it is not to run;
+- `hold`: it is not to run until it is released;
+- `release`: it may;
+- `retry`: it waits for its time or its next attempt, and is to run now.
+"""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What is done.
+
+    Attributes:
+        state: the job's afterwards.
+        is_request: nothing but a note is made, that its worker is asked to stop.
+        is_due: its time is now, whatever it was.
+    """
+
+    state: JobState
+    is_request: bool = False
+    is_due: bool = False
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why nothing is done, as the end of a sentence that begins with the job."""
+
+    reason: str
+
+
+_WAITS_FOR_TIME: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING, JobState.HELD})
+
+
+def ready_state(due: int, now: int) -> JobState:
+    """The state of a job that nothing but its time may hold back; both in ms since the epoch."""
+    return JobState.QUEUED if due <= now else JobState.SCHEDULED
+
+
+def decide(action: Action, state: JobState, *, due: int, now: int) -> Decision | Refusal:
+    """What `action` does to a job.
+
+    Args:
+        state: the job's.
+        due: when it is due; for a change, when it will be (ms since the epoch).
+        now: ms since the epoch.
+    """
+    if state in TERMINAL:
+        return Refusal(f"has ended: it is {state}")
+    if state not in CHANGEABLE:
+        if action == "cancel":
+            return Decision(state, is_request=True)
+        return Refusal(f"is {state}: a worker has it, or is about to; it can be cancelled")
+    return _DECISIONS[action](state, ready_state(due, now))
+
+
+def _change(state: JobState, ready: JobState) -> Decision | Refusal:
+    if state in (JobState.WAITING, JobState.HELD):
+        return Decision(state)
+    is_retry = state is JobState.RETRYING and ready is JobState.SCHEDULED
+    return Decision(state if is_retry else ready)
+
+
+def _cancel(state: JobState, ready: JobState) -> Decision | Refusal:
+    del state, ready
+    return Decision(JobState.CANCELLED)
+
+
+def _hold(state: JobState, ready: JobState) -> Decision | Refusal:
+    del ready
+    if state is JobState.WAITING:
+        return Refusal("waits for other jobs: hold one of those, or cancel it")
+    return Decision(JobState.HELD)
+
+
+def _release(state: JobState, ready: JobState) -> Decision | Refusal:
+    if state is not JobState.HELD:
+        return Refusal(f"is not held: it is {state}")
+    # What it has tried stands in its attempts: it is `scheduled` again, and not `retrying`.
+    return Decision(ready)
+
+
+def _retry(state: JobState, ready: JobState) -> Decision | Refusal:
+    del ready
+    if state is JobState.WAITING:
+        return Refusal("waits for other jobs, whatever its time")
+    return Decision(JobState.QUEUED, is_due=state in _WAITS_FOR_TIME)
+
+
+_DECISIONS: Final[dict[Action, Callable[[JobState, JobState], Decision | Refusal]]] = {
+    "change": _change,
+    "cancel": _cancel,
+    "hold": _hold,
+    "release": _release,
+    "retry": _retry,
+}

@@ -1,0 +1,47 @@
+"""Which jobs of the store are meant. Pure."""
+
+from typing import Final
+
+import msgspec
+
+from taskmq.model.states import JobState
+
+__all__ = ["EVERYTHING", "JobFilter"]
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Jobs that fit all of what is said; a field that is empty says nothing. Times are ms since the epoch.
+
+    Attributes:
+        tenant: whose; None: everybody's. "" is the tenant of jobs that have none.
+        states: in any of them.
+        tasks, queues, keys: with any of these names.
+        task_prefix: whose task's name begins so.
+        errors: that have failed with an error of any of these types.
+        submitted_from, submitted_before: submitted at or after, and before.
+        due_from, due_before: due at or after, and before.
+        min_attempt: of which at least this is the attempt.
+        min_ran, min_waited: ms that its last run took, and from when it was due until it started.
+        labels: that have all of these.
+        ids: these.
+    """
+
+    tenant: str | None = None
+    states: frozenset[JobState] = frozenset()
+    tasks: tuple[str, ...] = ()
+    task_prefix: str = ""
+    queues: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    submitted_from: int | None = None
+    submitted_before: int | None = None
+    due_from: int | None = None
+    due_before: int | None = None
+    min_attempt: int | None = None
+    min_ran: int | None = None
+    min_waited: int | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+EVERYTHING: Final = JobFilter()

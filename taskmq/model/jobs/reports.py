@@ -1,0 +1,141 @@
+"""What a worker reports of a job of the store, and what follows from it. Pure.
+
+    invitation (id, attempt, token)  ->  the worker runs the task  ->  report (id, token, kind, ...)
+
+A report counts only with the job's present token, which is new with every dispatch: one that is late, doubled, or of
+a run that was given up is superseded, and harmless. Reports travel as lists, JSON, at most `LONGEST` bytes a message:
+part of the wire format, which docs/wire.md describes for workers in other languages.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from taskmq.errors import EncodeError, MalformedMessage
+from taskmq.model.envelope import LAST_INSTANT, Invitation, Token
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+
+__all__ = ["LONGEST", "Report", "ReportKind", "after_report", "decode_reports", "encode_reports", "invite"]
+
+LONGEST: Final = 262_144
+"""Bytes of one message with reports; a single report that is larger has a message of its own."""
+
+ReportKind = Literal[
+    "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted"
+]
+"""What a worker says:
+
+- `started`: it still runs after a quarter of a second, or is acknowledged before its run;
+- `succeeded`: with its result;
+- `failed`: no further attempt is to follow, with the error;
+- `retry`: the attempt has failed, and another is to follow after `delay`: the task's own policy says so;
+- `snoozed`: it is to run again after `delay`, and the attempt does not count;
+- `expired`, `cancelled`: it did not start, or was stopped;
+- `refused`: this worker cannot read it or does not know its task; after `delay` another one may;
+- `interrupted`: it was stopped for the worker's own reasons, and the attempt does not count.
+"""
+
+_Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
+_Span = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
+
+_AFTER: Final[dict[ReportKind, JobState]] = {
+    "started": JobState.RUNNING,
+    "succeeded": JobState.SUCCEEDED,
+    "failed": JobState.FAILED,
+    "retry": JobState.RETRYING,
+    "snoozed": JobState.SCHEDULED,
+    "expired": JobState.EXPIRED,
+    "cancelled": JobState.CANCELLED,
+    "refused": JobState.SCHEDULED,
+    "interrupted": JobState.QUEUED,
+}
+_RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED})
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one attempt. Times are ms since the epoch by the worker's clock, spans are ms.
+
+    Attributes:
+        id: the store's id of the job.
+        token: of the invitation.
+        attempt: its number, from 1.
+        worker: who ran it.
+        started: when its run began; None where it had none.
+        ran: how long it ran.
+        delay: when it is to run again, from now on.
+        content_type, result: the encoded return value of a success.
+        error: of a failure; of other ends `message` is the reason.
+    """
+
+    id: str
+    token: Token
+    kind: ReportKind
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = 1
+    worker: str = ""
+    started: _Instant | None = None
+    ran: _Span = 0
+    delay: _Span = 0
+    content_type: str = ""
+    result: bytes = b""
+    error: ErrorRecord | None = None
+
+
+def after_report(kind: ReportKind, *, cancel_requested: bool) -> JobState:
+    """The state of a job whose report counts.
+
+    Args:
+        cancel_requested: an operator has asked for its end meanwhile. What would run again ends; what has ended has.
+    """
+    state = _AFTER[kind]
+    return JobState.CANCELLED if cancel_requested and state in _RUNS_AGAIN else state
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(list[Report])
+
+
+def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
+    """The bodies of the messages with these reports, in their order.
+
+    Raises:
+        EncodeError: a text has no form in UTF-8.
+    """
+    parts: list[bytes] = []
+    size = 2
+    for report in reports:
+        try:
+            part = _encoder.encode(report)
+        except UnicodeEncodeError as error:
+            raise EncodeError(f"the report of job {report.id} has no form on the wire: {error}") from error
+        if parts and size + len(part) + 1 > LONGEST:
+            yield b"[%s]" % b",".join(parts)
+            parts, size = [], 2
+        parts.append(part)
+        size += len(part) + 1
+    if parts:
+        yield b"[%s]" % b",".join(parts)
+
+
+def decode_reports(body: bytes) -> list[Report]:
+    """The reports in one message.
+
+    Raises:
+        MalformedMessage: it has none.
+    """
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"the message has no reports: {type(error).__name__}: {error}") from error
+
+
+def invite(body: bytes, *, attempt: int, invitation: Invitation) -> bytes:
+    """The body of the message of one dispatch.
+
+    Args:
+        body: an envelope in JSON without `attempt` and `store`, as the store keeps it.
+        attempt: its number, from 1.
+    """
+    # What the store keeps is a whole object that has a task: two more fields fit before its end.
+    return b'%s,"attempt":%d,"store":%s}' % (body[:-1], attempt, _encoder.encode(invitation))
