@@ -61,6 +61,8 @@ class TaskMQ:
         state: what workers and callers share beside the broker, such as `redis://host/0`: results, keys, limits,
             schedules, workflows. Default: `$TASKMQ_STATE` or the settings file, else the embedded broker's own; with
             RabbitMQ none.
+        store: the job store, such as `postgresql://host/db` or `sqlite:///PATH`: jobs that are submitted, listed and
+            changed. Default: `$TASKMQ_STORE` or the settings file, else none.
         name: shown at the broker, and what the app's schedules belong to.
         include: modules that define tasks with `taskmq.task`.
         middleware: code around sending and running, the outermost first.
@@ -85,6 +87,7 @@ class TaskMQ:
         url: str | None = None,
         *,
         state: str | None = None,
+        store: str | None = None,
         name: str = "taskmq",
         include: Iterable[str | ModuleType] = (),
         middleware: Sequence[Middleware] = (),
@@ -104,6 +107,7 @@ class TaskMQ:
         self.sessions: Sessions = Sessions(
             url=url,
             state=state,
+            store=store,
             results_at=results_at,
             result_inline=result_inline,
             name=name,

@@ -2,8 +2,8 @@
 
 A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
 point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
-A place for large results is found the same way under
-`taskmq.blobs`. One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
+A job store is found the same way under `taskmq.stores`, and a place for large results under `taskmq.blobs`.
+One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
 What comes with taskmq itself is known here by name: looking through everything that is installed takes an eighth of
 a worker's start.
 """
@@ -21,7 +21,9 @@ from taskmq.model.telemetry.metrics import Exporter, Source
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-__all__ = ["open_blobs", "open_broker", "open_metrics", "open_state"]
+    from taskmq.contracts.jobs import JobStore
+
+__all__ = ["open_blobs", "open_broker", "open_metrics", "open_state", "open_store"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {
@@ -37,6 +39,11 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
         "redis": "taskmq_redis:open_state",
         "rediss": "taskmq_redis:open_state",
         "unix": "taskmq_redis:open_state",
+    },
+    "taskmq.stores": {
+        "postgres": "taskmq_sql:open_job_store",
+        "postgresql": "taskmq_sql:open_job_store",
+        "sqlite": "taskmq_sql:open_job_store",
     },
     "taskmq.blobs": {"file": "taskmq_local:open_file_blobs", "s3": "taskmq_s3:open_blobs"},
 }
@@ -60,6 +67,17 @@ def open_state(url: str, options: BrokerOptions) -> State:
         InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
     """
     opener = cast("Callable[[str, BrokerOptions], State]", _load("taskmq.states", url, what="state"))
+    return opener(url, options)
+
+
+def open_store(url: str, options: BrokerOptions) -> "JobStore":
+    """A job store for `url`, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.
+        UnsupportedFeature: what its adapter needs is not installed.
+    """
+    opener = cast("Callable[[str, BrokerOptions], JobStore]", _load("taskmq.stores", url, what="job store"))
     return opener(url, options)
 
 

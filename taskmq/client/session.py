@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
@@ -24,6 +25,9 @@ from taskmq.errors import (
 from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue, is_class_queue, logical_queue
 
+if TYPE_CHECKING:
+    from taskmq.contracts.jobs import JobStore
+
 __all__ = ["Session"]
 
 
@@ -34,6 +38,7 @@ class Session:
         send_timeout: seconds.
         delays: where messages wait for their time, instead of at the broker.
         state: the adapter of the shared state; None where there is none.
+        store: the job store; None where there is none.
         stores: what serves each capability; the values of results and claims that have more than `inline` bytes are
             in `blobs`.
     """
@@ -44,6 +49,7 @@ class Session:
         state: State | None,
         *,
         send_timeout: float,
+        store: "JobStore | None" = None,
         delays: DelayStore | None = None,
         blobs: BlobStore | None = None,
         inline: int = 0,
@@ -51,6 +57,7 @@ class Session:
     ) -> None:
         self.broker = broker
         self.state = state
+        self.store = store
         self.send_timeout = send_timeout
         self.delays = delays
         self._blobs = blobs
@@ -192,12 +199,10 @@ class Session:
         try:
             await self.broker.aclose()
         finally:
-            try:
-                if self.state is not None:
-                    await self.state.aclose()
-            finally:
-                if self._blobs is not None:
-                    await self._blobs.aclose()
+            async with contextlib.AsyncExitStack() as stack:
+                for each in (self._blobs, self.store, self.state):
+                    if each is not None:
+                        stack.push_async_callback(each.aclose)
 
 
 async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:

@@ -13,9 +13,9 @@ import weakref
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from taskmq.client.plugins import open_blobs, open_broker, open_state
+from taskmq.client.plugins import open_blobs, open_broker, open_state, open_store
 from taskmq.client.portal import Portal, current_portal
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
@@ -25,6 +25,9 @@ from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.units import Duration, Size, parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from taskmq.contracts.jobs import JobStore
 
 __all__ = ["Patience", "Sessions"]
 
@@ -58,6 +61,7 @@ class Sessions:
         *,
         url: str | None,
         state: str | None,
+        store: str | None,
         results_at: str | None,
         result_inline: Size,
         name: str,
@@ -71,7 +75,7 @@ class Sessions:
         self.clock: Clock = clock or SystemClock()
         self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
         self._result_inline = parse_size(result_inline, what="result_inline")
-        self._given = Settings(url=url, state=state, results_at=results_at)
+        self._given = Settings(url=url, state=state, store=store, results_at=results_at)
         self._settings: Settings | None = None
         self._connection_name = name
         self._sessions: _Sessions = {}
@@ -92,13 +96,20 @@ class Sessions:
             found = load_settings(os.environ, Path.cwd())
             given = {
                 key: value
-                for key in ("url", "state", "results_at")
+                for key in ("url", "state", "store", "results_at")
                 if (value := getattr(self._given, key)) is not None
             }
             self._settings = replace(found, **given, origin={**found.origin, **dict.fromkeys(given, "code")})
         return self._settings
 
-    def configure(self, *, url: str | None = None, state: str | None = None, name: str | None = None) -> None:
+    def configure(
+        self,
+        *,
+        url: str | None = None,
+        state: str | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> None:
         """Override what the code says, before first use: what command-line flags do.
 
         Raises:
@@ -106,7 +117,8 @@ class Sessions:
         """
         if self._sessions:
             raise InvalidOption("configure() after the app has been used: it would not change open connections")
-        self._given = replace(self._given, url=url or self._given.url, state=state or self._given.state)
+        given = self._given
+        self._given = replace(given, url=url or given.url, state=state or given.state, store=store or given.store)
         self._settings = None
         self._connection_name = name or self._connection_name
 
@@ -136,12 +148,13 @@ class Sessions:
             return found[2]
         self._forget_dead_sessions()
         options = BrokerOptions(name=self._connection_name, clock=self.clock)
-        state_url = self.state_url
+        state_url, store_url = self.state_url, self.settings.store
         state = None if state_url is None else open_state(state_url, options)
         session = Session(
             open_broker(self.url, options),
             state,
             send_timeout=self._send_timeout,
+            store=None if store_url is None else open_store(store_url, options),
             delays=require_store(state, _DELAYS).delays if self.delay == "state" else None,
             blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
             inline=self._result_inline,
@@ -158,6 +171,19 @@ class Sessions:
                 self._sessions.pop(key, None)
             elif loop.is_closed():
                 self._sessions.pop(key, None)
+
+    def store(self) -> "JobStore":
+        """The job store, as the running loop's session sees it.
+
+        Raises:
+            UnsupportedFeature: the app has none.
+        """
+        if (store := self.current().store) is None:
+            raise UnsupportedFeature(
+                "jobs that are submitted need a store: TaskMQ(..., store='postgresql://...'), $TASKMQ_STORE, or "
+                "sqlite:///PATH on one host"
+            )
+        return store
 
     def delays(self) -> DelayStore:
         """Where jobs wait for their time in the state, as the running loop's session sees it.

@@ -28,6 +28,7 @@ class Settings:
     Attributes:
         url: the broker.
         state: the shared state; None for the embedded broker's own.
+        store: the job store; None where jobs are only sent.
         results_at: where large results are kept; None: in the state.
         app: `module:attribute`, for commands that are not given one.
         concurrency: slots of a worker process.
@@ -38,6 +39,7 @@ class Settings:
 
     url: str | None = None
     state: str | None = None
+    store: str | None = None
     results_at: str | None = None
     app: str | None = None
     concurrency: int | None = None

@@ -111,7 +111,7 @@ def test_the_environment_comes_before_the_file_key_by_key(tmp_path: Path) -> Non
         ("TASKMQ_CONCURENCY", r"did you mean 'concurrency'\?$"),
         (
             "TASKMQ_ZZZZ",
-            r"unknown setting 'zzzz'; known: url, state, results_at, app, concurrency, processes, grace$",
+            r"unknown setting 'zzzz'; known: url, state, store, results_at, app, concurrency, processes, grace$",
         ),
         ("TASKMQ_ORIGIN", r"unknown setting 'origin'"),
         ("TASKMQ_", r"unknown setting ''"),
