@@ -15,8 +15,11 @@ telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_
 
 from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
+from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
@@ -33,6 +36,9 @@ class JobStoreSuite(
     Batches,
     Reports,
     Timers,
+    SlotLeases,
+    Races,
+    StoreClosure,
     JobStoreCase,
 ):
     """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""
