@@ -14,6 +14,7 @@ telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_
 """
 
 from taskmq.testing.job_store_suite.batches import Batches
+from taskmq.testing.job_store_suite.by_model import JobsByModel
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
@@ -39,6 +40,7 @@ class JobStoreSuite(
     SlotLeases,
     Races,
     StoreClosure,
+    JobsByModel,
     JobStoreCase,
 ):
     """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""
