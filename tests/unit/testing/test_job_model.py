@@ -143,7 +143,7 @@ class _History:
 
 
 def _update(job: JobRecord, decision: Decision, *, now: int) -> JobUpdate:
-    given = {"due": now} if decision.is_due else {}
+    due = now if decision.is_due else job.due
     if decision.is_request:
         return JobUpdate(
             id=job.id,
@@ -153,7 +153,7 @@ def _update(job: JobRecord, decision: Decision, *, now: int) -> JobUpdate:
             cancel_requested="not needed",
             kind="cancel_requested",
         )
-    return JobUpdate(id=job.id, before=job.state, version=job.version, after=decision.state, kind="change", **given)
+    return JobUpdate(id=job.id, before=job.state, version=job.version, after=decision.state, kind="change", due=due)
 
 
 def _leads(before: JobState, after: JobState, *, steps: int) -> bool:
