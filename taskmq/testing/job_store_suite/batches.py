@@ -149,8 +149,10 @@ class Batches(JobStoreCase):
 
         await driver.schedulers.undispatch([job], reason="no queue ☂")
 
-        (event,) = await driver.store.events(job.id)
-        assert (event.kind, event.state, event.note) == ("undispatched", JobState.QUEUED, "no queue ☂")
+        events = await driver.store.events(job.id)
+        assert [(event.kind, event.state, event.note) for event in events] == [
+            ("undispatched", JobState.QUEUED, "no queue ☂")
+        ]
 
     @case
     async def test_a_job_whose_cancellation_was_asked_for_ends_where_it_is_taken_back(self) -> None:

@@ -4,7 +4,7 @@ import random
 
 from taskmq.testing.job_store import JobModel
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.history import JobHistory
+from taskmq.testing.job_store_suite.models.history import JobHistory
 from taskmq.testing.runner import case
 
 __all__ = ["JobsByModel"]

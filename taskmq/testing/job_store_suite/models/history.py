@@ -73,8 +73,8 @@ class JobHistory:
             (3, self._fire),
             (1, self._undispatch),
             (1, self._fail),
-            (1, self._take_over),
-            (1, self._confirm),
+            (2, self._take_over),
+            (3, self._confirm),
         )
         chosen = self.dice.choices([do for _, do in steps], weights=[weight for weight, _ in steps])[0]
         where = f"{where}: {chosen.__name__}"
