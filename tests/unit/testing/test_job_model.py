@@ -34,7 +34,10 @@ class _History:
         self.next_holder()
 
     def run(self) -> None:
-        steps = (self.submit, self.act, self.dispatch, self.report, self.report, self.fire, self.undispatch)
+        steps = (
+            *(self.submit, self.submit, self.act, self.dispatch, self.dispatch),
+            *(self.report, self.report, self.report, self.fire, self.fire, self.undispatch),
+        )
         for _ in range(_STEPS):
             before = dict(self.model.jobs)
             self.model.now += self.dice.choice((0, 1, 500))
@@ -45,7 +48,7 @@ class _History:
         number = self.dice.getrandbits(80)
         job = NewJob(
             id=new_job_id(self.model.now, number.to_bytes(10)),
-            key=self.dice.choice((None, "a", "b")),
+            key=self.dice.choice((None, None, None, "a", "b")),
             task="t",
             queue=self.dice.choice("pq"),
             due=self.model.now + self.dice.choice((-5, 0, 300)),
@@ -82,7 +85,7 @@ class _History:
     def report(self) -> None:
         if not self.sent:
             return
-        job = self.dice.choice(self.sent)
+        job = self.dice.choice(self.sent[-4:] if self.dice.random() < 0.7 else self.sent)
         forged = self.dice.random() < 0.1
         kind = self.dice.choice(_KINDS)
         before = self.model.jobs[job.id]
