@@ -2,12 +2,12 @@
 
 A queue `Q` that people name stands for several physical ones: those that a worker consumes, and `Q.dlq`, where dead
 jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three priority classes `Q.p.high`, `Q` and
-`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue. Two
-queues are shared by all: `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for those
+`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; and
+`Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for those
 whose queue has gone while they waited.
 
-A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low` and `Q.dlq` may be
-made when the first message is for them.
+A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and `Q.dlq`
+may be made when the first message is for them.
 """
 
 import hashlib
@@ -35,6 +35,8 @@ __all__ = [
     "class_queue",
     "dead_letter_queue",
     "is_class_queue",
+    "is_jobs_queue",
+    "is_on_demand",
     "is_shard",
     "jobs_queue",
     "logical_queue",
@@ -56,6 +58,7 @@ PriorityMode = Literal["classes", "native"]
 
 _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
+_JOBS_SUFFIX: Final = ".jobs"
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
 # the longest suffix 7.
@@ -71,19 +74,29 @@ _MIDDLE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ReportQueue:
-    """Where the reports of a slot's jobs go."""
+    """Where workers report what became of jobs of the store.
+
+    Attributes:
+        letters_of: the queues of invitations whose dead ones go there, too.
+    """
 
     name: str
     letters_of: tuple[str, ...] = ()
 
 
 def jobs_queue(queue: str) -> str:
-    """Where the invitations of a queue's jobs wait."""
-    return f"{queue}.jobs"
+    """The physical queue in which the jobs of the store wait that are dispatched to `queue`."""
+    return queue + _JOBS_SUFFIX
+
+
+@lru_cache(_NAMES)
+def is_jobs_queue(physical: str) -> bool:
+    """Whether a physical queue holds jobs of the store."""
+    return physical.endswith(_JOBS_SUFFIX)
 
 
 def reports_queue(app: str, slot: int) -> str:
-    """Where the reports of a slot's jobs go."""
+    """Where workers report what became of the jobs of an app's slot."""
     return f"taskmq.reports.{app}.{slot}"
 
 
@@ -145,17 +158,17 @@ class WorkQueue:
 
     @property
     def physical(self) -> tuple[str, ...]:
-        """The queues that a worker consumes, the highest class first."""
+        """The queues that a worker consumes: the classes, the highest first, and that of the store's jobs."""
         if self.ordered is not None:
             return tuple(shard_queue(self.name, number) for number in range(self.ordered))
         if self.priorities == "native":
-            return (self.name,)
-        return tuple(self.name + _SUFFIX[name] for name in CLASSES)
+            return (self.name, jobs_queue(self.name))
+        return (*(self.name + _SUFFIX[name] for name in CLASSES), jobs_queue(self.name))
 
     @property
     def always(self) -> tuple[str, ...]:
         """Those of `physical` that are there from the start; the others are made when a job first needs them."""
-        return tuple(name for name in self.physical if not is_class_queue(name))
+        return tuple(name for name in self.physical if not is_on_demand(name))
 
     @property
     def is_limited(self) -> bool:
@@ -200,7 +213,9 @@ def check_queue_name(name: str) -> str:
     Raises:
         InvalidOption: a queue cannot be called that.
     """
-    reserved = name.startswith(("amq.", "taskmq.")) or name.endswith((*filter(None, _SUFFIX.values()), ".dlq"))
+    reserved = name.startswith(("amq.", "taskmq.")) or name.endswith(
+        (*filter(None, _SUFFIX.values()), ".dlq", ".jobs")
+    )
     reserved = reserved or is_shard(name)
     # With ">" the ways of delayed messages begin. The other two stood for any name in the bindings of version 0.1.
     reserved = reserved or name.startswith(">") or not {"*", "#"}.isdisjoint(name.split("."))
@@ -208,7 +223,7 @@ def check_queue_name(name: str) -> str:
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
-            "not ending with '.dlq', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' between dots"
+            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' between dots"
         )
     return name
 
@@ -272,10 +287,15 @@ def is_class_queue(physical: str) -> bool:
     return physical.endswith((_SUFFIX["high"], _SUFFIX["low"]))
 
 
+def is_on_demand(physical: str) -> bool:
+    """Whether a physical queue may be absent until the first message for it."""
+    return is_class_queue(physical) or is_jobs_queue(physical)
+
+
 @lru_cache(_NAMES)
 def logical_queue(physical: str) -> str:
     """The queue that people name, for any of its physical ones."""
-    for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX):
+    for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX, _JOBS_SUFFIX):
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
     return _SHARD_SUFFIX.sub("", physical)

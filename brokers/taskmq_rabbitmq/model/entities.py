@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.topology import (
+    PARKING,
+    UNROUTABLE,
+    WorkQueue,
+    dead_letter_queue,
+    is_jobs_queue,
+    logical_queue,
+)
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = [
@@ -119,7 +126,11 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
     Raises:
         InvalidOption: as `delivery_binding`.
     """
-    later = {name: _queues_of_work(queue, (name,)) for name in queue.physical if name not in queue.always}
+    later = {
+        name: _invitations(name) if is_jobs_queue(name) else _queues_of_work(queue, (name,))
+        for name in queue.physical
+        if name not in queue.always
+    }
     if queue.delivery_limit is not None:
         # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
         return later
@@ -208,6 +219,12 @@ def delivery_binding(queue: str, target: str | None = None) -> Binding:
 def _dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
     dead = dead_letter_queue(queue.name)
     return (Queue(dead, _keeping_arguments()), Binding(DEAD_LETTERS, dead, queue.name))
+
+
+def _invitations(name: str) -> tuple[Entity, ...]:
+    """The queue of dispatched jobs: what the broker gives up goes to the reports, under the queue's own name."""
+    arguments = _work_arguments(WorkQueue(logical_queue(name)))
+    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}),)
 
 
 def _queues_of_work(queue: WorkQueue, names: Collection[str]) -> tuple[Entity, ...]:
