@@ -28,7 +28,7 @@ import msgspec
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.clock import Clock
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import ReportQueue, WorkQueue
 
 __all__ = [
     "HANDED_OVER",
@@ -312,6 +312,10 @@ class Broker(Protocol):
             BrokerUnavailable: the broker could not be reached.
             TopologyMismatch: something exists with other properties; nothing is deleted or re-created.
         """
+        ...
+
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        """Make sure that the queues for reports exist."""
         ...
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:

@@ -27,6 +27,7 @@ __all__ = [
     "PriorityClass",
     "PriorityMode",
     "QueueKind",
+    "ReportQueue",
     "WorkQueue",
     "check_order_key",
     "check_queue_name",
@@ -35,7 +36,9 @@ __all__ = [
     "dead_letter_queue",
     "is_class_queue",
     "is_shard",
+    "jobs_queue",
     "logical_queue",
+    "reports_queue",
     "shard_of",
     "shard_queue",
 ]
@@ -64,6 +67,24 @@ _MOST_SHARDS: Final = 100
 _MOST: Final = 2**31 - 1
 # Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
 _MIDDLE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQueue:
+    """Where the reports of a slot's jobs go."""
+
+    name: str
+    letters_of: tuple[str, ...] = ()
+
+
+def jobs_queue(queue: str) -> str:
+    """Where the invitations of a queue's jobs wait."""
+    return f"{queue}.jobs"
+
+
+def reports_queue(app: str, slot: int) -> str:
+    """Where the reports of a slot's jobs go."""
+    return f"taskmq.reports.{app}.{slot}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from taskmq.contracts.broker import Broker, Browser, Consumer, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerBlocked, PublishUnknown, SendError, TaskMQError
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import ReportQueue, WorkQueue
 
 __all__ = ["Acked", "Confirmed", "Failed", "FlakyBroker", "FlakyCall", "JournalEntry", "Published", "Requeued"]
 
@@ -155,6 +155,10 @@ class FlakyBroker:
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         self._meet_fault("declare")
         await self._inner.declare(queues)
+
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        self._meet_fault("declare")
+        await self._inner.declare_reports(queues)
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         self.journal.append(Published(message))

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.consumer import MemoryBrowser, MemoryConsumer, MemoryHand
 from taskmq_local.memory.hub import Hub, open_hub
@@ -61,6 +61,10 @@ class MemoryBroker:
         found = queues_of(queues)
         self._declared.update(found)
         self._hub.declare(found)
+
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        self._check_open()
+        self._hub.declare({queue.name: Capacity() for queue in queues})
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:  # noqa: ARG002 - the contract has it
         future = asyncio.get_running_loop().create_future()
