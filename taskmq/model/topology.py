@@ -35,6 +35,8 @@ __all__ = [
     "class_queue",
     "dead_letter_queue",
     "is_class_queue",
+    "is_jobs_queue",
+    "is_reports_queue",
     "is_shard",
     "jobs_queue",
     "logical_queue",
@@ -56,6 +58,8 @@ PriorityMode = Literal["classes", "native"]
 
 _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
+_JOBS_SUFFIX: Final = ".jobs"
+_REPORTS: Final = "taskmq.reports."
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
 # the longest suffix 7.
@@ -67,24 +71,6 @@ _MOST_SHARDS: Final = 100
 _MOST: Final = 2**31 - 1
 # Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
 _MIDDLE: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ReportQueue:
-    """Where the reports of a slot's jobs go."""
-
-    name: str
-    letters_of: tuple[str, ...] = ()
-
-
-def jobs_queue(queue: str) -> str:
-    """Where the invitations of a queue's jobs wait."""
-    return f"{queue}.jobs"
-
-
-def reports_queue(app: str, slot: int) -> str:
-    """Where the reports of a slot's jobs go."""
-    return f"taskmq.reports.{app}.{slot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +186,9 @@ def check_queue_name(name: str) -> str:
     Raises:
         InvalidOption: a queue cannot be called that.
     """
-    reserved = name.startswith(("amq.", "taskmq.")) or name.endswith((*filter(None, _SUFFIX.values()), ".dlq"))
+    reserved = name.startswith(("amq.", "taskmq.")) or name.endswith(
+        (*filter(None, _SUFFIX.values()), ".dlq", ".jobs")
+    )
     reserved = reserved or is_shard(name)
     # As a word of a binding key these two stand for other queues' names: their delayed messages would come here.
     reserved = reserved or not {"*", "#"}.isdisjoint(name.split("."))
@@ -208,7 +196,8 @@ def check_queue_name(name: str) -> str:
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.' or 'taskmq.', "
-            "not ending with '.dlq', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' between dots"
+            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' "
+            "between dots"
         )
     return name
 
@@ -275,10 +264,43 @@ def is_class_queue(physical: str) -> bool:
 @lru_cache(_NAMES)
 def logical_queue(physical: str) -> str:
     """The queue that people name, for any of its physical ones."""
-    for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX):
+    for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX, _JOBS_SUFFIX):
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
     return _SHARD_SUFFIX.sub("", physical)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQueue:
+    """Where the reports of one slot's jobs go.
+
+    Args:
+        name: `reports_queue`.
+        letters_of: the physical queues of invitations whose dropped messages go there, too.
+    """
+
+    name: str
+    letters_of: tuple[str, ...] = ()
+
+
+def jobs_queue(queue: str) -> str:
+    """The physical queue in which the invitations of the store's jobs wait; made when the first one is for it."""
+    return logical_queue(queue) + _JOBS_SUFFIX
+
+
+def is_jobs_queue(physical: str) -> bool:
+    """Whether a physical queue holds invitations."""
+    return physical.endswith(_JOBS_SUFFIX)
+
+
+def reports_queue(app: str, slot: int) -> str:
+    """Where the reports of one slot's jobs go."""
+    return f"{_REPORTS}{app}.{slot}"
+
+
+def is_reports_queue(physical: str) -> bool:
+    """Whether reports of the store's jobs go to a physical queue."""
+    return physical.startswith(_REPORTS)
 
 
 def dead_letter_queue(queue: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from taskmq.errors import QueueMissing, UnsupportedFeature
-from taskmq.model.topology import WorkQueue, dead_letter_queue, logical_queue
+from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, jobs_queue, logical_queue
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.requests import (
     APPLY,
@@ -36,9 +36,11 @@ from taskmq_rabbitmq.model.entities import (
     delivery_binding,
     entrance,
     events,
+    invitations,
     ladder,
     main_queues,
     queues_on_demand,
+    report_queue,
     shared,
     topic_queue,
 )
@@ -140,6 +142,22 @@ class Declarations:
         await self._settle(self._connection(), entities)
         self._bound[queue, exchange] = entities
 
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        """Declare queues for reports, and look after them.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+            TopologyMismatch: something exists with other properties.
+        """
+        async with self._lock:
+            await self._connection().opened(_PATIENCE)
+            self._forget_other_generations()
+            await self._ensure_shared()
+            for queue in queues:
+                entities = report_queue(queue)
+                await self._declare_beside_shared(entities)
+                self._bound[queue.name, ""] = entities
+
     async def look_after(self) -> None:
         """Declare what was declared here and has gone since; does nothing where nothing may be declared.
 
@@ -175,7 +193,7 @@ class Declarations:
             TopologyMismatch: it exists with other properties.
         """
         work = self._queues.get(logical_queue(queue))
-        later = {} if work is None else queues_on_demand(work)
+        later = {} if work is None else _on_demand(work)
         if work is None or (queue not in later and queue not in {*work.always, dead_letter_queue(queue)}):
             raise QueueMissing(queue)
         if self._passive:
@@ -278,7 +296,7 @@ class Declarations:
         self._has_shared = True
 
     def _needed(self, queue: WorkQueue) -> tuple[Entity, ...]:
-        later = queues_on_demand(queue)
+        later = _on_demand(queue)
         known = [entity for name in later if name in self._known for entity in later[name]]
         return (*main_queues(queue), *known)
 
@@ -302,6 +320,10 @@ class Declarations:
             self._has_shared = False
             self._complete.clear()
             self._deliverable.clear()
+
+
+def _on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
+    return {**queues_on_demand(queue), jobs_queue(queue.name): invitations(queue)}
 
 
 def _check_version(queue: WorkQueue, version: tuple[int, ...] | None) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue, WorkQueue, dead_letter_queue, jobs_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = [
@@ -35,10 +35,12 @@ __all__ = [
     "delivery_binding",
     "entrance",
     "events",
+    "invitations",
     "ladder",
     "ladder_marker",
     "main_queues",
     "queues_on_demand",
+    "report_queue",
     "shared",
     "topic_queue",
     "work_queue",
@@ -124,6 +126,22 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
         # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
         return later
     return {**later, dead_letter_queue(queue.name): _dead_letters(queue)}
+
+
+def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
+    """Where invitations of the store's jobs wait; what RabbitMQ drops of them goes to their reports queue."""
+    name = jobs_queue(queue.name)
+    limits = ("x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer")
+    arguments = {key: value for key, value in _work_arguments(queue).items() if key not in limits}
+    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}), delivery_binding(name))
+
+
+def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:
+    """Where reports go, and what is dropped of the invitations that they are about; needs `shared`."""
+    return (
+        Queue(queue.name, _keeping_arguments()),
+        *(Binding(DEAD_LETTERS, queue.name, key) for key in queue.letters_of),
+    )
 
 
 def shared() -> tuple[Entity, ...]:
