@@ -1,7 +1,7 @@
 """`TaskMQ`: the registry of tasks and schedules, and the way from them to a broker and a state.
 
-It is put together from a `TaskRegistry`, the `Sessions` with broker and state, a `Producer` that sends, and a
-`JobService` that knows what became of what was sent.
+It is put together from a `TaskRegistry`, the `Sessions` with broker and state, a `Producer` that sends, and
+`Jobs`, which submits to the store and knows what became of what was submitted or sent.
 """
 
 import contextlib
@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from taskmq.client.job_service import JobService
 from taskmq.client.producer import Producer
 from taskmq.client.queues import Queues
 from taskmq.client.services import AppServices
@@ -34,6 +33,7 @@ from taskmq.run.locks import Lock
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
+from taskmq.submission import Jobs
 from taskmq.tasks.definition import TaskDecorator, define
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import AsyncTask, SyncTask, Task
@@ -117,7 +117,7 @@ class TaskMQ:
         )
         described = Queues(queues)
         self.tasks: TaskRegistry = TaskRegistry(described, default_queue=default_queue, include=include)
-        self.jobs: JobService = JobService(self.sessions, plan_of=self.tasks.plan_of, result_ttl=result_ttl)
+        self.jobs: Jobs = Jobs(self.sessions, tasks=self.tasks, result_ttl=result_ttl)
         self.producer: Producer = Producer(
             self.sessions,
             self.jobs,
@@ -125,6 +125,7 @@ class TaskMQ:
             content_type=_CONTENT_TYPES[content_type],
             middleware=middleware,
         )
+        self.jobs.use_producer(self.producer)
         self._services: AppServices = AppServices(self.producer, self.jobs, self.tasks.dependencies)
         self.tasks.serve(self._services)
         self.schedules: Schedules = Schedules(name, self.tasks, self.producer)

@@ -72,6 +72,10 @@ class JobService:
         state = self.sessions.current().state
         return None if state is None else await state.results.get(job_id)
 
+    async def look_for_result(self, job_id: str) -> ResultRecord | None:
+        """The job's result record, with its value, if it is there."""
+        return await self.results().get(job_id)
+
     async def has_expired(self, job_id: str) -> bool:
         """Whether the job has ended and its result is gone; False where that is not known any more."""
         return await self.results().has_expired(job_id)

@@ -78,6 +78,10 @@ class Producer:
         """
         return self._queues.named(name)
 
+    def opened(self, sending: Sending) -> AbstractContextManager[object]:
+        """What the middleware wants around a call that goes another way than to the broker; it may change it."""
+        return self._open_send(sending)
+
     def send_sync(self, sending: Sending) -> None:
         """Send one; see `Call.send`."""
         portal = self.sessions.portal("asend")

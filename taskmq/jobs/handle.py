@@ -86,7 +86,7 @@ class Job(Generic[R_co]):
     async def aresult_or_none(self) -> R_co | None:
         """`result_or_none` for coroutines."""
         self._check_kept()
-        record = await self._jobs.results().get(self.id)
+        record = await self._jobs.look_for_result(self.id)
         if record is None:
             if await self._jobs.has_expired(self.id):
                 raise ResultExpired(self.id)
@@ -241,8 +241,8 @@ class Job(Generic[R_co]):
                     f"the result of job {self.id} is kept beside the state: this app needs its worker's results_at="
                 )
             return None
-        if record.state is JobState.CANCELLED:
-            return JobCancelled(f"job {self.id} was cancelled: {error.message if error else ''}")
+        if record.state in (JobState.CANCELLED, JobState.EXPIRED, JobState.SKIPPED):
+            return JobCancelled(f"job {self.id} was {record.state}: {error.message if error else ''}")
         return TaskFailed(
             self.id,
             type_name=error.type_name if error else "",

@@ -20,6 +20,7 @@ __all__ = [
     "replaced_key",
     "schedule_record_key",
     "scheduled_job_id",
+    "split_tenant_key",
     "tenant_key",
     "unique_key",
     "worker_key",
@@ -37,6 +38,14 @@ def tenant_key(tenant: str | None, key: str) -> str:
     if tenant is None:
         return key
     return f"@{tenant.replace('%', '%25').replace(':', '%3A')}:{key}"
+
+
+def split_tenant_key(key: str) -> tuple[str, str]:
+    """The tenant, "" for none, and the key that `tenant_key` was made of."""
+    tenant, parted, rest = key.removeprefix("@").partition(":")
+    if not key.startswith("@") or not parted:
+        return "", key
+    return tenant.replace("%3A", ":").replace("%25", "%"), rest
 
 
 def once_key(scope: str, key: str, *, tenant: str | None) -> str:

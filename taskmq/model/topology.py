@@ -190,12 +190,12 @@ def check_queue_name(name: str) -> str:
         (*filter(None, _SUFFIX.values()), ".dlq", ".jobs")
     )
     reserved = reserved or is_shard(name)
-    # As a word of a binding key these two stand for other queues' names: their delayed messages would come here.
-    reserved = reserved or not {"*", "#"}.isdisjoint(name.split("."))
+    # With ">" the ways of delayed messages begin. The other two stood for any name in the bindings of version 0.1.
+    reserved = reserved or name.startswith(">") or not {"*", "#"}.isdisjoint(name.split("."))
     # Printable comes before the length: a lone surrogate has no bytes.
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
-            f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.' or 'taskmq.', "
+            f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
             "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' "
             "between dots"
         )

@@ -44,7 +44,7 @@ from taskmq.injection.resolve import Dependencies, provided_async, provided_sync
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending
 from taskmq.model.codec import ReturnType, Signature
-from taskmq.model.envelope import VERSION, Envelope, new_job_id
+from taskmq.model.envelope import JSON, VERSION, Envelope, new_job_id
 from taskmq.model.keys import tenant_key, unique_key
 from taskmq.model.units import Duration
 from taskmq.options.keys import ArgumentKey, OrderKey
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from taskmq.workflow.parts import Group, OpenStep, Step
     from taskmq.workflow.step_call import StepCall
 
-__all__ = ["AsyncTask", "Call", "SyncTask", "Task", "envelope_of"]
+__all__ = ["Arguments", "AsyncTask", "Call", "SyncTask", "Task", "envelope_of"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -163,6 +163,34 @@ class Call(Generic[P, R_co]):
     def sending(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
         """What `send` hands over: for who sends many of one kind, with other ids and times."""
         return self._sending(args, kwargs)
+
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
+        """The same of a job of the store: in JSON, and told from others by its id alone.
+
+        Raises:
+            InvalidArguments, EncodeError: the arguments do not fit.
+        """
+        return self._sending(args, kwargs, content_type=JSON, is_submitted=True)
+
+    def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
+        """`submission` of many calls."""
+        for call in calls:
+            args, kwargs = self._arguments_of(call)
+            yield self._sending(args, kwargs, content_type=JSON, is_submitted=True)
+
+    def with_options(self, options: Mapping[str, Any]) -> "Call[P, R_co]":
+        """The same call with these options over its own.
+
+        Raises:
+            InvalidOption: an option is unknown or has a value that it cannot have.
+        """
+        if not options:
+            return self
+        return Call(self._task, plan_call(self._plan, options, task=self._task.name))
+
+    def handle(self, job_id: str) -> Job[R_co]:
+        """The handle of a job of the task."""
+        return self._job(job_id)
 
     # Workflows.
 
@@ -290,21 +318,31 @@ class Call(Generic[P, R_co]):
             raise InvalidOption(f"task {self._task.name}: job_id is for one call, not for many")
 
     def _sending_of(self, call: Arguments) -> Sending:
+        return self._sending(*self._arguments_of(call))
+
+    def _arguments_of(self, call: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if isinstance(call, tuple):
-            return self._sending(call, {})
+            return call, {}
         if isinstance(call, Mapping):
-            return self._sending((), dict(call))
+            return (), dict(call)
         if isinstance(call, str | bytes):
             raise InvalidArguments(
                 f"task {self._task.name}: a {type(call).__name__} is no call: a sequence of positional arguments, "
                 "such as (1, 2), or a mapping of all arguments by name"
             )
-        return self._sending(tuple(call), {})
+        return tuple(call), {}
 
-    def _sending(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sending:
+    def _sending(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        content_type: str | None = None,
+        is_submitted: bool = False,
+    ) -> Sending:
         plan, task = self._plan, self._task
         producer = task.services.producer
-        content_type = producer.content_type
+        content_type = content_type or producer.content_type
         raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
@@ -312,7 +350,7 @@ class Call(Generic[P, R_co]):
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
-        if key is None and plan.job_id is not None and producer.sessions.state_url is not None:
+        if key is None and plan.job_id is not None and not is_submitted and producer.sessions.state_url is not None:
             # Sent twice, it is one job.
             key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()

@@ -13,7 +13,7 @@ from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, lad
 
 __all__ = ["Message", "Raw", "short_ladder", "stays"]
 
-_OURS = "taskmq.delay.v1"
+OURS = "taskmq.delay.v2"
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,20 @@ class Raw:
         """Publish with confirm and `mandatory`."""
         properties = pika.BasicProperties(delivery_mode=2, headers=None if headers is None else dict(headers), **rest)
         self.channel.basic_publish(exchange, key, body, properties, mandatory=True)
+
+    def publish_delayed(
+        self,
+        name: str,
+        units: int,
+        queue: str,
+        body: bytes = b"",
+        *,
+        headers: Mapping[str, Any] | None = None,
+        **rest: Any,
+    ) -> None:
+        """Publish to wait so many times 125 ms on `short_ladder(name)`."""
+        ways = {delay.WAYS: delay.ways(units * delay.UNIT_MS)}
+        self.publish(delay.ENTER.replace(OURS, name), queue, body, headers={**(headers or {}), **ways}, **rest)
 
     def ready(self, queue: str) -> int:
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
@@ -146,25 +160,18 @@ def _renamed(entity: Entity, name: str, *, has_alternate: bool) -> Entity:
     match entity:
         case Exchange():
             arguments = dict(entity.arguments) if has_alternate else {}
-            return replace(entity, name=entity.name.replace(_OURS, name), arguments=arguments)
+            return replace(entity, name=entity.name.replace(OURS, name), arguments=arguments)
         case Queue():
             arguments = dict(entity.arguments)
-            arguments["x-dead-letter-exchange"] = str(arguments["x-dead-letter-exchange"]).replace(_OURS, name)
-            return replace(entity, name=entity.name.replace(_OURS, name), arguments=arguments)
+            arguments["x-dead-letter-exchange"] = str(arguments["x-dead-letter-exchange"]).replace(OURS, name)
+            return replace(entity, name=entity.name.replace(OURS, name), arguments=arguments)
         case Binding():
-            return replace(
-                entity, source=entity.source.replace(_OURS, name), target=entity.target.replace(_OURS, name)
-            )
+            return replace(entity, source=entity.source.replace(OURS, name), target=entity.target.replace(OURS, name))
 
 
 def level(name: str, number: int) -> str:
     """The exchange and queue of a level of `short_ladder(name)`."""
-    return delay.level_name(number).replace(_OURS, name)
-
-
-def key(units: int, queue: str) -> str:
-    """The routing key for a delay of so many times 125 ms."""
-    return ".".join(f"{units:0{delay.LEVELS}b}") + f".{queue}"
+    return delay.level_name(number).replace(OURS, name)
 
 
 def names(entities: Iterable[Entity]) -> set[str]:

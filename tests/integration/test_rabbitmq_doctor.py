@@ -458,7 +458,7 @@ def test_delays_that_are_stuck_are_a_problem_when_it_looks_twice(ward: Ward) -> 
     findings = ward.findings(watch=2)
 
     _, about, text, _ = _text(findings, "problem", "none has arrived within 2 s")
-    assert about.startswith("taskmq.delay.v1.l0")
+    assert about.startswith("taskmq.delay.v2.l0")
     assert text.startswith("3 messages")
 
 

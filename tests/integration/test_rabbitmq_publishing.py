@@ -152,10 +152,10 @@ class TestPublishing(RabbitMQCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_a_ladder_with_a_missing_step_is_mended(self) -> None:
+    async def test_a_ladder_without_its_entrance_is_mended(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
-        await self.http("DELETE", "exchanges/{vhost}/taskmq.delay.v1.l01")
+        await self.http("DELETE", "exchanges/{vhost}/taskmq.delay.v2.enter")
         due = int(time.time() * 1000) + 240
 
         sent = [message(queue, "one"), message(queue, "two", due=due), message(queue, "three")]

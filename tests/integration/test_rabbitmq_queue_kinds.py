@@ -172,7 +172,7 @@ class TestLimits(RabbitMQCase):
         await broker.declare([full])
         await self._fill(full.name)
         # As if the queue were bound like one without a limit.
-        key = delay.delivery_key(full.name)
+        key = full.name
         binding = f"bindings/{{vhost}}/e/{delay.DELIVER}/q"
         await self.http("POST", f"{binding}/{full.name}", {"routing_key": key})
         (direct,) = await self.http("GET", f"{binding}/{entrance(full.name)}")

@@ -301,7 +301,8 @@ class TestWithoutRights(OnDemandCase):
 
         came = await inbox.take_and_ack(2)
         assert [delivery.queue for delivery in came] == ["orders", "orders"]
-        assert bodies(came) == ["one", "two"]
+        # Of delayed ones that are due at one instant, either may be the first.
+        assert (bodies(came) if delay is None else sorted(bodies(came))) == ["one", "two"]
         assert len(lines) == 1
         assert "'orders.p.high' does not exist" in lines[0]
         assert "taskmq topology apply" in lines[0]
@@ -379,9 +380,9 @@ class TestPlan(OnDemandCase):
     async def test_a_class_whose_binding_is_gone_is_not_complete(self) -> None:
         broker = await self.producer()
         await self.send(broker, CLASSES[0], "one")
-        found = await self.http("GET", f"bindings/{{vhost}}/e/taskmq.delay.v1.deliver/q/{CLASSES[0]}")
+        found = await self.http("GET", f"bindings/{{vhost}}/e/taskmq.delay.v2.deliver/q/{CLASSES[0]}")
         key = found[0]["properties_key"].replace("*", "%2A")
-        await self.http("DELETE", f"bindings/{{vhost}}/e/taskmq.delay.v1.deliver/q/{CLASSES[0]}/{key}")
+        await self.http("DELETE", f"bindings/{{vhost}}/e/taskmq.delay.v2.deliver/q/{CLASSES[0]}/{key}")
 
         comparison = await broker.topology([ORDERS]).compare()
 

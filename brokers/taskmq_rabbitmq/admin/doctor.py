@@ -153,7 +153,7 @@ async def _rights(
         await publishing.opened(OPEN_SECONDS)
         send = await _may_within(publishing, _publish_nowhere(""))
         can_try = has_ladder and send and publishing.blocked is None
-        may_delay = await _may_within(publishing, _publish_nowhere(delay.level_name(0))) if can_try else None
+        may_delay = await _may_within(publishing, _publish_nowhere(delay.ENTER)) if can_try else None
         blocked = publishing.blocked
     finally:
         await publishing.close(_CLOSE_SECONDS)

@@ -141,9 +141,7 @@ def migrate_command(queue: str) -> str:
 
 def label(binding: Binding) -> str:
     """A binding for people."""
-    every = "*." * delay.LEVELS
-    key = f"(*.){delay.LEVELS} {binding.key.removeprefix(every)}" if binding.key.startswith(every) else binding.key
-    return f"{binding.source} -> {binding.target} [{key}]"
+    return f"{binding.source} -> {binding.target} [{binding.key}]"
 
 
 def _not_needed_yet(queues: Iterable[WorkQueue], found: Found) -> set[Entity]:
@@ -207,7 +205,7 @@ def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue])
         for name in sorted(there.keys() - names):
             if (reason := _reason(name, logical)) is not None:
                 yield TopologyEntry("extra", kind, name, *reason)
-    keys = {delay.delivery_key(name) for queue in queues for name in queue.physical}
+    keys = {name for queue in queues for name in queue.physical}
     for binding in sorted((found.bindings or frozenset()) - {*wanted}, key=label):
         if binding.source == delay.DELIVER and binding.key in keys:
             yield TopologyEntry(

@@ -250,7 +250,7 @@ class AmqpChannel(PikaChannel):
         *,
         content_type: str,
         content_encoding: str | None,
-        headers: Mapping[str, HeaderValue],
+        headers: Mapping[str, HeaderValue | list[str]],
         correlation_id: str,
         message_id: str,
         timestamp: int | None,

@@ -395,7 +395,7 @@ def properties_bytes(
     *,
     content_type: str,
     content_encoding: str | None,
-    headers: Mapping[str, HeaderValue],
+    headers: Mapping[str, HeaderValue | list[str]],
     correlation_id: str,
     message_id: str,
     timestamp: int | None,
@@ -440,14 +440,21 @@ def _short(text: str) -> bytes:
     return bytes((len(data),)) + data
 
 
-def _field(name: str, value: HeaderValue) -> bytes:
+def _field(name: str, value: HeaderValue | list[str]) -> bytes:
     if isinstance(value, str):
-        data = _encoded(value)
-        return b"%bS%b%b" % (_short(name), _word.pack(len(data)), data)
+        return b"%b%b" % (_short(name), _long_text(value))
+    if isinstance(value, list):
+        texts = b"".join(map(_long_text, value))
+        return b"%bA%b%b" % (_short(name), _word.pack(len(texts)), texts)
     try:
         return b"%bl%b" % (_short(name), _long.pack(value))
     except struct.error as error:
         raise WireError(f"header {name!r}: {value} does not fit into 64 bits") from error
+
+
+def _long_text(text: str) -> bytes:
+    data = _encoded(text)
+    return b"S%b%b" % (_word.pack(len(data)), data)
 
 
 def _encoded(text: str) -> bytes:

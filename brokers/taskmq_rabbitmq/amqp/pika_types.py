@@ -69,7 +69,7 @@ if TYPE_CHECKING:
             *,
             content_type: str | None = None,
             content_encoding: str | None = None,
-            headers: Mapping[str, str | int] | None = None,
+            headers: Mapping[str, str | int | list[str]] | None = None,
             delivery_mode: int | None = None,
             priority: int | None = None,
             correlation_id: str | None = None,

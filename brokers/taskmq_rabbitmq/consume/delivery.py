@@ -17,8 +17,12 @@ from taskmq.model.topology import TOPIC_QUEUE, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
 from taskmq_rabbitmq.model.deaths import death_of, keeps_letters
+from taskmq_rabbitmq.model.delay_ladder import WAYS
 
 __all__ = ["DeliveryCounts", "Feed", "RabbitMQDelivery"]
+
+# How it has come here, which is nobody's business.
+_ROUTING: Final = (SEQUENCE, WAYS)
 
 _LATE_SECONDS: Final = 1.0
 _NO_ARGUMENTS: Final[Mapping[str, str | int]] = {}
@@ -306,7 +310,7 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
         headers = {
             name: int(value) if type(value) is not bool and isinstance(value, int) else value
             for name, value in received.items()
-            if isinstance(name, str) and name != SEQUENCE and not name.startswith(BROKERS_OWN)
+            if isinstance(name, str) and name not in _ROUTING and not name.startswith(BROKERS_OWN)
         }
         if REASON not in headers and keeps_letters(self.queue):
             return {**death_of(received, self._properties.routing_key), **headers}

@@ -352,12 +352,12 @@ class Migration:
 
     async def _unbind_stale(self, name: str, wanted: Sequence[Entity]) -> None:
         """Leave only one way from the delay ladder to a queue, where it is known which: with two all comes twice."""
-        key, api = delay.delivery_key(name), self._management
-        if not any(isinstance(each, Binding) and (each.source, each.key) == (delay.DELIVER, key) for each in wanted):
+        api = self._management
+        if not any(isinstance(each, Binding) and (each.source, each.key) == (delay.DELIVER, name) for each in wanted):
             return
         source = segment(delay.DELIVER)
         for binding in await api.get(f"exchanges/{api.vhost}/{source}/bindings/source"):
-            if binding["routing_key"] == key and Binding(delay.DELIVER, binding["destination"], key) not in wanted:
+            if binding["routing_key"] == name and Binding(delay.DELIVER, binding["destination"], name) not in wanted:
                 target = segment(binding["destination"])
                 await api.delete(f"bindings/{api.vhost}/e/{source}/q/{target}/{segment(binding['properties_key'])}")
 

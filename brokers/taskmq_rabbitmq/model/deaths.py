@@ -2,8 +2,8 @@
 
 A worker writes reason, origin and time on each letter. RabbitMQ's own letters (delivery limit reached, rejected,
 expired, pushed out of a full queue) have them in `x-death`: one table for each queue that the message died in,
-the ladder's levels included. A message that left the ladder and found its queue gone still has that queue's name
-behind the bits of its routing key. On RabbitMQ before 4.0 a publisher could write `x-death`, so nothing is taken
+the ladder's levels included. A message that left the ladder and found its queue gone still has that queue's name as
+its routing key, and its ways beside it. On RabbitMQ before 4.0 a publisher could write `x-death`, so nothing is taken
 for granted about it.
 """
 
@@ -31,7 +31,10 @@ def death_of(headers: Mapping[str | bytes, object], routing_key: str | None) -> 
     deaths = list(_deaths(headers))
     died = max((time for _, _, time in deaths), default=None)
     when: dict[str, str | int] = {DIED: died} if died else {}
-    if routing_key is not None and (target := delay.destination(routing_key)) is not None:
+    # One that has died elsewhere was there: its ways are of an earlier wait.
+    has_arrived = any(not queue.startswith(_PASSAGES) for queue, _, _ in deaths)
+    target = None if routing_key is None or has_arrived else delay.destination(headers, routing_key)
+    if target is not None:
         return {REASON: "unroutable", ORIGIN: target, **when}
     # The last one first; several in one second stand in the order in which they came about.
     for queue, reason, time in sorted(deaths, key=lambda death: -death[2]):

@@ -1,41 +1,67 @@
-"""The delay ladder `taskmq.delay.v1`: where a message waits for its time. Pure.
+"""The delay ladder `taskmq.delay.v2`: where a message waits for its time. Pure.
 
-28 levels; level n holds a message for 125 ms * 2^n. A delay is written in units of 125 ms as 28 bits, most
-significant first, one word each in the routing key, before the name of the queue it is for. The topic exchange
-of level n looks at its own bit only: a 1 parks the message in the level's queue, whose TTL then dead-letters it
-to the level below; a 0 hands it on at once. What leaves level 0 goes to the delivery exchange, where each queue
-is bound with 28 stars and its own name, so that names with dots neither collide nor swallow each other.
+28 levels; level n has a queue that holds a message for 125 ms * 2^n. A delay is written in units of 125 ms as 28
+bits, and a message waits on each level whose bit is set, the lowest first. So its last wait is its longest one: when
+many are due at once, each has one move left, and nobody else's move is in the way.
 
-Both numbers are part of the version: other ones are another ladder, `v2`.
+    enter --(>>3)--> l03 --TTL--> exchange l03 --(>3>5)--> l05 --TTL--> exchange l05 --(>5>)--> deliver --(Q)--> Q
+
+All exchanges are direct ones. The routing key is the name of the queue that the message is for. The ways from level
+to level are further keys, in the header `CC`: RabbitMQ looks for each of the keys at every exchange, and each
+exchange knows only those that begin with its own number, so exactly one fits. Ways lead up to `JUMP` levels on; over
+a larger gap a message passes an exchange in between (`>3~`). Bindings with patterns would do without further keys,
+and cost more than everything else that RabbitMQ does for the message.
+
+The numbers are part of the version. In taskmq 0.1 the ladder was `v1`, of topic exchanges and with the highest bit
+first: what waits there is delivered as before, by what is there at the broker.
 """
 
 import re
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, cast
 
 __all__ = [
     "DELIVER",
+    "ENTER",
+    "JUMP",
     "LEVELS",
     "MAX_DELAY_MS",
     "READY",
     "UNIT_MS",
-    "delivery_key",
+    "WAYS",
+    "WAY_MARK",
     "destination",
+    "enter_key",
+    "exit_key",
+    "jump_key",
     "level_name",
     "level_ttl",
-    "park_key",
+    "levels_of",
     "pass_key",
-    "route",
     "units",
+    "ways",
 ]
 
 LEVELS: Final = 28
 UNIT_MS: Final = 125
 MAX_DELAY_MS: Final = UNIT_MS * ((1 << LEVELS) - 1)
+JUMP: Final = 4
+"""How many levels on a way leads at most. Each further one is some 25 bindings more, which workers declare again."""
 
-_PREFIX: Final = "taskmq.delay.v1"
+_PREFIX: Final = "taskmq.delay.v2"
+ENTER: Final = f"{_PREFIX}.enter"
 DELIVER: Final = f"{_PREFIX}.deliver"
 READY: Final = f"{_PREFIX}.ready"
-_JOURNEY: Final = re.compile(rf"(?:[01]\.){{{LEVELS}}}(?P<queue>.+)", re.DOTALL)
+WAYS: Final = "CC"
+"""The header with further routing keys; RabbitMQ's own."""
+WAY_MARK: Final = ">"
+"""With this each way begins, and no queue that delayed messages are for."""
+
+# Messages of some delays are many.
+_DELAYS: Final = 4096
+_JOURNEY_V1: Final = re.compile(r"(?:[01]\.){28}(?P<queue>.+)", re.DOTALL)
 
 
 def units(delay_ms: int) -> int:
@@ -43,21 +69,33 @@ def units(delay_ms: int) -> int:
     return min(max(0, -(-delay_ms // UNIT_MS)), (1 << LEVELS) - 1)
 
 
-def route(delay_ms: int, queue: str) -> tuple[str, str]:
-    """Exchange and routing key by which a message for `queue` waits `delay_ms`.
+def levels_of(delay_ms: int) -> list[int]:
+    """The levels that a message waits on, in their order.
+
+    Args:
+        delay_ms: what is above `MAX_DELAY_MS` waits that long.
+    """
+    count = units(delay_ms)
+    return [level for level in range(count.bit_length()) if count >> level & 1]
+
+
+def ways(delay_ms: int) -> list[str]:
+    """The keys by which a message waits `delay_ms`, for the header `WAYS` of what is published to `ENTER`.
 
     Args:
         delay_ms: more than 0; what is above `MAX_DELAY_MS` waits that long.
-        queue: a physical queue that is bound for delivery.
     """
-    count = units(delay_ms)
-    bits = ".".join(f"{count:0{LEVELS}b}")
-    return level_name(count.bit_length() - 1), f"{bits}.{queue}"
+    return list(_ways(units(delay_ms)))
 
 
-def destination(routing_key: str) -> str | None:
+def destination(headers: Mapping[str | bytes, object], routing_key: str) -> str | None:
     """The queue that a message on the ladder is for; None when it was not sent through the ladder."""
-    journey = _JOURNEY.fullmatch(routing_key)
+    found = headers.get(WAYS)
+    if isinstance(found, list) and found:
+        last = cast("list[object]", found)[-1]
+        return routing_key if isinstance(last, str) and last.startswith(WAY_MARK) else None
+    # What has waited on the ladder of versions before.
+    journey = _JOURNEY_V1.fullmatch(routing_key)
     return None if journey is None else journey["queue"]
 
 
@@ -71,16 +109,37 @@ def level_ttl(level: int) -> int:
     return UNIT_MS << level
 
 
-def park_key(level: int) -> str:
-    """The binding from a level's exchange to its queue."""
-    return "*." * (LEVELS - 1 - level) + "1.#"
+def enter_key(level: int) -> str:
+    """From `ENTER` to the queue of a message's first level."""
+    return f">>{level}"
+
+
+def jump_key(level: int, then: int) -> str:
+    """From a level's exchange to the queue of the next one that a message waits on."""
+    return f">{level}>{then}"
 
 
 def pass_key(level: int) -> str:
-    """The binding from a level's exchange to the exchange below."""
-    return "*." * (LEVELS - 1 - level) + "0.#"
+    """From a level's exchange to the one that is `JUMP` levels on."""
+    return f">{level}~"
 
 
-def delivery_key(queue: str) -> str:
-    """The binding from the delivery exchange to `queue`."""
-    return "*." * LEVELS + queue
+def exit_key(level: int) -> str:
+    """From the exchange of a message's last level to `DELIVER`."""
+    return f">{level}>"
+
+
+@lru_cache(_DELAYS)
+def _ways(count: int) -> tuple[str, ...]:
+    return tuple(_steps([level for level in range(count.bit_length()) if count >> level & 1]))
+
+
+def _steps(levels: list[int]) -> Iterator[str]:
+    yield enter_key(levels[0])
+    for level, then in pairwise(levels):
+        here = level
+        while then - here > JUMP:
+            yield pass_key(here)
+            here += JUMP
+        yield jump_key(here, then)
+    yield exit_key(levels[-1])

@@ -168,19 +168,27 @@ def topic_queue(name: str, exchange: str, patterns: Collection[str]) -> tuple[En
 
 def ladder() -> tuple[Entity, ...]:
     """The delay ladder, its marker last; needs `shared`."""
-    levels = range(delay.LEVELS - 1, -1, -1)
+    levels = range(delay.LEVELS)
     entities: list[Entity] = [
         # Without the alternate exchange 32 messages for queues that are gone stop a level for everyone.
-        Exchange(delay.DELIVER, "topic", {"alternate-exchange": UNROUTABLE}),
-        *(Exchange(delay.level_name(level), "topic") for level in levels),
+        Exchange(delay.DELIVER, "direct", {"alternate-exchange": UNROUTABLE}),
+        Exchange(delay.ENTER, "direct"),
+        *(Exchange(delay.level_name(level), "direct") for level in levels),
     ]
     for level in levels:
-        name, below = delay.level_name(level), _below(level)
+        name = delay.level_name(level)
         entities += (
-            Queue(name, _waiting_arguments(delay.level_ttl(level), below)),
-            Binding(name, name, delay.park_key(level)),
-            Binding(name, below, delay.pass_key(level), "exchange"),
+            Queue(name, _waiting_arguments(delay.level_ttl(level), name)),
+            Binding(delay.ENTER, name, delay.enter_key(level)),
+            Binding(name, delay.DELIVER, delay.exit_key(level), "exchange"),
         )
+    for level in levels:
+        name = delay.level_name(level)
+        nexts = range(level + 1, min(level + delay.JUMP, delay.LEVELS - 1) + 1)
+        entities += (Binding(name, delay.level_name(then), delay.jump_key(level, then)) for then in nexts)
+        # The highest level is never passed: nothing lies beyond it.
+        if (beyond := level + delay.JUMP) < delay.LEVELS - 1:
+            entities.append(Binding(name, delay.level_name(beyond), delay.pass_key(level), "exchange"))
     return (*entities, ladder_marker())
 
 
@@ -208,11 +216,11 @@ def delivery_binding(queue: str, target: str | None = None) -> Binding:
     """How a delayed message reaches the physical queue `queue`, or the entrance that is its `target`.
 
     Raises:
-        InvalidOption: the binding would take other queues' messages too.
+        InvalidOption: on the ladder the name is the way of other messages.
     """
-    if not {"*", "#"}.isdisjoint(queue.split(".")):
-        raise InvalidOption(f"queue name {queue!r}: '*' and '#' between dots stand for any name in a binding")
-    return Binding(delay.DELIVER, target or queue, delay.delivery_key(queue))
+    if queue.startswith(delay.WAY_MARK):
+        raise InvalidOption(f"queue name {queue!r}: with {delay.WAY_MARK!r} the ways of the delay ladder begin")
+    return Binding(delay.DELIVER, target or queue, queue)
 
 
 def _dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
@@ -282,7 +290,3 @@ def _waiting_arguments(ttl: int, then: str) -> dict[str, Argument]:
         "x-overflow": "reject-publish",
         "x-queue-leader-locator": "balanced",
     }
-
-
-def _below(level: int) -> str:
-    return delay.level_name(level - 1) if level else delay.DELIVER

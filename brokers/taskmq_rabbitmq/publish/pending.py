@@ -18,7 +18,7 @@ from taskmq_rabbitmq.model import delay_ladder as delay
 __all__ = [
     "Pending",
     "PublishBatch",
-    "destination",
+    "first_exchange",
     "sequence_of",
     "transmit",
     "transmit_at_once",
@@ -115,7 +115,7 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         Exception: the message has no form on the wire; nothing was written.
     """
     message = pending.message
-    headers: dict[str, HeaderValue] = {SEQUENCE: sequence}
+    headers: dict[str, HeaderValue | list[str]] = {SEQUENCE: sequence}
     if message.headers:
         headers.update((name, value) for name, value in message.headers.items() if name not in _OURS)
     if pending.written:
@@ -123,11 +123,12 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     if delay_ms > 0:
         assert message.due is not None
         headers[ETA] = message.due
-    exchange, key = destination(message.queue, delay_ms)
-    pending.exchange = exchange
+        # One of the sender's own is refused by the broker: only lists are keys.
+        headers.setdefault(delay.WAYS, delay.ways(delay_ms))
+    exchange = pending.exchange = first_exchange(delay_ms)
     raw.publish(
         exchange,
-        key,
+        message.queue,
         message.body,
         content_type=message.content_type,
         content_encoding="utf-8" if message.content_type == JSON else None,
@@ -162,9 +163,9 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     return True
 
 
-def destination(queue: str, delay_ms: int) -> tuple[str, str]:
-    """Exchange and routing key of a message that has to wait so long; not above 0: not at all."""
-    return delay.route(delay_ms, queue) if delay_ms > 0 else ("", queue)
+def first_exchange(delay_ms: int) -> str:
+    """Where a message that has to wait so long is published; not above 0: not at all."""
+    return delay.ENTER if delay_ms > 0 else ""
 
 
 def _short(text: str) -> str:

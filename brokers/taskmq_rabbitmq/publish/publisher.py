@@ -46,7 +46,7 @@ from taskmq_rabbitmq.model.access_refused import refused_exchange
 from taskmq_rabbitmq.publish.pending import (
     Pending,
     PublishBatch,
-    destination,
+    first_exchange,
     sequence_of,
     transmit,
     transmit_at_once,
@@ -238,11 +238,9 @@ class Publisher:
             return
         if self._unrepaired and delay_ms <= 0 and self._repairs.is_behind(pending):
             return
-        if self._denied:
-            exchange, _ = destination(message.queue, delay_ms)
-            if (why := self._denial_of(exchange)) is not None:
-                self._refuse(pending, AccessDenied(why))
-                return
+        if self._denied and (why := self._denial_of(first_exchange(delay_ms))) is not None:
+            self._refuse(pending, AccessDenied(why))
+            return
         raw, tag = self._raw, self._next_tag
         assert raw is not None
         try:

@@ -175,7 +175,7 @@ def test_what_is_left_over_is_told_and_does_no_harm() -> None:
 
     extras = {each.name: each for each in comparison.entries if each.status == "extra"}
     assert comparison.is_same
-    assert {name for name in extras if not name.startswith("taskmq.delay.v1.deliver")} == {
+    assert {name for name in extras if not name.startswith("taskmq.delay.v2.deliver")} == {
         "orders.s02",
         "others.dlq",
         "others.p.high",
@@ -194,7 +194,7 @@ def test_what_is_left_over_is_told_and_does_no_harm() -> None:
 
 def test_a_second_way_from_the_delay_ladder_is_told() -> None:
     queue = WorkQueue("few", max_length=9)
-    found = after(Found(), [*wanted(queue), Binding(delay.DELIVER, "few", delay.delivery_key("few"))])
+    found = after(Found(), [*wanted(queue), Binding(delay.DELIVER, "few", "few")])
 
     extras = [each for each in compare(wanted(queue), found, queues=[queue]).entries if each.status == "extra"]
 

@@ -140,10 +140,10 @@ def test_each_role_may_do_what_it_has_to_and_no_more() -> None:
     assert not any(may("producer", "read", name) for name in ("images", "images.dlq", "taskmq.parking"))
     assert may("worker", "read", "images.p.high")
     assert may("worker", "read", "images.dlq")
-    assert not any(may("worker", "read", name) for name in ("taskmq.parking", "imagesX", "taskmq.delay.v1.l03"))
+    assert not any(may("worker", "read", name) for name in ("taskmq.parking", "imagesX", "taskmq.delay.v2.l03"))
     for sender in (ROLES[0], ROLES[1]):
         assert all(
-            may(sender, "write", name) for name in ("amq.default", "taskmq.delay.v1.l03", "taskmq.late.images")
+            may(sender, "write", name) for name in ("amq.default", "taskmq.delay.v2.l03", "taskmq.late.images")
         )
         assert not any(may(sender, "write", name) for name in ("amq.direct", "other", "taskmq.dlx"))
     assert all(may("operator", "configure", name) for name in ("images", "images.dlq", "taskmq.dlx"))

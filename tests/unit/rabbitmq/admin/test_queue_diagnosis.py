@@ -56,7 +56,7 @@ def queue(name: str, policy: dict[str, Any] | None = None, **facts: Any) -> Queu
 @pytest.mark.parametrize(
     ("name", "does_wait"),
     [
-        ("taskmq.delay.v1.l00", True),
+        ("taskmq.delay.v2.l00", True),
         ("taskmq.late.full", True),
         ("taskmq.parking", False),
         ("images.dlq", False),
@@ -70,12 +70,12 @@ def test_queues_in_which_messages_only_wait_are_known_by_name(name: str, does_wa
 @pytest.mark.parametrize(
     ("name", "policy", "level", "words"),
     [
-        ("taskmq.delay.v1.l05", {"message-ttl": 1_000}, "problem", "delays end too early"),
-        ("taskmq.delay.v1.l00", {"expires": 60_000}, "problem", "deleted with all that waits"),
-        ("taskmq.delay.v1.l00", {"overflow": "drop-head"}, "problem", "jobs are lost"),
-        ("taskmq.delay.v1.l00", {"overflow": "reject-publish-dlx"}, "problem", "jobs are lost"),
-        ("taskmq.delay.v1.l00", {"max-length": 10}, "warning", "delayed jobs and retries are refused"),
-        ("taskmq.delay.v1.l00", {"max-length-bytes": 10}, "warning", "max-length-bytes=10"),
+        ("taskmq.delay.v2.l05", {"message-ttl": 1_000}, "problem", "delays end too early"),
+        ("taskmq.delay.v2.l00", {"expires": 60_000}, "problem", "deleted with all that waits"),
+        ("taskmq.delay.v2.l00", {"overflow": "drop-head"}, "problem", "jobs are lost"),
+        ("taskmq.delay.v2.l00", {"overflow": "reject-publish-dlx"}, "problem", "jobs are lost"),
+        ("taskmq.delay.v2.l00", {"max-length": 10}, "warning", "delayed jobs and retries are refused"),
+        ("taskmq.delay.v2.l00", {"max-length-bytes": 10}, "warning", "max-length-bytes=10"),
         ("taskmq.late.full", {"expires": 60_000}, "problem", "deleted with all that waits"),
         ("images.dlq", {"message-ttl": 1_000}, "problem", "dead letters vanish"),
         ("taskmq.parking", {"expires": 1_000}, "problem", "deleted with its letters"),
@@ -105,9 +105,9 @@ def test_a_policy_that_does_harm_is_told_with_its_name_and_remedy(
 @pytest.mark.parametrize(
     ("name", "policy"),
     [
-        ("taskmq.delay.v1.l00", {"message-ttl": 125}),
-        ("taskmq.delay.v1.l00", {"overflow": "reject-publish", "dead-letter-strategy": "at-most-once"}),
-        ("taskmq.delay.v1.l00", {"delivery-limit": 3}),
+        ("taskmq.delay.v2.l00", {"message-ttl": 125}),
+        ("taskmq.delay.v2.l00", {"overflow": "reject-publish", "dead-letter-strategy": "at-most-once"}),
+        ("taskmq.delay.v2.l00", {"delivery-limit": 3}),
         ("images.dlq", {"delivery-limit": -1}),
         ("images.dlq", {"delivery-limit": 100_000}),
         ("images", {"delivery-limit": 50, "consumer-timeout": 3_600_000}),
@@ -121,7 +121,7 @@ def test_a_policy_that_does_no_harm_to_a_queue_is_no_finding(name: str, policy: 
 
 
 def test_one_policy_is_one_finding_for_all_its_queues() -> None:
-    names = [f"taskmq.delay.v1.l{number:02}" for number in range(28)]
+    names = [f"taskmq.delay.v2.l{number:02}" for number in range(28)]
 
     ((_, about, _, _),) = policy_findings([queue(name, {"expires": 1}) for name in names])
 
@@ -166,12 +166,12 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "level"),
     [
-        ("exchange", "taskmq.delay.v1.deliver", "problem"),
-        ("queue", "taskmq.delay.v1.l05", "problem"),
-        ("binding", "taskmq.delay.v1.l05 -> taskmq.delay.v1.l04 [(*.)28 1.#]", "problem"),
+        ("exchange", "taskmq.delay.v2.deliver", "problem"),
+        ("queue", "taskmq.delay.v2.l05", "problem"),
+        ("binding", "taskmq.delay.v2.l05 -> taskmq.delay.v2.l07 [>5>7]", "problem"),
         ("queue", "taskmq.parking", "problem"),
-        ("binding", "taskmq.delay.v1.deliver -> images [images]", "warning"),
-        ("binding", "taskmq.delay.v1.deliver -> taskmq.late.images [images]", "warning"),
+        ("binding", "taskmq.delay.v2.deliver -> images [images]", "warning"),
+        ("binding", "taskmq.delay.v2.deliver -> taskmq.late.images [images]", "warning"),
         ("queue", "taskmq.late.images", "warning"),
         ("queue", "images", "warning"),
     ],
@@ -262,7 +262,7 @@ def test_queues_without_their_members_are_told(facts: dict[str, Any], level: str
 
 @pytest.mark.parametrize(("count", "level"), [(0, None), (31, None), (32, "warning"), (40, "warning")])
 def test_one_look_tells_only_that_something_may_be_stuck(count: int, level: str | None) -> None:
-    found = stuck_findings([queue("taskmq.delay.v1.l03", dead_letters=count)], None, seconds=0)
+    found = stuck_findings([queue("taskmq.delay.v2.l03", dead_letters=count)], None, seconds=0)
 
     assert [each[0] for each in found] == ([] if level is None else [level])
     assert all("--watch" in remedy for *_, remedy in found)
@@ -272,13 +272,13 @@ def test_one_look_tells_only_that_something_may_be_stuck(count: int, level: str 
     ("before", "after", "level"), [(5, 5, "problem"), (5, 9, "problem"), (5, 2, "ok"), (0, 7, "ok")]
 )
 def test_two_looks_tell_what_is_stuck(before: int, after: int, level: str) -> None:
-    first = [queue("taskmq.delay.v1.l03", dead_letters=before)]
-    second = [queue("taskmq.delay.v1.l03", dead_letters=after)]
+    first = [queue("taskmq.delay.v2.l03", dead_letters=before)]
+    second = [queue("taskmq.delay.v2.l03", dead_letters=after)]
 
     ((found, about, _, _),) = stuck_findings(first, second, seconds=30)
 
     assert found == level
-    assert about == ("taskmq.delay.v1.l03" if level == "problem" else "dead-lettering")
+    assert about == ("taskmq.delay.v2.l03" if level == "problem" else "dead-lettering")
 
 
 def test_dead_letters_of_other_apps_are_told_with_the_command_to_look_at_them() -> None:

@@ -10,15 +10,15 @@ from taskmq_rabbitmq.model.access_refused import denies_connection, exceeded_siz
 from taskmq_rabbitmq.publish.pending import Pending
 from taskmq_rabbitmq.publish.refusals import error_for, find_refused
 
-NO_WRITE = "ACCESS_REFUSED - write access to exchange 'taskmq.delay.v1.l03' in vhost 'shop' refused for user 'web'"
-NO_WRITE_310 = "ACCESS_REFUSED - access to exchange 'taskmq.delay.v1.l03' in vhost 'shop' refused for user 'web'"
+NO_WRITE = "ACCESS_REFUSED - write access to exchange 'taskmq.delay.v2.l03' in vhost 'shop' refused for user 'web'"
+NO_WRITE_310 = "ACCESS_REFUSED - access to exchange 'taskmq.delay.v2.l03' in vhost 'shop' refused for user 'web'"
 NO_TOPIC = (
-    "ACCESS_REFUSED - write access to topic '0.1.q' in exchange 'taskmq.delay.v1.l03' in vhost 'shop' refused "
+    "ACCESS_REFUSED - write access to topic '0.1.q' in exchange 'taskmq.delay.v2.l03' in vhost 'shop' refused "
     "for user 'web'"
 )
 TOO_LARGE = "PRECONDITION_FAILED - message size 2000 is larger than configured max size 1500"
 TOO_LARGE_EVER = "PRECONDITION_FAILED - message size 2000 larger than max size 1500"
-NO_EXCHANGE = "NOT_FOUND - no exchange 'taskmq.delay.v1.l03' in vhost 'shop'"
+NO_EXCHANGE = "NOT_FOUND - no exchange 'taskmq.delay.v2.l03' in vhost 'shop'"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_queue_that_somebody_has_for_himself_is_no_lack_of_permission() -> Non
 
 @pytest.mark.parametrize("text", [NO_WRITE, NO_WRITE_310, NO_TOPIC, NO_EXCHANGE])
 def test_the_exchange_is_read_from_each_versions_words(text: str) -> None:
-    assert refused_exchange(text) == "taskmq.delay.v1.l03"
+    assert refused_exchange(text) == "taskmq.delay.v2.l03"
     assert exceeded_size(text) is None
 
 
@@ -84,7 +84,7 @@ class TestTheGuilty:
         return pending
 
     def test_is_the_first_to_the_refused_exchange(self) -> None:
-        pendings = [self.pending(), self.pending("taskmq.delay.v1.l03"), self.pending("taskmq.delay.v1.l03")]
+        pendings = [self.pending(), self.pending("taskmq.delay.v2.l03"), self.pending("taskmq.delay.v2.l03")]
 
         assert find_refused(pendings, NO_WRITE) is pendings[1]
 

@@ -25,7 +25,7 @@ def entry(queue: str, reason: str, second: int) -> dict[str, Any]:
         ("taskmq.unroutable", True),
         ("images", False),
         ("images.p.high", False),
-        ("taskmq.delay.v1.l00", False),
+        ("taskmq.delay.v2.l00", False),
     ],
 )
 def test_letters_are_told_from_work_by_their_queue(queue: str, is_kept: bool) -> None:
@@ -46,8 +46,8 @@ def test_the_levels_of_the_ladder_are_no_origin() -> None:
     # As 3.10.8 writes it: only the first entry is in its place.
     deaths = [
         entry("images.p.low", "rejected", 13),
-        entry("taskmq.delay.v1.l01", "expired", 12),
-        entry("taskmq.delay.v1.l02", "expired", 12),
+        entry("taskmq.delay.v2.l01", "expired", 12),
+        entry("taskmq.delay.v2.l02", "expired", 12),
     ]
 
     assert death_of({"x-death": deaths}, "images")["x-taskmq-origin"] == "images.p.low"
@@ -61,7 +61,7 @@ def test_of_several_deaths_the_last_one_counts(order: int) -> None:
 
 
 def test_a_message_that_left_the_ladder_tells_where_it_was_to_go() -> None:
-    deaths = [entry("taskmq.delay.v1.l00", "expired", 7), entry("taskmq.delay.v1.l03", "expired", 6)]
+    deaths = [entry("taskmq.delay.v2.l00", "expired", 7), entry("taskmq.delay.v2.l03", "expired", 6)]
 
     assert death_of({"x-death": deaths}, f"{_BITS}shop.images.p.low") == {
         "x-taskmq-reason": "unroutable",
@@ -83,7 +83,7 @@ def test_without_readable_tables_the_single_headers_are_used(which: str) -> None
 
 def test_a_ladder_level_in_the_single_headers_is_no_origin() -> None:
     headers: dict[str | bytes, object] = {
-        "x-first-death-queue": "taskmq.delay.v1.l02",
+        "x-first-death-queue": "taskmq.delay.v2.l02",
         "x-first-death-reason": "expired",
     }
 
@@ -117,16 +117,29 @@ def test_whatever_a_foreign_sender_wrote_is_read_as_text_and_numbers_or_not_at_a
     assert isinstance(found.get("x-taskmq-died", 0), int)
 
 
-@given(st.integers(1, delay.MAX_DELAY_MS), st.text(min_size=1, max_size=60))
-def test_the_destination_of_a_routing_key_is_the_queue_it_was_made_for(delay_ms: int, queue: str) -> None:
-    _, key = delay.route(delay_ms, queue)
-
-    assert delay.destination(key) == queue
-
-
 @pytest.mark.parametrize("key", ["", "images", "0.1.images", _BITS, f"x.{_BITS}images", _BITS[:-2] + "2.images"])
 def test_other_routing_keys_have_no_destination(key: str) -> None:
-    assert delay.destination(key) is None
+    assert delay.destination({}, key) is None
+
+
+def test_a_letter_whose_queue_had_gone_when_its_delay_was_over_tells_which_it_was() -> None:
+    deaths = [entry("taskmq.delay.v2.l05", "expired", 9), entry("taskmq.delay.v2.l00", "expired", 5)]
+
+    assert death_of({"x-death": deaths, "CC": delay.ways(4_125)}, "shop.images") == {
+        "x-taskmq-reason": "unroutable",
+        "x-taskmq-origin": "shop.images",
+        "x-taskmq-died": 9_000,
+    }
+
+
+def test_a_letter_that_died_after_its_delay_died_in_its_queue() -> None:
+    deaths = [entry("shop.images", "delivery_limit", 20), entry("taskmq.delay.v2.l05", "expired", 9)]
+
+    assert death_of({"x-death": deaths, "CC": delay.ways(4_000)}, "shop.images") == {
+        "x-taskmq-reason": "delivery_limit",
+        "x-taskmq-origin": "shop.images",
+        "x-taskmq-died": 20_000,
+    }
 
 
 def test_what_is_known_of_passages_only_is_not_the_letters_origin() -> None:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmq.errors import InvalidOption
 from taskmq_rabbitmq.model import delay_ladder as delay
-from taskmq_rabbitmq.model.entities import Binding, Queue, delivery_binding, ladder
+from taskmq_rabbitmq.model.entities import Binding, Exchange, Queue, delivery_binding, ladder
 
 MOST = (1 << 28) - 1
-words = st.text("ab*#0", min_size=1, max_size=4).filter(lambda word: word not in {"*", "#"})
-queues = st.lists(words, min_size=1, max_size=5).map(".".join)
+queues = st.text("ab.*#0", min_size=1, max_size=9)
 delays = st.one_of(
     st.integers(1, delay.MAX_DELAY_MS),
     st.integers(1, 100_000),
@@ -36,44 +36,73 @@ def test_a_message_waits_exactly_its_units_and_reaches_its_queue_only(
 ) -> None:
     broker = Broker({queue, *others})
 
-    arrival = broker.publish(*delay.route(delay_ms, queue))
+    arrival = broker.publish(delay.ENTER, {queue, *delay.ways(delay_ms)})
 
     assert arrival == Arrival({queue}, delay.units(delay_ms) * 125)
 
 
 @given(delays)
-def test_a_delay_has_one_hop_for_each_bit_that_is_set(delay_ms: int) -> None:
+def test_a_message_waits_on_the_level_of_each_bit_once_and_on_the_longest_last(delay_ms: int) -> None:
     broker = Broker({"q"})
 
-    broker.publish(*delay.route(delay_ms, "q"))
+    broker.publish(delay.ENTER, {"q", *delay.ways(delay_ms)})
 
-    assert broker.hops == delay.units(delay_ms).bit_count()
+    assert broker.waits == [delay.level_name(level) for level in delay.levels_of(delay_ms)]
+    assert len(broker.waits) == delay.units(delay_ms).bit_count()
+    assert broker.waits == sorted(broker.waits)
 
 
 @pytest.mark.parametrize(
-    ("delay_ms", "exchange", "units"),
+    ("delay_ms", "ways"),
     [
-        (1, "taskmq.delay.v1.l00", 1),
-        (125, "taskmq.delay.v1.l00", 1),
-        (126, "taskmq.delay.v1.l01", 2),
-        (1000, "taskmq.delay.v1.l03", 8),
-        (10**15, "taskmq.delay.v1.l27", MOST),
+        (1, [">>0", ">0>"]),
+        (125, [">>0", ">0>"]),
+        (126, [">>1", ">1>"]),
+        (1_000, [">>3", ">3>"]),
+        (1_125, [">>0", ">0>3", ">3>"]),
+        (125 * 0b100010001, [">>0", ">0>4", ">4>8", ">8>"]),
+        (125 * 0b1000000001, [">>0", ">0~", ">4~", ">8>9", ">9>"]),
     ],
 )
-def test_a_message_goes_in_at_its_highest_bit(delay_ms: int, exchange: str, units: int) -> None:
-    entry, key = delay.route(delay_ms, "a.b")
-
-    assert entry == exchange
-    assert key == ".".join(f"{units:028b}") + ".a.b"
+def test_the_ways_lead_from_bit_to_bit(delay_ms: int, ways: list[str]) -> None:
+    assert delay.ways(delay_ms) == ways
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=199))
-def test_a_routing_key_fits_where_the_name_has_199_bytes(name: str) -> None:
-    while len(name.encode()) > 199:
-        name = name[:-1]
+def test_the_longest_delay_waits_on_every_level() -> None:
+    assert delay.levels_of(10**15) == list(range(28))
+    assert len(delay.ways(10**15)) == 29
 
-    assert len(delay.route(1000, name)[1].encode()) <= 255
-    assert len(delay.delivery_key(name).encode()) <= 255
+
+def test_who_gets_the_ways_of_a_delay_may_change_them() -> None:
+    delay.ways(125).append("mine")
+
+    assert delay.ways(125) == [">>0", ">0>"]
+
+
+def test_all_exchanges_are_direct_and_the_bindings_are_few() -> None:
+    entities = ladder()
+
+    assert {entity.kind for entity in entities if isinstance(entity, Exchange)} == {"direct", "fanout"}
+    assert sum(isinstance(entity, Binding) for entity in entities) == 181
+
+
+def test_no_queue_is_called_as_a_way_is() -> None:
+    with pytest.raises(InvalidOption, match="queue name '>3>7': with '>' the ways of the delay ladder begin"):
+        delivery_binding(">3>7")
+
+
+def test_the_queue_of_a_message_is_known_by_its_ways() -> None:
+    assert delay.destination({"CC": delay.ways(9_000)}, "images") == "images"
+    assert delay.destination({"CC": ["copy"]}, "images") is None
+    assert delay.destination({"CC": [7]}, "images") is None
+    assert delay.destination({"CC": []}, "images") is None
+    assert delay.destination({"CC": ">3>"}, "images") is None
+    assert delay.destination({}, "images") is None
+
+
+@given(st.integers(0, MOST), queues)
+def test_and_by_the_bits_in_front_of_it_where_it_came_over_the_ladder_of_version_1(units: int, queue: str) -> None:
+    assert delay.destination({}, ".".join(f"{units:028b}") + f".{queue}") == queue
 
 
 @dataclass(frozen=True)
@@ -83,41 +112,35 @@ class Arrival:
 
 
 class Broker:
-    """Routes by the ladder's bindings as RabbitMQ does."""
+    """Routes by the ladder's bindings as RabbitMQ does, for each of a message's keys.
+
+    Attributes:
+        waits: the queues in which the message has waited.
+    """
 
     def __init__(self, queues: set[str]) -> None:
         entities = ladder()
         self.bindings = [entity for entity in entities if isinstance(entity, Binding)]
         self.bindings += [delivery_binding(queue) for queue in queues]
         self.levels = {entity.name: entity.arguments for entity in entities if isinstance(entity, Queue)}
-        self.hops = 0
+        self.waits: list[str] = []
 
-    def publish(self, exchange: str, key: str) -> Arrival:
-        targets = self.route(exchange, key)
+    def publish(self, exchange: str, keys: set[str]) -> Arrival:
+        targets = self.route(exchange, keys)
         parked = [target for target in targets if target in self.levels]
         if not parked:
-            return Arrival(targets, 0)
-        assert targets == {*parked}
+            return Arrival({*targets}, 0)
+        assert targets == parked
         assert len(parked) == 1
-        self.hops += 1
+        self.waits.append(parked[0])
         level = self.levels[parked[0]]
-        rest = self.publish(str(level["x-dead-letter-exchange"]), key)
+        rest = self.publish(str(level["x-dead-letter-exchange"]), keys)
         return Arrival(rest.queues, rest.waited_ms + int(level["x-message-ttl"]))
 
-    def route(self, exchange: str, key: str) -> set[str]:
-        reached: set[str] = set()
+    def route(self, exchange: str, keys: set[str]) -> list[str]:
+        reached: list[str] = []
         for binding in self.bindings:
-            if binding.source == exchange and fits(binding.key.split("."), key.split(".")):
-                if binding.target_kind == "exchange":
-                    reached |= self.route(binding.target, key)
-                else:
-                    reached.add(binding.target)
+            if binding.source == exchange and binding.key in keys:
+                is_passed = binding.target_kind == "exchange"
+                reached += self.route(binding.target, keys) if is_passed else [binding.target]
         return reached
-
-
-def fits(pattern: list[str], key: list[str]) -> bool:
-    if not pattern:
-        return not key
-    if pattern[0] == "#":
-        return any(fits(pattern[1:], key[skipped:]) for skipped in range(len(key) + 1))
-    return bool(key) and pattern[0] in {"*", key[0]} and fits(pattern[1:], key[1:])

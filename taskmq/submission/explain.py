@@ -1,0 +1,66 @@
+"""Why a job of the store does not run yet."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
+from taskmq.model.states import UNDERWAY, JobState
+
+__all__ = ["Explanation", "explain_job"]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job waits for.
+
+    Attributes:
+        state: the job's.
+        reasons: sentences, the most important first; empty for a job that has ended.
+    """
+
+    state: JobState
+    reasons: list[str]
+
+
+async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
+    """What the job waits for, as far as the store knows.
+
+    Raises:
+        StoreUnavailable: it could not be reached.
+    """
+    now = await store.now_ms()
+    reasons: list[str] = []
+    match record.state:
+        case JobState.HELD:
+            reasons.append("an operator holds it: release it")
+        case JobState.WAITING:
+            reasons.append("it waits for other jobs")
+        case JobState.SCHEDULED | JobState.RETRYING:
+            what = "its next attempt" if record.state is JobState.RETRYING else "its time"
+            reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
+        case JobState.QUEUED:
+            reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
+        case JobState.DISPATCHED:
+            reasons.append(
+                f"its message is at the broker since {_when(record.dispatched)}, in {record.queue}.jobs: it waits "
+                "for a worker of that queue, or runs for less than a quarter of a second"
+            )
+        case JobState.RUNNING:
+            reasons.append(f"it runs at {record.worker or 'a worker'} since {_when(record.started)}")
+        case _:
+            return Explanation(state=record.state, reasons=[])
+    if record.state not in UNDERWAY:
+        slot = store.dispatching.slot_of(record.queue)
+        if await store.dispatching.leases.find(slot_key(slot)) is None:
+            reasons.append(f"no scheduler has its queue's slot ({slot}): start `taskmq scheduler`")
+    if record.cancel_requested is not None:
+        reasons.append(f"its worker is asked to stop it: {record.cancel_requested}")
+    if record.error is not None:
+        reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
+    return Explanation(state=record.state, reasons=reasons)
+
+
+def _when(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "nobody knows when"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,175 @@
+"""From a call to a job that can be submitted, and back from a job to how it ended."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.middleware.chain import Sending
+from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.keys import tenant_key
+from taskmq.model.topology import WorkQueue
+
+__all__ = ["cloned", "detail_of", "new_job", "result_of"]
+
+_MIDDLE: Final = 4
+_TEXT_LIMIT: Final = 2_000
+_LABELS: Final = 32
+
+
+def detail_of(
+    *, description: str = "", owner: str = "", labels: Mapping[str, str] | None = None, retry_of: str = ""
+) -> JobDetail | None:
+    """What few jobs have; None where there is nothing of it.
+
+    Raises:
+        InvalidOption: a text is too long or has a NUL in it; names it.
+    """
+    pairs = {_text("label", name, 64): _text(f"label {name}", value, 255) for name, value in (labels or {}).items()}
+    if len(pairs) > _LABELS:
+        raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
+    detail = JobDetail(
+        description=_text("description", description, _TEXT_LIMIT),
+        owner=_text("owner", owner, 255),
+        labels=pairs,
+        retry_of=retry_of,
+    )
+    return None if detail == JobDetail() else detail
+
+
+def new_job(
+    sending: Sending,
+    queue: WorkQueue,
+    *,
+    job_id: str | None,
+    asked: Sequence[object],
+    now: int,
+    detail: JobDetail | None = None,
+    held: bool = False,
+) -> NewJob:
+    """The job of a call.
+
+    Args:
+        queue: that the call is for.
+        job_id: that its submitter has chosen; None: none.
+        asked: what was asked for beside the call, as it was asked for: a delay and no instant, where it was a delay.
+        now: ms since the epoch.
+
+    Raises:
+        InvalidOption: an id that cannot be; a queue that is ordered.
+        UnsupportedFeature: the task's jobs are unique.
+    """
+    envelope = sending.envelope
+    if sending.unique is not None:
+        raise UnsupportedFeature(
+            f"task {envelope.task}: unique= is not known to the store yet: give the job an id (job_id=), or send it"
+        )
+    if queue.ordered is not None:
+        raise InvalidOption(
+            f"task {envelope.task}: queue {queue.name!r} is ordered, and a job that waits in the store would let "
+            "others pass: send it instead"
+        )
+    key = None if job_id is None else _text("job_id", job_id, 255)
+    return _job(
+        envelope,
+        id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
+        queue=queue.name,
+        key=key,
+        fingerprint=b"" if key is None else _fingerprint(envelope, [queue.name, *asked, detail]),
+        due=now if envelope.eta is None else envelope.eta,
+        detail=detail,
+        held=held,
+    )
+
+
+def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJob:
+    """Another job with the same call, which knows whose repetition it is; it does not expire.
+
+    Args:
+        now, due: ms since the epoch.
+
+    Raises:
+        InvalidOption: an id that cannot be.
+    """
+    fresh = new_job_id(now, os.urandom(10))
+    key = None if job_id is None else _text("job_id", job_id, 255)
+    name = fresh if key is None else tenant_key(record.tenant or None, key)
+    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None)
+    return _job(
+        envelope,
+        id=fresh,
+        queue=record.queue,
+        key=key,
+        fingerprint=b"" if key is None else _fingerprint(envelope, [record.queue, "clone", record.id]),
+        due=due,
+        detail=replace(record.detail or JobDetail(), retry_of=record.id),
+        held=False,
+    )
+
+
+def result_of(record: JobRecord) -> ResultRecord | None:
+    """How the job ended, as `Job.result` reads it; None where it has not."""
+    if not record.state.is_final:
+        return None
+    return ResultRecord(
+        job_id=record.id,
+        task=record.task,
+        state=record.state,
+        attempt=record.attempt,
+        content_type=record.content_type,
+        value=record.result,
+        error=record.error,
+        started=record.started,
+        finished=record.finished or record.submitted,
+        worker=record.worker,
+    )
+
+
+def _job(
+    envelope: Envelope,
+    *,
+    id: str,  # noqa: A002 - the field's name
+    queue: str,
+    key: str | None,
+    fingerprint: bytes,
+    due: int,
+    detail: JobDetail | None,
+    held: bool,
+) -> NewJob:
+    return NewJob(
+        id=id,
+        tenant=envelope.tenant or "",
+        key=key,
+        fingerprint=fingerprint,
+        task=envelope.task,
+        queue=queue,
+        priority=_MIDDLE if envelope.priority is None else envelope.priority,
+        due=due,
+        expires=envelope.expires,
+        held=held,
+        body=encode_envelope(replace(envelope, attempt=1, eta=None, store=None)),
+        detail=detail,
+    )
+
+
+def _fingerprint(envelope: Envelope, asked: Sequence[object]) -> bytes:
+    """Of what was asked for, without what differs from one submission of it to the next."""
+    same = replace(envelope, id="", enqueued=None, eta=None, expires=None, trace=None, root=None, parent=None)
+    facts = msgspec.json.encode([encode_envelope(same).decode(), *asked])
+    return hashlib.blake2b(facts, digest_size=16).digest()
+
+
+def _text(what: str, text: str, limit: int) -> str:
+    if "\0" in text or len(text.encode(errors="replace")) > limit:
+        raise InvalidOption(f"{what}: at most {limit} bytes, and no NUL; these are {len(text):,} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidOption(f"{what}: a character of it has no form in UTF-8 ({error.reason})") from None
+    return text

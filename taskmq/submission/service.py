@@ -1,0 +1,493 @@
+"""`app.jobs`: the jobs of an app, in the store and on their way."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar, cast
+
+from msgspec import UNSET
+
+from taskmq.client.job_service import JobService
+from taskmq.client.producer import Producer
+from taskmq.client.sessions import Sessions
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import InvalidOption, ResultTimeout, UnknownTask
+from taskmq.jobs.handle import Job
+from taskmq.model.codec import ReturnType
+from taskmq.model.jobs.changes import Action
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.keys import tenant_key
+from taskmq.model.states import Cancellation, JobState
+from taskmq.model.topology import check_queue_name, class_of
+from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
+from taskmq.submission.explain import Explanation, explain_job
+from taskmq.submission.new_jobs import cloned, detail_of, new_job, result_of
+from taskmq.submission.stored import NOTHING, Change, StoredJobs, instant_ms
+from taskmq.tasks.registry import TaskRegistry
+from taskmq.tasks.task import Arguments, Call, Task
+
+__all__ = ["Jobs"]
+
+R = TypeVar("R")
+
+_FIRST_LOOK: Final = 0.05
+_LONGEST_LOOK: Final = 0.5
+_BETWEEN_LOOKS: Final = 1.0
+
+
+class Jobs(JobService):
+    """Jobs that are submitted to the store: they can be listed, changed and cancelled for as long as they wait.
+
+    Needs `TaskMQ(store=...)`. A job is named by the id of its handle: the store's own, or the one that its submitter
+    chose (`job_id=`; with a tenant, `@acme:order-17`). Every method has a twin for coroutines, whose name begins with
+    `a`. Each may raise:
+
+    - `StoreUnavailable`: the store could not be reached. Where `is_certain` is false, a change may have been made.
+    - `UnsupportedFeature`: the app has no store.
+
+    And those that are about one job:
+
+    - `JobNotFound`: the store has none of that id.
+    - `JobConflict`: its state does not allow it, or it has another version than the caller says.
+
+    Args:
+        tasks: of the app.
+    """
+
+    def __init__(self, sessions: Sessions, *, tasks: TaskRegistry, result_ttl: Duration = "1d") -> None:
+        super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
+        self._tasks = tasks
+        self._stored: StoredJobs | None = None
+
+    def use_producer(self, producer: Producer) -> None:
+        """Submit with what this producer sends with."""
+        self._producer = producer
+        self._stored = StoredJobs(self.sessions, signature_of=self._signature_of)
+
+    # Submitting ----------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        task: "Call[..., R] | str",
+        /,
+        *args: Any,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        job_id: str | None = None,
+        expires: Duration | datetime | None = None,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+        **kwargs: Any,
+    ) -> Job[R]:
+        """Keep one job; it is durable when this returns.
+
+        Args:
+            task: a task, one with options, or the name of one of the app's; called with `args` and `kwargs`. Where
+                it has a parameter that is called as one of these options, give that one by its place.
+            at: when it is to run (with a time zone); or `delay`, from now on. Default: now.
+            priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
+            job_id: an id of the caller's, up to 255 bytes. Submitted twice with the same content it is one job; with
+                other content that is a `JobConflict`.
+            expires: how long after its submission, or when, it is not to start any more.
+            description, owner, labels: for people, and to find it again.
+            held: it does not run until it is released.
+            connection: a connection or session in the caller's own transaction, where store and data are one
+                database: the job is there once that commits, and is not where it does not.
+
+        Raises:
+            UnknownTask: the app has no task of that name.
+            InvalidArguments, EncodeError, InvalidOption: nothing was kept.
+            JobConflict: the id is that of a job with other content.
+            TooLarge: the broker could not carry it.
+        """
+        call = self.asubmit(
+            task,
+            *args,
+            at=at,
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            tenant=tenant,
+            job_id=job_id,
+            expires=expires,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            connection=connection,
+            **kwargs,
+        )
+        return self.sessions.run_sync(call, instead="asubmit")
+
+    async def asubmit(
+        self,
+        task: "Call[..., R] | str",
+        /,
+        *args: Any,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        job_id: str | None = None,
+        expires: Duration | datetime | None = None,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+        **kwargs: Any,
+    ) -> Job[R]:
+        """`submit` for coroutines."""
+        options: dict[str, Any] = {
+            "eta": at,
+            "delay": delay,
+            "priority": priority,
+            "queue": queue,
+            "tenant": tenant,
+            "job_id": job_id,
+            "expires": expires,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        called = self._called(task, given)
+        sending = called.submission(*args, **kwargs)
+        detail = detail_of(description=description, owner=owner, labels=labels)
+        asked = [delay if at is None else at.isoformat(), str(expires), held]
+        with self._producer.opened(sending):
+            job = new_job(
+                sending,
+                self._producer.queue(sending.queue),
+                job_id=called.call_plan.job_id,
+                asked=[str(one) for one in asked],
+                now=self.sessions.clock.now_ms(),
+                detail=detail,
+                held=held,
+            )
+            await self._store.submit(job, connection=connection)
+        return self._handle(called, sending.envelope.id)
+
+    def submit_many(
+        self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
+    ) -> list[Job[R]]:
+        """Keep many jobs of one task, in chunks of 500 of which each is kept as a whole; durable when this returns.
+
+        Args:
+            task: as for `submit`; `task.options(...)` for options.
+            calls: one sequence of positional arguments per job, or one mapping of all arguments by name.
+
+        Raises:
+            InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
+            StoreUnavailable: chunks before the one that failed were kept.
+        """
+        return self.sessions.run_sync(self.asubmit_many(task, calls, connection=connection), instead="asubmit_many")
+
+    async def asubmit_many(
+        self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
+    ) -> list[Job[R]]:
+        """`submit_many` for coroutines."""
+        called = self._called(task, {})
+        if called.call_plan.job_id is not None:
+            raise InvalidOption("job_id is for one job, not for many")
+        now = self.sessions.clock.now_ms()
+        jobs: list[NewJob] = []
+        for sending in called.submissions(calls):
+            with self._producer.opened(sending):
+                queue = self._producer.queue(sending.queue)
+                jobs.append(new_job(sending, queue, job_id=None, asked=(), now=now))
+        await self._store.submit_all(jobs, connection=connection)
+        return [self._handle(called, job.id) for job in jobs]
+
+    # Looking -------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> JobRecord:
+        """The job as the store has it, with its body and its result."""
+        return self.sessions.run_sync(self.aget(job_id), instead="aget")
+
+    async def aget(self, job_id: str) -> JobRecord:
+        """`get` for coroutines."""
+        return await self._store.get(job_id)
+
+    def list(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        """Up to `limit` jobs, the newest first, without their bodies and results.
+
+        Args:
+            after: the `after` of the page before.
+        """
+        return self.sessions.run_sync(self.alist(which, after=after, limit=limit), instead="alist")
+
+    async def alist(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        """`list` for coroutines."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit}: at least 1")
+        return await self.sessions.store().list_jobs(which, after=after, limit=limit)
+
+    def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        """How many jobs there are, exactly up to `cap`; `cap` + 1 stands for more."""
+        return self.sessions.run_sync(self.acount(which, cap=cap), instead="acount")
+
+    async def acount(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        """`count` for coroutines."""
+        return await self.sessions.store().count_jobs(which, cap=cap)
+
+    def history(self, job_id: str) -> Sequence[HistoryEntry]:
+        """What happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
+        return self.sessions.run_sync(self.ahistory(job_id), instead="ahistory")
+
+    async def ahistory(self, job_id: str) -> Sequence[HistoryEntry]:
+        """`history` for coroutines."""
+        record = await self._store.get(job_id)
+        return await self.sessions.store().events(record.id)
+
+    def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
+        """Its attempts that did not end it, the earliest first; the last one is in the job itself."""
+        return self.sessions.run_sync(self.aattempts(job_id), instead="aattempts")
+
+    async def aattempts(self, job_id: str) -> Sequence[AttemptRecord]:
+        """`attempts` for coroutines."""
+        record = await self._store.get(job_id)
+        return await self.sessions.store().attempts(record.id)
+
+    def explain(self, job_id: str) -> Explanation:
+        """What the job waits for."""
+        return self.sessions.run_sync(self.aexplain(job_id), instead="aexplain")
+
+    async def aexplain(self, job_id: str) -> Explanation:
+        """`explain` for coroutines."""
+        return await explain_job(self.sessions.store(), await self._store.get(job_id))
+
+    # Changing ------------------------------------------------------------------------------------------
+
+    def change(
+        self,
+        job_id: str,
+        *,
+        version: int | None = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> JobRecord:
+        """Change a job that no worker has yet; the job afterwards. What is not given stays.
+
+        Args:
+            version: that the job must have; None: whichever it has.
+            args, kwargs: in place of all its arguments.
+            by, note: who, and why: for its history.
+
+        Raises:
+            InvalidArguments: they do not fit its task.
+        """
+        call = self.achange(
+            job_id,
+            version=version,
+            at=at,
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            expires=expires,
+            args=args,
+            kwargs=kwargs,
+            by=by,
+            note=note,
+        )
+        return self.sessions.run_sync(call, instead="achange")
+
+    async def achange(
+        self,
+        job_id: str,
+        *,
+        version: int | None = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> JobRecord:
+        """`change` for coroutines."""
+        due: Any = UNSET
+        if at is not None and delay is not None:
+            raise InvalidOption("delay and at exclude each other")
+        if at is not None:
+            due = instant_ms(at, what="at")
+        elif delay is not None:
+            due = await self.sessions.store().now_ms() + to_ms(parse_duration(delay, what="delay"))
+        class_of(priority)
+        change = Change(
+            due=due,
+            expires=UNSET if expires is None else instant_ms(expires, what="expires"),
+            priority=UNSET if priority is None else priority,
+            queue=UNSET if queue is None else check_queue_name(queue),
+            call=UNSET if args is None and kwargs is None else (tuple(args or ()), dict(kwargs or {})),
+        )
+        if change == NOTHING:
+            raise InvalidOption(
+                f"job {job_id}: nothing to change: give at, delay, priority, queue, expires or arguments"
+            )
+        return await self._store.edit(job_id, "change", version=version, change=change, by=by, note=note)
+
+    def cancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
+        return self.sessions.run_sync(self.acancel(job_id, version=version, by=by, note=note), instead="acancel")
+
+    async def acancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+        """`cancel` for coroutines."""
+        return await self._do("cancel", job_id, version=version, by=by, note=note)
+
+    def hold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+        """Have a job that waits not run until it is released."""
+        return self.sessions.run_sync(self.ahold(job_id, version=version, by=by, note=note), instead="ahold")
+
+    async def ahold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+        """`hold` for coroutines."""
+        return await self._do("hold", job_id, version=version, by=by, note=note)
+
+    def release(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+        """Let a held job run, at its time."""
+        return self.sessions.run_sync(self.arelease(job_id, version=version, by=by, note=note), instead="arelease")
+
+    async def arelease(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+        """`release` for coroutines."""
+        return await self._do("release", job_id, version=version, by=by, note=note)
+
+    def retry(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> Job[Any]:
+        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it."""
+        return self.sessions.run_sync(self.aretry(job_id, version=version, by=by, note=note), instead="aretry")
+
+    async def aretry(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> Job[Any]:
+        """`retry` for coroutines."""
+        record = await self._store.get(job_id)
+        if record.state.is_final:
+            return await self.aclone(job_id)
+        await self._do("retry", job_id, version=version, by=by, note=note)
+        return self._handle_of(record)
+
+    def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> Job[Any]:
+        """Submit another job with the same call, which is linked to it.
+
+        Args:
+            new_id: its id; default: one of the store's.
+            at: when it is to run; default: now.
+        """
+        return self.sessions.run_sync(self.aclone(job_id, new_id=new_id, at=at), instead="aclone")
+
+    async def aclone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> Job[Any]:
+        """`clone` for coroutines."""
+        record = await self._store.get(job_id)
+        now = self.sessions.clock.now_ms()
+        job = cloned(record, job_id=new_id, now=now, due=now if at is None else instant_ms(at, what="at"))
+        await self._store.submit(job)
+        name = job.id if job.key is None else tenant_key(job.tenant or None, job.key)
+        return Job(name, task=job.task, jobs=self, returns=self._returns(job.task))
+
+    async def _do(self, action: Action, job_id: str, *, version: int | None, by: str, note: str) -> JobRecord:
+        return await self._store.edit(job_id, action, version=version, by=by, note=note)
+
+    # What handles ask ----------------------------------------------------------------------------------
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
+        """See `JobService`; a job of the store ends there."""
+        if not self._store.has_store or (first := await self._store.find(job_id)) is None:
+            return await super().wait_for_result(job_id, timeout)
+        if timeout is None and self.sessions.patience is not None:
+            timeout = self.sessions.patience.seconds
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        results = self.sessions.current().stores.results
+        record, pause = result_of(first), _FIRST_LOOK
+        while record is None:
+            left = _LONGEST_LOOK if end is None else end - loop.time()
+            if left <= 0:
+                if self.sessions.patience is not None:
+                    raise ResultTimeout(f"job {job_id} has not ended: {self.sessions.patience.advice}")
+                return None
+            if results is None:
+                await asyncio.sleep(min(pause, left))
+                pause = min(pause * 2, _LONGEST_LOOK)
+            # The scheduler puts ends where somebody may wait; one that never ran is in the store alone.
+            elif (early := await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))) is not None:
+                return early
+            found = await self._store.find(job_id)
+            record = None if found is None else result_of(found)
+        return record
+
+    async def look_for_result(self, job_id: str) -> ResultRecord | None:
+        """See `JobService`."""
+        if self._store.has_store and (record := await self._store.find(job_id)) is not None:
+            return result_of(record)
+        return await super().look_for_result(job_id)
+
+    async def find_result(self, job_id: str) -> ResultRecord | None:
+        """See `JobService`."""
+        if self._store.has_store and (record := await self._store.find(job_id)) is not None:
+            return result_of(record)
+        return await super().find_result(job_id)
+
+    async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
+        """See `JobService`."""
+        if self._store.has_store:
+            if (record := await self._store.find(job_id)) is not None:
+                return record.state
+            if self.sessions.current().state is None:
+                return JobState.QUEUED if was_sent else JobState.UNKNOWN
+        return await super().state_of(job_id, was_sent=was_sent)
+
+    async def cancel_job(
+        self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False
+    ) -> Cancellation:
+        """See `JobService`."""
+        if not self._store.has_store or (record := await self._store.find(job_id)) is None:
+            return await super().cancel_job(job_id, reason=reason, remember=remember, was_sent=was_sent)
+        if record.state.is_final:
+            return Cancellation.ENDED
+        after = await self._do("cancel", record.id, version=None, by="", note=reason)
+        if after.state.is_final:
+            return Cancellation.CANCELLED
+        if self.sessions.current().state is not None:
+            await super().cancel_job(job_id, reason=reason, remember=remember, was_sent=True)
+        return Cancellation.REQUESTED
+
+    # -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> StoredJobs:
+        assert self._stored is not None
+        return self._stored
+
+    def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
+        if isinstance(task, str):
+            found = self._tasks.get(task)
+            if found is None:
+                raise UnknownTask(f"the app has no task {task!r}: {did_you_mean(task, sorted(self._tasks))}")
+            task = cast("Call[..., R]", found)
+        return task.with_options(options)
+
+    def _signature_of(self, name: str) -> Any:
+        found = self._tasks.get(name)
+        return None if found is None else found.signature
+
+    def _handle(self, called: Call[..., R], job_id: str) -> Job[R]:
+        return called.handle(job_id)
+
+    def _handle_of(self, record: JobRecord) -> Job[Any]:
+        name = record.id if record.key is None else tenant_key(record.tenant or None, record.key)
+        return Job(name, task=record.task, jobs=self, returns=self._returns(record.task))
+
+    def _returns(self, task: str) -> ReturnType:
+        found: Task[..., Any] | None = self._tasks.get(task)
+        return ReturnType(Any) if found is None else found.returns

@@ -1,0 +1,265 @@
+"""What an app does with jobs of the store: one decision at a time, compared and set."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from taskmq.client.sessions import Sessions
+from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
+from taskmq.contracts.stores import ErrorRecord
+from taskmq.errors import InvalidOption, JobConflict, JobNotFound, TooLarge
+from taskmq.model.codec import Signature
+from taskmq.model.envelope import JSON, decode_envelope, encode_envelope
+from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
+from taskmq.model.keys import split_tenant_key
+from taskmq.model.states import JobState
+from taskmq.submission.group_commit import GroupCommit
+
+__all__ = ["Change", "StoredJobs", "ready_topic"]
+
+T = TypeVar("T")
+
+# Somebody else may change the job at the same moment; each of them gains something.
+_TRIES: Final = 20
+
+
+def ready_topic(slot: int) -> str:
+    """The topic on which it is announced that jobs of a slot may be dispatched. A hint: it may get lost."""
+    return f"store.ready.{slot}"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be different about a job. What is unset stays as it is.
+
+    Attributes:
+        due: ms since the epoch.
+        call: its arguments: positional ones, and those by name.
+    """
+
+    due: int | msgspec.UnsetType = msgspec.UNSET
+    expires: int | msgspec.UnsetType | None = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    queue: str | msgspec.UnsetType = msgspec.UNSET
+    call: tuple[tuple[Any, ...], dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+
+    def words(self) -> str:
+        """Which fields it changes, and never to what: arguments are nobody's but the task's."""
+        return ", ".join(name for name in self.__struct_fields__ if getattr(self, name) is not msgspec.UNSET)
+
+
+NOTHING: Final = Change()
+
+
+class StoredJobs:
+    """Asks the store of the running loop's session.
+
+    Args:
+        signature_of: the signature of a task by its name; None where the app has none of that name.
+    """
+
+    def __init__(self, sessions: Sessions, *, signature_of: Callable[[str], Signature | None]) -> None:
+        self._sessions = sessions
+        self._signature_of = signature_of
+        self._commits: dict[int, tuple[JobStore, GroupCommit]] = {}
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the app has one."""
+        return self._sessions.settings.store is not None
+
+    # Submitting ----------------------------------------------------------------------------------------
+
+    async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
+        """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
+
+        Raises:
+            JobConflict: its id is that of another job.
+            StoreUnavailable: the store could not be reached.
+            TooLarge: the broker could not carry it.
+        """
+        self._check_size(job)
+        if connection is not None:
+            (answer,) = await self._sessions.store().submit([job], connection=connection)
+        else:
+            answer = await self._commit().submit(job)
+        return _same(job, answer)
+
+    async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
+        """Keep many; what became of each. A conflict is the caller's to look for."""
+        for job in jobs:
+            self._check_size(job)
+        if connection is not None:
+            return await self._sessions.store().submit(jobs, connection=connection)
+        return await self._commit().submit_many(jobs)
+
+    def _check_size(self, job: NewJob) -> None:
+        limit = self._sessions.current().broker.max_message_bytes
+        if len(job.body) > limit:
+            raise TooLarge(len(job.body), limit, f"job {job.key or job.id} of task {job.task}")
+
+    def _commit(self) -> GroupCommit:
+        store = self._sessions.store()
+        found = self._commits.get(id(store))
+        if found is None or found[0] is not store:
+            # Of a session that was closed nothing is under way any more.
+            self._commits = {id(store): (store, GroupCommit(store, committed=self._announce))}
+            return self._commits[id(store)][1]
+        return found[1]
+
+    def _announce(self, jobs: Sequence[NewJob]) -> None:
+        session = self._sessions.current()
+        if session.store is None or not isinstance(session.broker, Broadcasting):
+            return
+        now = self._sessions.clock.now_ms()
+        slots = {session.store.dispatching.slot_of(job.queue) for job in jobs if job.due <= now and not job.held}
+        for slot in slots:
+            session.broker.announce(ready_topic(slot), b"")
+
+    # Looking -------------------------------------------------------------------------------------------
+
+    async def find(self, job_id: str) -> JobRecord | None:
+        """The job that is called so: the store's id, or the one that its submitter chose, with its tenant's mark."""
+        store = self._sessions.store()
+        if (record := await store.get(job_id)) is not None:
+            return record
+        tenant, key = split_tenant_key(job_id)
+        found = await store.find_key(tenant, key)
+        return None if found is None else await store.get(found)
+
+    async def get(self, job_id: str) -> JobRecord:
+        """`find`.
+
+        Raises:
+            JobNotFound: there is none.
+        """
+        if (record := await self.find(job_id)) is None:
+            raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is not kept any more")
+        return record
+
+    # Changing ------------------------------------------------------------------------------------------
+
+    async def edit(
+        self,
+        job_id: str,
+        action: Action,
+        *,
+        version: int | None = None,
+        change: Change = NOTHING,
+        by: str = "",
+        note: str = "",
+    ) -> JobRecord:
+        """Do what an operator asks for; the job afterwards.
+
+        Args:
+            version: that the job must have; None: whichever it has.
+
+        Raises:
+            JobNotFound: there is no such job.
+            JobConflict: its state does not allow it, or its version is another one.
+            InvalidArguments: they do not fit its task.
+        """
+        record = await self.get(job_id)
+        for _ in range(_TRIES):
+            if version is not None and record.version != version:
+                raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
+            now = await self._sessions.store().now_ms()
+            due = record.due if change.due is msgspec.UNSET else change.due
+            decision = decide(action, record.state, due=due, now=now)
+            if isinstance(decision, Refusal):
+                raise _conflict(record, decision.reason)
+            if _is_nothing(decision, record, action, change):
+                return record
+            update = self._update(record, decision, action, change, now=now, by=by, note=note)
+            if await self._sessions.store().update(update) is not None:
+                return await self._after(record.id, decision)
+            record = await self.get(record.id)
+        raise _conflict(record, "changes faster than it can be changed; try again")
+
+    async def _after(self, job_id: str, decision: Decision) -> JobRecord:
+        record = await self.get(job_id)
+        if decision.state is JobState.QUEUED:
+            session = self._sessions.current()
+            if session.store is not None and isinstance(session.broker, Broadcasting):
+                session.broker.announce(ready_topic(session.store.dispatching.slot_of(record.queue)), b"")
+        return record
+
+    def _update(
+        self,
+        record: JobRecord,
+        decision: Decision,
+        action: Action,
+        change: Change,
+        *,
+        now: int,
+        by: str,
+        note: str,
+    ) -> JobUpdate:
+        is_end = decision.state is JobState.CANCELLED
+        reason = note or "cancelled by an operator"
+        return JobUpdate(
+            id=record.id,
+            before=record.state,
+            version=record.version,
+            after=decision.state,
+            due=now if decision.is_due else change.due,
+            expires=change.expires,
+            priority=change.priority,
+            queue=change.queue,
+            body=self._body(record, change),
+            cancel_requested=reason if decision.is_request else msgspec.UNSET,
+            error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
+            kind="cancel_requested" if decision.is_request else action,
+            by=by,
+            note=note or (change.words() if action == "change" else ""),
+        )
+
+    def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
+        changes: dict[str, Any] = {}
+        if change.call is not msgspec.UNSET:
+            if (signature := self._signature_of(record.task)) is None:
+                raise InvalidOption(f"job {record.id}: the app has no task {record.task!r}, so its arguments stay")
+            changes["args"], changes["kwargs"] = signature.encode(*change.call, JSON)
+        if change.priority is not msgspec.UNSET:
+            changes["priority"] = change.priority
+        if change.expires is not msgspec.UNSET:
+            changes["expires"] = change.expires
+        if not changes:
+            return msgspec.UNSET
+        envelope = decode_envelope(record.body)
+        return encode_envelope(msgspec.structs.replace(envelope, **changes))
+
+
+def instant_ms(moment: datetime, *, what: str) -> int:
+    """Milliseconds since the epoch.
+
+    Raises:
+        InvalidOption: it has no time zone.
+    """
+    if moment.tzinfo is None:
+        raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
+    return round(moment.timestamp() * 1000)
+
+
+def _same(job: NewJob, answer: Submitted) -> Submitted:
+    if answer.is_same:
+        return answer
+    raise JobConflict(
+        f"job {job.key!r} was submitted before, as job {answer.id} with other content; it is {answer.state}. Give "
+        "this one another id",
+        state=str(answer.state),
+        version=answer.version,
+    )
+
+
+def _is_nothing(decision: Decision, record: JobRecord, action: Action, change: Change) -> bool:
+    if decision.is_request:
+        return record.cancel_requested is not None
+    return decision.state is record.state and not decision.is_due and (action != "change" or change == NOTHING)
+
+
+def _conflict(record: JobRecord, reason: str) -> JobConflict:
+    name = record.key or record.id
+    return JobConflict(f"job {name} {reason}", state=str(record.state), version=record.version)
