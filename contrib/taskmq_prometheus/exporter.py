@@ -15,7 +15,17 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from taskmq.model.telemetry.metrics import BOUNDS, BeatSnapshot, Count, Exporter, Histogram, Page, Snapshot, Source
+from taskmq.model.telemetry.metrics import (
+    BOUNDS,
+    BeatSnapshot,
+    Count,
+    Exporter,
+    Histogram,
+    Page,
+    SchedulerSnapshot,
+    Snapshot,
+    Source,
+)
 
 __all__ = ["ProcessCollector", "open_exporter"]
 
@@ -49,6 +59,8 @@ class ProcessCollector(Collector):
         snapshot = self._source()
         if isinstance(snapshot, BeatSnapshot):
             yield from _beat(snapshot)
+        elif isinstance(snapshot, SchedulerSnapshot):
+            yield from _scheduler(snapshot)
         else:
             yield from _jobs(_bounded(snapshot.counts))
             yield from _processes(snapshot)
@@ -79,6 +91,29 @@ def _beat(snapshot: BeatSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("taskmq_beat_schedules", "Schedules that beats emit.", snapshot.schedules)
     silence = float("inf") if snapshot.state_silence is None else snapshot.state_silence
     yield GaugeMetricFamily("taskmq_beat_state_silence_seconds", "Since the state last answered.", silence)
+
+
+def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
+    reports = CounterMetricFamily(
+        "taskmq_scheduler_reports", "Reports of workers, by what they came to.", labels=["outcome"]
+    )
+    for outcome, number in sorted(snapshot.reports.items()):
+        reports.add_metric([outcome], number)
+    in_flight = GaugeMetricFamily(
+        "taskmq_scheduler_in_flight", "Jobs at the broker and with workers.", labels=["queue"]
+    )
+    for queue, number in sorted(snapshot.in_flight.items()):
+        in_flight.add_metric([queue], number)
+    yield from (reports, in_flight)
+    for name, text, number in (
+        ("dispatched", "Jobs that were handed to the broker.", snapshot.dispatched),
+        ("fired", "Jobs whose time has come.", snapshot.fired),
+        ("lost", "Jobs that were given up, and dispatched again or ended.", snapshot.lost),
+    ):
+        yield CounterMetricFamily(f"taskmq_scheduler_jobs_{name}", text, number)
+    yield GaugeMetricFamily("taskmq_scheduler_slots", "Slots that the scheduler holds.", snapshot.slots)
+    silence = float("inf") if snapshot.store_silence is None else snapshot.store_silence
+    yield GaugeMetricFamily("taskmq_scheduler_store_silence_seconds", "Since the store last answered.", silence)
 
 
 def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:

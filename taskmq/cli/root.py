@@ -33,6 +33,10 @@ _COMMANDS = {
     "workers": ("taskmq.cli.operators.workers:workers", "List the workers that answer."),
     "probe": ("taskmq.cli.processes.probe:probe", "Exit with 0 if a worker is live or ready; for health checks."),
     "beat": ("taskmq.cli.processes.beat:beat", "Emit an app's schedules; any number may run."),
+    "scheduler": (
+        "taskmq.cli.processes.scheduler:scheduler",
+        "Dispatch the jobs of an app's store; any number may run.",
+    ),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
     "job": ("taskmq.cli.operators.job:app", "Single jobs: show, waiting, cancel, reschedule."),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),

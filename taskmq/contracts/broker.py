@@ -315,7 +315,14 @@ class Broker(Protocol):
         ...
 
     async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
-        """Make sure that the queues for reports exist."""
+        """Make sure that the queues for reports exist, and get what is dropped of the invitations named. Idempotent.
+
+        A broker that drops no messages has no need of the latter.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+            TopologyMismatch: something exists with other properties; nothing is deleted or re-created.
+        """
         ...
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:

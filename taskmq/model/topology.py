@@ -3,11 +3,11 @@
 A queue `Q` that people name stands for several physical ones: those that a worker consumes, and `Q.dlq`, where dead
 jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three priority classes `Q.p.high`, `Q` and
 `Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; and
-`Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for those
-whose queue has gone while they waited.
+`Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking` for messages
+that no worker can run, and `taskmq.unroutable` for those whose queue has gone while they waited.
 
-A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and `Q.dlq`
-may be made when the first message is for them.
+A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and
+`Q.dlq` may be made when the first message is for them.
 """
 
 import hashlib
@@ -37,6 +37,7 @@ __all__ = [
     "is_class_queue",
     "is_jobs_queue",
     "is_on_demand",
+    "is_reports_queue",
     "is_shard",
     "jobs_queue",
     "logical_queue",
@@ -59,6 +60,7 @@ PriorityMode = Literal["classes", "native"]
 _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
 _JOBS_SUFFIX: Final = ".jobs"
+_REPORTS: Final = "taskmq.reports."
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 # AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
 # the longest suffix 7.
@@ -70,34 +72,6 @@ _MOST_SHARDS: Final = 100
 _MOST: Final = 2**31 - 1
 # Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
 _MIDDLE: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ReportQueue:
-    """Where workers report what became of jobs of the store.
-
-    Attributes:
-        letters_of: the queues of invitations whose dead ones go there, too.
-    """
-
-    name: str
-    letters_of: tuple[str, ...] = ()
-
-
-def jobs_queue(queue: str) -> str:
-    """The physical queue in which the jobs of the store wait that are dispatched to `queue`."""
-    return queue + _JOBS_SUFFIX
-
-
-@lru_cache(_NAMES)
-def is_jobs_queue(physical: str) -> bool:
-    """Whether a physical queue holds jobs of the store."""
-    return physical.endswith(_JOBS_SUFFIX)
-
-
-def reports_queue(app: str, slot: int) -> str:
-    """Where workers report what became of the jobs of an app's slot."""
-    return f"taskmq.reports.{app}.{slot}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +197,8 @@ def check_queue_name(name: str) -> str:
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
-            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' between dots"
+            "not ending with '.dlq', '.jobs', '.p.high', '.p.low' or '.s' and two digits, and without '*' or '#' "
+            "between dots"
         )
     return name
 
@@ -299,6 +274,39 @@ def logical_queue(physical: str) -> str:
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
     return _SHARD_SUFFIX.sub("", physical)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQueue:
+    """Where the reports of one slot's jobs go.
+
+    Args:
+        name: `reports_queue`.
+        letters_of: the physical queues of invitations whose dropped messages go there, too.
+    """
+
+    name: str
+    letters_of: tuple[str, ...] = ()
+
+
+def jobs_queue(queue: str) -> str:
+    """The physical queue in which the invitations of the store's jobs wait; made when the first one is for it."""
+    return logical_queue(queue) + _JOBS_SUFFIX
+
+
+def is_jobs_queue(physical: str) -> bool:
+    """Whether a physical queue holds invitations."""
+    return physical.endswith(_JOBS_SUFFIX)
+
+
+def reports_queue(app: str, slot: int) -> str:
+    """Where the reports of one slot's jobs go."""
+    return f"{_REPORTS}{app}.{slot}"
+
+
+def is_reports_queue(physical: str) -> bool:
+    """Whether reports of the store's jobs go to a physical queue."""
+    return physical.startswith(_REPORTS)
 
 
 def dead_letter_queue(queue: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.kit import Here, command, environment, run_process
 
-_COMMANDS = ("demo", "dev", "worker", "beat", "send", "job", "queue", "schedule", "dlq", "doctor")
+_COMMANDS = ("demo", "dev", "worker", "beat", "scheduler", "send", "job", "queue", "schedule", "dlq", "doctor")
 _EVERY = [
     [],
     *([name] for name in _COMMANDS),
@@ -187,7 +187,7 @@ def test_a_misspelt_variable_is_wrong_usage(taskmq: Here, monkeypatch: pytest.Mo
     assert "did you mean 'concurrency'?" in result.err
 
 
-@pytest.mark.parametrize("tokens", [["worker"], ["beat"], ["dev"]], ids=" ".join)
+@pytest.mark.parametrize("tokens", [["worker"], ["beat"], ["scheduler"], ["dev"]], ids=" ".join)
 def test_a_command_that_needs_an_app_says_how_to_name_one(taskmq: Here, tokens: list[str]) -> None:
     result = taskmq(*tokens)
 

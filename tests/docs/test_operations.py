@@ -12,7 +12,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from taskmq.client.settings import Settings
-from taskmq.model.telemetry.metrics import BeatSnapshot, Count, ProcessGauges, ScheduleCount, Snapshot, Source
+from taskmq.model.telemetry.metrics import (
+    BeatSnapshot,
+    Count,
+    ProcessGauges,
+    ScheduleCount,
+    SchedulerSnapshot,
+    Snapshot,
+    Source,
+)
 from taskmq_prometheus import open_exporter
 from tests.cli.kit import Started, run_process
 from tests.docs.blocks import ROOT, blocks_of, write_files
@@ -86,7 +94,7 @@ def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_tables_have_the_metrics_that_workers_and_beats_show_with_their_labels() -> None:
+def test_the_tables_have_the_metrics_that_processes_show_with_their_labels() -> None:
     rows = re.findall(r"^\| `(taskmq_\w+)` \|([\w, ]*)\|", PAGE.read_text(), re.MULTILINE)
     documented = {name: {label.strip() for label in labels.split(",") if label.strip()} for name, labels in rows}
     process = ProcessGauges(0, "running", 1, 1, 0, 0, 1, 1, 0.0, 0.0)
@@ -94,9 +102,11 @@ def test_the_tables_have_the_metrics_that_workers_and_beats_show_with_their_labe
 
     beat = BeatSnapshot("1", [ScheduleCount("t", {"due": 1})], 1, 0.0)
 
+    scheduler = SchedulerSnapshot("1", 8, {"q": 1}, 1, 1, 0, {"accepted": 1}, 1.0)
+
     shown = {
         re.sub(r"_(bucket|count|sum)$", "", sample.name): sample.labels.keys() - {"le"}
-        for source in (snapshot, beat)
+        for source in (snapshot, beat, scheduler)
         for family in text_string_to_metric_families(open_exporter(_source_of(source))("").body.decode())
         for sample in family.samples
     }
@@ -104,5 +114,5 @@ def test_the_tables_have_the_metrics_that_workers_and_beats_show_with_their_labe
     assert documented == shown
 
 
-def _source_of(snapshot: Snapshot | BeatSnapshot) -> Source:
+def _source_of(snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot) -> Source:
     return lambda: snapshot

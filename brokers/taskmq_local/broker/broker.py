@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.broker.administration import (
     delete_queue,
     purge_some,
@@ -80,6 +80,11 @@ class LocalBroker:
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         found = queues_of(queues)
+        await self._call(lambda connection: create_queues(connection, found), care=Durability.DURABLE)
+        self._declared.update(found)
+
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        found = {queue.name: Capacity() for queue in queues}
         await self._call(lambda connection: create_queues(connection, found), care=Durability.DURABLE)
         self._declared.update(found)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from taskmq.errors import QueueMissing, UnsupportedFeature
-from taskmq.model.topology import WorkQueue, dead_letter_queue, logical_queue
+from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.requests import (
     APPLY,
@@ -39,6 +39,7 @@ from taskmq_rabbitmq.model.entities import (
     ladder,
     main_queues,
     queues_on_demand,
+    report_queue,
     shared,
     topic_queue,
 )
@@ -139,6 +140,22 @@ class Declarations:
         entities = topic_queue(queue, exchange, patterns)
         await self._settle(self._connection(), entities)
         self._bound[queue, exchange] = entities
+
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        """Declare queues for reports, and look after them.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+            TopologyMismatch: something exists with other properties.
+        """
+        async with self._lock:
+            await self._connection().opened(_PATIENCE)
+            self._forget_other_generations()
+            await self._ensure_shared()
+            for queue in queues:
+                entities = report_queue(queue)
+                await self._declare_beside_shared(entities)
+                self._bound[queue.name, ""] = entities
 
     async def look_after(self) -> None:
         """Declare what was declared here and has gone since; does nothing where nothing may be declared.

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final, cast
 
 from taskmq.model.headers import DIED, ORIGIN, REASON
-from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, is_reports_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = ["death_of", "keeps_letters"]
@@ -23,7 +23,7 @@ _PASSAGES: Final = "taskmq."
 
 def keeps_letters(queue: str) -> bool:
     """Whether the physical `queue` holds letters rather than work."""
-    return queue in (PARKING, UNROUTABLE) or queue == dead_letter_queue(queue)
+    return queue in (PARKING, UNROUTABLE) or is_reports_queue(queue) or queue == dead_letter_queue(queue)
 
 
 def death_of(headers: Mapping[str | bytes, object], routing_key: str | None) -> dict[str, str | int]:

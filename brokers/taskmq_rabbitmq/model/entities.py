@@ -17,14 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
-from taskmq.model.topology import (
-    PARKING,
-    UNROUTABLE,
-    WorkQueue,
-    dead_letter_queue,
-    is_jobs_queue,
-    logical_queue,
-)
+from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue, WorkQueue, dead_letter_queue, is_jobs_queue, jobs_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = [
@@ -42,10 +35,12 @@ __all__ = [
     "delivery_binding",
     "entrance",
     "events",
+    "invitations",
     "ladder",
     "ladder_marker",
     "main_queues",
     "queues_on_demand",
+    "report_queue",
     "shared",
     "topic_queue",
     "work_queue",
@@ -127,7 +122,7 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
         InvalidOption: as `delivery_binding`.
     """
     later = {
-        name: _invitations(name) if is_jobs_queue(name) else _queues_of_work(queue, (name,))
+        name: invitations(queue) if is_jobs_queue(name) else _queues_of_work(queue, (name,))
         for name in queue.physical
         if name not in queue.always
     }
@@ -135,6 +130,22 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
         # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
         return later
     return {**later, dead_letter_queue(queue.name): _dead_letters(queue)}
+
+
+def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
+    """Where invitations of the store's jobs wait; what RabbitMQ drops of them goes to their reports queue."""
+    name = jobs_queue(queue.name)
+    limits = ("x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer")
+    arguments = {key: value for key, value in _work_arguments(queue).items() if key not in limits}
+    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}),)
+
+
+def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:
+    """Where reports go, and what is dropped of the invitations that they are about; needs `shared`."""
+    return (
+        Queue(queue.name, _keeping_arguments()),
+        *(Binding(DEAD_LETTERS, queue.name, key) for key in queue.letters_of),
+    )
 
 
 def shared() -> tuple[Entity, ...]:
@@ -219,12 +230,6 @@ def delivery_binding(queue: str, target: str | None = None) -> Binding:
 def _dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
     dead = dead_letter_queue(queue.name)
     return (Queue(dead, _keeping_arguments()), Binding(DEAD_LETTERS, dead, queue.name))
-
-
-def _invitations(name: str) -> tuple[Entity, ...]:
-    """The queue of dispatched jobs: what the broker gives up goes to the reports, under the queue's own name."""
-    arguments = _work_arguments(WorkQueue(logical_queue(name)))
-    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}),)
 
 
 def _queues_of_work(queue: WorkQueue, names: Collection[str]) -> tuple[Entity, ...]:

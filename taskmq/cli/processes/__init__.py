@@ -1,1 +1,1 @@
-"""Commands that run until they are stopped: worker, beat, dev, demo; and the probe for their health."""
+"""Commands that run until they are stopped: worker, beat, scheduler, dev, demo; and the probe for their health."""

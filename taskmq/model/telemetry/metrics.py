@@ -1,4 +1,4 @@
-"""What can be counted about workers and beats, as values, and the contract of what shows them to a monitoring system.
+"""What can be counted about workers, beats and schedulers, as values, and the contract of what shows them.
 
 A package offers an exporter under the entry-point group `taskmq.metrics`: a function that is given a `Source` and
 returns an `Exporter`. The process whose health port it is asks it whenever `/metrics` is asked for.
@@ -19,6 +19,7 @@ __all__ = [
     "Page",
     "ProcessGauges",
     "ScheduleCount",
+    "SchedulerSnapshot",
     "Snapshot",
     "Source",
 ]
@@ -172,6 +173,29 @@ class BeatSnapshot(NamedTuple):
     state_silence: float | None
 
 
+class SchedulerSnapshot(NamedTuple):
+    """All that is known about a scheduler at one moment. The counts only grow.
+
+    Attributes:
+        slots: how many it holds.
+        in_flight: jobs at the broker and with workers, by queue.
+        dispatched: jobs that were handed to the broker.
+        fired: jobs whose time has come.
+        lost: jobs that were given up, and dispatched again or ended.
+        reports: of workers, by what they came to: `accepted`, `superseded`, `unknown`, `malformed`.
+        store_silence: seconds since the store last answered; None: it never has.
+    """
+
+    version: str
+    slots: int
+    in_flight: dict[str, int]
+    dispatched: int
+    fired: int
+    lost: int
+    reports: dict[str, int]
+    store_silence: float | None
+
+
 class Page(NamedTuple):
     """An answer to a scrape."""
 
@@ -179,8 +203,8 @@ class Page(NamedTuple):
     body: bytes
 
 
-Source = Callable[[], Snapshot | BeatSnapshot]
-"""The numbers of now: of a worker's processes, or of a beat."""
+Source = Callable[[], Snapshot | BeatSnapshot | SchedulerSnapshot]
+"""The numbers of now: of a worker's processes, of a beat, or of a scheduler."""
 
 Exporter = Callable[[str], Page]
 """The page of now, for the `Accept` header of who asks."""

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from taskmq.model.telemetry.metrics import BeatSnapshot, Count, ProcessGauges, ScheduleCount, Snapshot
+from taskmq.model.telemetry.metrics import (
+    BeatSnapshot,
+    Count,
+    ProcessGauges,
+    ScheduleCount,
+    SchedulerSnapshot,
+    Snapshot,
+)
 from taskmq_prometheus import open_exporter
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -15,9 +22,9 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class Source:
     """Numbers that a test sets."""
 
-    snapshot: Snapshot | BeatSnapshot
+    snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot
 
-    def __call__(self) -> Snapshot | BeatSnapshot:
+    def __call__(self) -> Snapshot | BeatSnapshot | SchedulerSnapshot:
         return self.snapshot
 
 
@@ -32,7 +39,7 @@ def _snapshot(*counts: Count, processes: tuple[ProcessGauges, ...] = (), **queue
     return Snapshot("1.2.3", list(counts), list(processes), 2, {"out of memory": 3}, queues)
 
 
-def _read(snapshot: Snapshot | BeatSnapshot) -> Samples:
+def _read(snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot) -> Samples:
     page = open_exporter(Source(snapshot))("")
     assert page.content_type.startswith("text/plain")
     return {
@@ -70,6 +77,18 @@ def test_a_beat_tells_what_it_has_emitted_and_how_late() -> None:
     assert _of(samples, "taskmq_beat_state_silence_seconds") == float("inf")
     assert _of(samples, "taskmq_build_info", version="1.2.3") == 1
     assert not any(name.startswith(("taskmq_worker", "taskmq_job")) for name, _ in samples)
+
+
+def test_a_scheduler_tells_what_it_has_dispatched_and_what_is_in_flight() -> None:
+    samples = _read(SchedulerSnapshot("1.2.3", 4, {"work": 7}, 100, 20, 1, {"accepted": 90, "unknown": 2}, None))
+
+    assert _of(samples, "taskmq_scheduler_jobs_dispatched_total") == 100
+    assert _of(samples, "taskmq_scheduler_jobs_fired_total") == 20
+    assert _of(samples, "taskmq_scheduler_jobs_lost_total") == 1
+    assert _of(samples, "taskmq_scheduler_reports_total", outcome="accepted") == 90
+    assert _of(samples, "taskmq_scheduler_in_flight", queue="work") == 7
+    assert _of(samples, "taskmq_scheduler_slots") == 4
+    assert _of(samples, "taskmq_scheduler_store_silence_seconds") == float("inf")
 
 
 def test_run_times_are_a_histogram_whose_buckets_add_up() -> None:

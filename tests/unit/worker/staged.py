@@ -39,7 +39,7 @@ from taskmq.contracts.stores import (
 from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.middleware.chain import Middleware
 from taskmq.model.envelope import JSON
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.unit.app_kit import OneSession
@@ -120,6 +120,9 @@ class _StagedBroker:
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         error = BrokerUnavailable("no broker (staged)")
         await _meet(self._points.meet("declare"), error, lambda: self._inner.declare(queues))
+
+    async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
+        await self._inner.declare_reports(queues)
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         fault = self._points.meet("publish")

@@ -1,0 +1,201 @@
+"""Handing jobs of one slot to the broker: as many as their queues have room for, in the order of their shares.
+
+    wake (a submit, a timer, a report) or 500 ms -> lanes -> picks (pure) -> DISPATCH -> publish, beside the next one
+
+At once when nothing was dispatched in the last 4 ms, else when they are over: then there is more in a batch, and
+small batches are what costs. Which lanes there are is read again when there may be new ones, and at most for a tenth
+of the time, however many there are.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick
+from taskmq.durable.service import pause
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import StoreUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.scheduler.fairness import Shares, Window
+from taskmq.scheduler.ledger import Ledger
+from taskmq.scheduler.publish import InvitationPublisher
+from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.status import SchedulerCounts
+
+__all__ = ["JobDispatcher"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_POLL: Final = 0.5
+_PACE: Final = 0.004
+_BATCH: Final = 500
+# Reading the lanes takes at most a tenth of the time.
+_READING: Final = 10
+# One that brings fewer than this has found the end of a lane; a larger one may have met jobs that had expired.
+_FEW: Final = 50
+_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+_GRACE: Final = 5.0
+
+
+class JobDispatcher:
+    """Dispatches for one slot: a `Service`.
+
+    Args:
+        slots_of: live worker slots of a queue; None: nobody knows.
+    """
+
+    def __init__(
+        self,
+        store: DispatchStore,
+        lease: HeldLease,
+        ledger: Ledger,
+        publisher: InvitationPublisher,
+        *,
+        slots_of: Callable[[str], int | None],
+        counts: SchedulerCounts,
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._ledger = ledger
+        self._publisher = publisher
+        self._slots_of = slots_of
+        self._counts = counts
+        self._shares = Shares()
+        self._windows: dict[str, Window] = {}
+        self._publishing = TaskSet("publishes jobs", failure="jobs are published by the slot's next holder")
+        self._waking = asyncio.Event()
+        self._is_stopping = asyncio.Event()
+        self._grace = _GRACE
+        self._is_stale = True
+        self._next_poll = 0.0
+        self._earliest_read = 0.0
+        self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        self._fruitless = Backoff(_PACE, _POLL)
+
+    def wake(self) -> None:
+        """There may be jobs that are ready."""
+        self._is_stale = True
+        self._waking.set()
+
+    def has_room(self) -> None:
+        """There may be room for more jobs."""
+        self._waking.set()
+
+    def ended(self, queue: str, count: int) -> None:
+        """Jobs of a queue have left: there is room."""
+        self._window(queue).ended(count, now=self._now())
+        if self._shares:
+            self._waking.set()
+
+    def window(self, queue: str) -> int:
+        """How many jobs of a queue may be in flight now."""
+        return self._window(queue).size(self._slots_of(queue), now=self._now())
+
+    def publish(self, batch: DispatchBatch) -> None:
+        """Publish a batch beside everything else."""
+        self._publishing.start(self._publisher.publish(batch))
+
+    def stop(self) -> None:
+        """Dispatch nothing more; see `Service`."""
+        self._is_stopping.set()
+        self._waking.set()
+
+    def abandon(self) -> None:
+        """Stop at once: the slot's next holder publishes again what the broker has not confirmed."""
+        self._grace = 0.0
+        self._publisher.stop_trying()
+        self.stop()
+
+    async def run(self) -> None:
+        """Dispatch until `stop`; what was dispatched is with the broker then, if that answers."""
+        try:
+            while not self._is_stopping.is_set():
+                self._waking.clear()
+                began = self._now()
+                try:
+                    has_dispatched = await self._dispatch()
+                    self._backoff.reset()
+                except StoreUnavailable as error:
+                    _log.debug("slot %d: nothing is dispatched for now: %s", self._lease.slot, error)
+                    await pause(self._is_stopping, self._backoff.next())
+                    continue
+                if has_dispatched:
+                    await pause(self._is_stopping, max(began + _PACE - self._now(), 0))
+                else:
+                    await pause(self._waking, self._wait())
+            # What is with the publisher has as long as it takes to tell of it.
+            await self._publishing.aclose(grace=self._grace)
+        finally:
+            self._publisher.stop_trying()
+            await self._publishing.aclose()
+
+    async def _dispatch(self) -> bool:
+        """One dispatch; whether anything was taken."""
+        if self._publisher.is_troubled:
+            # Jobs that wait in the store can be changed, and those that wait here cannot.
+            return False
+        await self._refresh()
+        picks = self._shares.picks(self._room, limit=_BATCH)
+        if not picks:
+            return False
+        batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, picks)
+        if batch is None:
+            # All of them had expired, somebody has changed them, or the slot is another scheduler's.
+            for pick in picks:
+                self._shares.exhausted(pick.lane)
+            self._is_stale = True
+            self._earliest_read = max(self._earliest_read, self._now() + self._fruitless.next())
+            return False
+        self._fruitless.reset()
+        self._see_ends(picks, batch)
+        self._ledger.add(batch)
+        self._counts.dispatched += len(batch.jobs)
+        self.publish(batch)
+        return True
+
+    async def _refresh(self) -> None:
+        """Read the lanes, if there may be new ones and it was not done just now."""
+        began = self._now()
+        if began < self._earliest_read or (not self._is_stale and began < self._next_poll):
+            return
+        self._is_stale = False
+        self._next_poll = began + _POLL
+        try:
+            self._shares.refresh(await self._store.lanes(self._lease.slot))
+        except StoreUnavailable:
+            self._is_stale = True
+            raise
+        ended = self._now()
+        self._earliest_read = ended + max(_PACE, _READING * (ended - began))
+
+    def _see_ends(self, picks: list[Pick], batch: DispatchBatch) -> None:
+        found = Counter(Lane(job.queue, job.priority, job.tenant) for job in batch.jobs)
+        for pick in picks:
+            if found[pick.lane] < pick.count:
+                self._shares.exhausted(pick.lane)
+                self._is_stale |= pick.count >= _FEW
+
+    def _room(self, queue: str) -> int:
+        if self._publisher.is_paused(queue):
+            return 0
+        return self.window(queue) - self._ledger.count(queue)
+
+    def _window(self, queue: str) -> Window:
+        found = self._windows.get(queue)
+        if found is None:
+            found = self._windows[queue] = Window()
+        return found
+
+    def _wait(self) -> float:
+        """Seconds until there is something to be looked for without a wake."""
+        if self._publisher.is_troubled:
+            return _POLL
+        at = max(self._earliest_read, 0.0 if self._is_stale else self._next_poll)
+        return max(at - self._now(), 0.0)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

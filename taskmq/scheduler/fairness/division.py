@@ -1,0 +1,55 @@
+"""Which slots a scheduler holds. Pure.
+
+Everybody looks at who holds which slot and decides alone; that a slot has one holder is for its lease to say. A
+scheduler that has less than its share, and sees nothing free, says so (it *wants*), and those that have more give
+some back: all that is above the larger share, or one slot of whoever holds the most.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+__all__ = ["Division", "divide"]
+
+
+class Division(msgspec.Struct, frozen=True):
+    """What a scheduler does next.
+
+    Attributes:
+        take: free slots to acquire.
+        give: slots of its own to release.
+        wants: it has to say that it has less than its share.
+    """
+
+    take: list[int]
+    give: list[int]
+    wants: bool
+
+
+def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -> Division:
+    """What `me` does about its slots.
+
+    Args:
+        holders: who holds each slot; None: nobody.
+        wanting: who says that it has less than its share, if anybody does.
+    """
+    counts = Counter(holder for holder in holders.values() if holder is not None)
+    mine = sorted(slot for slot, holder in holders.items() if holder == me)
+    free = sorted(slot for slot, holder in holders.items() if holder is None)
+    live = {*counts, me, wanting or me}
+    smaller, rest = divmod(len(holders), len(live))
+    larger = smaller + (rest > 0)
+    other_wants = wanting is not None and wanting != me
+    # What somebody else waits for is left to it, but for what makes up the smaller share here.
+    limit = max(smaller, 1) if other_wants else larger
+    take = free[: max(limit - len(mine), 0)]
+    give: list[int] = []
+    if other_wants:
+        surplus = max(len(mine) - larger, 0)
+        most = max(counts.values(), default=0)
+        if not surplus and not free and smaller < len(mine) == most:
+            # Of those that hold the most, one gives: everybody sees the same one.
+            surplus = int(me == min(holder for holder, count in counts.items() if count == most))
+        give = mine[len(mine) - surplus :]
+    return Division(take, give, len(mine) + len(take) < smaller)

@@ -1,0 +1,59 @@
+"""How many jobs of a queue may be at the broker and with workers at a time. Pure.
+
+Few, so that order, shares, changes and cancels are decided in the store up to the last moment; enough, so that no
+worker waits for the next dispatch.
+"""
+
+from math import ceil, exp
+from typing import Final
+
+__all__ = ["FLOOR", "Window"]
+
+FLOOR: Final = 64
+"""The window of a queue of which no live worker is known."""
+
+_PER_SLOT: Final = 2
+# What jobs need that end at once: so many seconds of the present rate.
+_SECONDS: Final = 0.05
+_MEMORY: Final = 0.5
+_INTERVAL: Final = 0.05
+
+
+class Window:
+    """Of one queue: twice its live worker slots, or what 50 ms of the present rate need. Times are seconds."""
+
+    def __init__(self) -> None:
+        self._rate = 0.0
+        self._ended = 0
+        self._since: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Jobs that leave in a second."""
+        return self._rate
+
+    def ended(self, count: int, *, now: float) -> None:
+        """So many more jobs have left."""
+        self._roll(now)
+        self._ended += count
+
+    def size(self, slots: int | None, *, now: float) -> int:
+        """How many jobs may be in flight.
+
+        Args:
+            slots: live worker slots; None: nobody knows.
+        """
+        self._roll(now)
+        least = FLOOR if slots is None else _PER_SLOT * slots
+        return max(least, ceil(self._rate * _SECONDS))
+
+    def _roll(self, now: float) -> None:
+        if self._since is None:
+            self._since = now
+            return
+        passed = now - self._since
+        if passed < _INTERVAL:
+            return
+        kept = exp(-passed / _MEMORY)
+        self._rate = self._rate * kept + self._ended / passed * (1 - kept)
+        self._ended, self._since = 0, now

@@ -1,0 +1,188 @@
+"""The work of one slot, for as long as this scheduler holds it.
+
+    take over what an earlier holder has left, then all at once:
+      ledger       what is in flight; tells the store which batches are confirmed and which are gone
+      reports      -> applied -> room for more
+      dispatcher   lanes -> batches -> published
+      timers       due -> ready
+      watch        cancels that are repeated, jobs that are lost
+
+A slot that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed, reports
+in hand are applied, and the store knows of it. One that is lost just stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import DispatchBatch, JobStore
+from taskmq.durable.service import ServiceGroup, pause, unless_set
+from taskmq.errors import StoreUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.model.topology import reports_queue
+from taskmq.scheduler.dispatch import JobDispatcher
+from taskmq.scheduler.ledger import Ledger
+from taskmq.scheduler.letters import ParkedReports
+from taskmq.scheduler.lost_jobs import InFlightWatch
+from taskmq.scheduler.publish import InvitationPublisher
+from taskmq.scheduler.reports import ReportConsumer
+from taskmq.scheduler.results import AcceptedResults
+from taskmq.scheduler.signals import LiveWorkers
+from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.status import SchedulerCounts
+from taskmq.scheduler.timers import Timers
+
+__all__ = ["HeldSlot"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_NOBODY_KNOWS: Final = "nobody knows whether it was run: its scheduler died, and ack='early' never runs a job twice"
+_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+_GRACE: Final = 6.0
+
+
+class HeldSlot:
+    """One slot at work.
+
+    Args:
+        fired: called with queues, of whichever slot, that have got jobs which are ready.
+        again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        store: JobStore,
+        lease: HeldLease,
+        workers: LiveWorkers,
+        *,
+        fired: Callable[[set[str]], None],
+        again: Callable[[str, str, float], None],
+        counts: SchedulerCounts,
+    ) -> None:
+        session = app.sessions.current()
+        self._app = app
+        self._store = store.dispatching
+        self.lease = lease
+        self._counts = counts
+        reports = reports_queue(app.name, lease.slot)
+        self.ledger = Ledger(store.dispatching)
+        self.publisher = InvitationPublisher(
+            session,
+            store.dispatching,
+            self.ledger,
+            reports=reports,
+            queue=app.producer.queue,
+            counts=counts,
+            room=self._has_room,
+        )
+        self.dispatcher = JobDispatcher(
+            store.dispatching, lease, self.ledger, self.publisher, slots_of=workers.slots_of, counts=counts
+        )
+        self.timers = Timers(store, lease, fired=fired, counts=counts)
+        self._reports = ReportConsumer(
+            session,
+            store,
+            self.ledger,
+            name=reports,
+            declare=self.publisher.declare_reports,
+            parked=ParkedReports(session, app.sessions.clock, name=reports),
+            results=AcceptedResults(app, store),
+            ended=self.dispatcher.ended,
+            again=again,
+            counts=counts,
+        )
+        self._watch = InFlightWatch(
+            session,
+            store,
+            self.ledger,
+            workers,
+            slot=lease.slot,
+            reports=reports,
+            is_idle=lambda: self._reports.is_idle,
+            runs_once=self._runs_once,
+            again=self.dispatcher.wake,
+            counts=counts,
+        )
+        self._is_stopping = asyncio.Event()
+        self._drains = False
+        self._gives_up = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<HeldSlot {self.lease.slot} epoch={self.lease.epoch}>"
+
+    def stop(self) -> None:
+        """Have `run` return once what is under way has ended, also where it drains."""
+        self._gives_up.set()
+        self._is_stopping.set()
+
+    def drain(self) -> None:
+        """Dispatch nothing more, and have `run` return once everything in flight was reported."""
+        self._drains = True
+        self.dispatcher.stop()
+        self._is_stopping.set()
+
+    def lose(self) -> None:
+        """Somebody else may hold the slot: have `run` return at once."""
+        self.dispatcher.abandon()
+        for service in (self.timers, self._watch, self._reports, self.ledger):
+            service.stop()
+        self.stop()
+
+    async def run(self) -> None:
+        """Work until `stop`, `drain` or `lose`."""
+        batches = await self._take_over()
+        if batches is None:
+            return
+        async with ServiceGroup() as group:
+            await group.start(self.ledger, f"tells the store of batches of slot {self.lease.slot}", grace=_GRACE)
+            await group.start(self._reports, f"reads reports of slot {self.lease.slot}", grace=_GRACE)
+            await group.start(self._watch, f"watches jobs in flight of slot {self.lease.slot}")
+            await group.start(self.timers, f"fires timers of slot {self.lease.slot}", grace=_GRACE)
+            await group.start(self.dispatcher, f"dispatches slot {self.lease.slot}", grace=_GRACE)
+            await self._is_stopping.wait()
+            if self._drains:
+                _log.info("slot %d: waiting for the reports of %d jobs", self.lease.slot, len(self.ledger))
+                await unless_set(self._gives_up, self.ledger.wait_until_drained())
+
+    async def _take_over(self) -> list[DispatchBatch] | None:
+        """What an earlier holder has left is in flight here; None where the slot is not held any more."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while not self._is_stopping.is_set():
+            try:
+                batches = await self._store.take_over(self.lease.slot, self.lease.epoch)
+            except StoreUnavailable as error:
+                if not backoff.failures:
+                    _log.warning("slot %d is not taken over for now: %s", self.lease.slot, error)
+                await pause(self._is_stopping, backoff.next())
+                continue
+            for batch in batches:
+                await self._take(batch)
+            return batches
+        return None
+
+    async def _take(self, batch: DispatchBatch) -> None:
+        self.ledger.add(batch)
+        if batch.confirmed:
+            self.ledger.confirmed(batch.id)
+            return
+        if batch.jobs:
+            count = len(batch.jobs)
+            _log.warning("slot %d: %d jobs were not confirmed; publishing them again", self.lease.slot, count)
+        once = [job for job in batch.jobs if self._runs_once(job.task)]
+        if once:
+            await self._store.fail(once, reason=_NOBODY_KNOWS)
+            for job in once:
+                self.ledger.left(job.id, job.token)
+        rest = [job for job in batch.jobs if not self._runs_once(job.task)]
+        if rest:
+            self.dispatcher.publish(DispatchBatch(batch.id, False, rest))
+
+    def _runs_once(self, task: str) -> bool:
+        return task in self._app.tasks and self._app.tasks[task].plan.ack == "early"
+
+    def _has_room(self) -> None:
+        self.dispatcher.has_room()

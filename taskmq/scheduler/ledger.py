@@ -1,0 +1,171 @@
+"""What one slot has at the broker and with workers: every job that was dispatched and not reported yet.
+
+The reports of a slot come to its holder alone, so the holder knows how many jobs of a queue are in flight. The store
+learns in batches what has become of batches: that the broker has confirmed them, and that all their jobs have left.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, JobRecord
+from taskmq.durable.service import pause
+from taskmq.errors import StoreUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.model.keys import tenant_key
+
+__all__ = ["Flight", "Ledger", "public_name"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+# What comes within this time is told together: a batch that is not confirmed in the store is published twice after a
+# crash, and a statement for each batch costs more than that.
+_TOGETHER: Final = 0.02
+_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+
+
+class Flight(NamedTuple):
+    """A job in flight.
+
+    Attributes:
+        name: the id by which people know it.
+    """
+
+    token: int
+    batch: int
+    queue: str
+    task: str
+    name: str
+
+
+class Ledger:
+    """The jobs of one slot that are in flight, by their ids: a `Service`, which tells the store of batches."""
+
+    def __init__(self, store: DispatchStore) -> None:
+        self._store = store
+        self._flights: dict[str, Flight] = {}
+        self._left_of: dict[int, int] = {}
+        self._queues: Counter[str] = Counter()
+        self._confirmed: set[int] = set()
+        self._empty: set[int] = set()
+        self._has_news = asyncio.Event()
+        self._is_drained = asyncio.Event()
+        self._is_drained.set()
+        self._is_stopping = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many jobs are in flight."""
+        return len(self._flights)
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._flights
+
+    def count(self, queue: str) -> int:
+        """How many jobs of a queue are in flight."""
+        return self._queues[queue]
+
+    def queues(self) -> Counter[str]:
+        """How many jobs of each queue are in flight."""
+        return +self._queues
+
+    def add(self, batch: DispatchBatch) -> None:
+        """A batch is on its way."""
+        if not batch.jobs:
+            self._empty.add(batch.id)
+            self._has_news.set()
+            return
+        self._left_of[batch.id] = len(batch.jobs)
+        for job in batch.jobs:
+            # In a batch of an earlier dispatch it does not count any more.
+            if (earlier := self._flights.get(job.id)) is not None:
+                self._leave(job.id, earlier)
+            self._flights[job.id] = Flight(job.token, batch.id, job.queue, job.task, public_name(job))
+            self._queues[job.queue] += 1
+        self._is_drained.clear()
+
+    def confirmed(self, batch: int) -> None:
+        """The broker has confirmed all of a batch that it was given."""
+        if batch in self._left_of:
+            self._confirmed.add(batch)
+            self._has_news.set()
+
+    def left(self, job_id: str, token: int) -> Flight | None:
+        """The job has been reported, given back or ended: it is not in flight any more.
+
+        None, and nothing is changed, where it is not in flight under this token.
+        """
+        flight = self._flights.get(job_id)
+        if flight is None or flight.token != token:
+            return None
+        self._leave(job_id, flight)
+        return flight
+
+    def find(self, job_id: str, token: int) -> Flight | None:
+        """The job, where it is in flight under this token."""
+        flight = self._flights.get(job_id)
+        return flight if flight is not None and flight.token == token else None
+
+    def keep_only(self, job_ids: Iterable[str]) -> int:
+        """Let go of all jobs but these; how many that were."""
+        kept = frozenset(job_ids)
+        gone = [(job_id, flight) for job_id, flight in self._flights.items() if job_id not in kept]
+        for job_id, flight in gone:
+            self._leave(job_id, flight)
+        return len(gone)
+
+    async def wait_until_drained(self) -> None:
+        """Return once nothing is in flight."""
+        await self._is_drained.wait()
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+        self._has_news.set()
+
+    async def run(self) -> None:
+        """Tell the store of batches until `stop`; what is known by then is told."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while True:
+            await self._has_news.wait()
+            await pause(self._is_stopping, _TOGETHER)
+            self._has_news.clear()
+            try:
+                await self._tell()
+                backoff.reset()
+            except StoreUnavailable as error:
+                _log.debug("the store is not told which batches are confirmed, and will be: %s", error)
+                if await pause(self._is_stopping, backoff.next()):
+                    # Its next holder publishes again what is not confirmed there.
+                    return
+                self._has_news.set()
+            if self._is_stopping.is_set():
+                return
+
+    async def _tell(self) -> None:
+        if empty := tuple(self._empty):
+            await self._store.forget(empty)
+            self._empty.difference_update(empty)
+            self._confirmed.difference_update(empty)
+        if confirmed := tuple(self._confirmed):
+            await self._store.confirm(confirmed)
+            self._confirmed.difference_update(confirmed)
+
+    def _leave(self, job_id: str, flight: Flight) -> None:
+        del self._flights[job_id]
+        self._queues[flight.queue] -= 1
+        self._left_of[flight.batch] -= 1
+        if not self._left_of[flight.batch]:
+            del self._left_of[flight.batch]
+            self._confirmed.discard(flight.batch)
+            self._empty.add(flight.batch)
+            self._has_news.set()
+        if not self._flights:
+            self._is_drained.set()
+
+
+def public_name(job: DispatchedJob | JobRecord) -> str:
+    """The id by which people know a job: the one that its submitter has chosen, or the store's."""
+    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)

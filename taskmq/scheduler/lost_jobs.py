@@ -1,0 +1,210 @@
+"""Jobs in flight that need somebody to look after them: those to be cancelled, and those that are lost.
+
+A cancel of a job that a worker has is a request. It stays in the job's row, and is told to the workers again every
+5 s until the job's report comes: whoever was not there, or did not hear it, hears it then.
+
+Lost is a job only where nobody can have it, seen twice in a row:
+
+    dispatched, not started  for 5 minutes, nothing is left in the slot's reports and in the queue's invitations, and
+                             no worker says that it has any of them in hand          -> dispatched again
+    running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
+                             neither ready nor unacknowledged                         -> the next attempt, or failed
+    either, ack="early"      it may have been done                                    -> failed, and never run again
+
+A message that is unacknowledged comes back by itself, so a worker that dies costs nothing here.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Broadcasting, Counting
+from taskmq.contracts.jobs import DispatchedJob, JobRecord, JobStore
+from taskmq.durable.service import pause
+from taskmq.errors import BrokerUnavailable, StoreUnavailable
+from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
+from taskmq.model.jobs.reports import Report
+from taskmq.model.states import JobState
+from taskmq.model.topology import jobs_queue
+from taskmq.scheduler.ledger import Ledger, public_name
+from taskmq.scheduler.letters import WORKER_LOST, worker_lost
+from taskmq.scheduler.signals import LiveWorkers
+from taskmq.scheduler.status import SchedulerCounts
+
+__all__ = ["LOST_AFTER", "InFlightWatch"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+LOST_AFTER: Final = 300.0
+_ABSENT: Final = 60.0
+_LOOK: Final = 5.0
+# Numbers of the broker may be some seconds old: what is seen twice so far apart is so.
+_LOOKS_BETWEEN: Final = 3
+_DEATHS: Final = 3
+
+
+class InFlightWatch:
+    """Looks after the jobs of one slot that are in flight: a `Service`.
+
+    Args:
+        reports: the slot's reports queue.
+        is_idle: whether all reports that have come here are applied.
+        runs_once: whether the jobs of a task must not run a second time.
+        again: called when jobs are ready once more.
+        seconds: after how many of them a job may be lost.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        store: JobStore,
+        ledger: Ledger,
+        workers: LiveWorkers,
+        *,
+        slot: int,
+        reports: str,
+        is_idle: Callable[[], bool],
+        runs_once: Callable[[str], bool],
+        again: Callable[[], None],
+        counts: SchedulerCounts,
+        seconds: float = LOST_AFTER,
+    ) -> None:
+        self._session = session
+        self._store = store
+        self._ledger = ledger
+        self._workers = workers
+        self._slot = slot
+        self._reports = reports
+        self._is_idle = is_idle
+        self._runs_once = runs_once
+        self._again = again
+        self._counts = counts
+        self._seconds = seconds
+        self._suspects: dict[str, int] = {}
+        self._is_stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Look every 5 s until `stop`."""
+        looks = 0
+        while not await pause(self._is_stopping, _LOOK):
+            # What an earlier holder has dispatched is in the ledger as well.
+            if not len(self._ledger):
+                self._suspects.clear()
+                continue
+            looks += 1
+            try:
+                now = await self._store.now_ms()
+                records = await self._store.dispatching.in_flight(self._slot, dispatched_before=now)
+                self._tell_cancelled(records)
+                if looks % _LOOKS_BETWEEN == 0:
+                    await self._look_for_lost(records, now)
+            except (StoreUnavailable, BrokerUnavailable) as error:
+                _log.debug("slot %d: jobs in flight are looked after later: %s", self._slot, error)
+
+    def _tell_cancelled(self, records: Sequence[JobRecord]) -> None:
+        broker = self._session.broker
+        if not isinstance(broker, Broadcasting):
+            return
+        for record in records:
+            if record.cancel_requested is not None:
+                command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=public_name(record))
+                broker.announce(command_topic(REVOKE), encode_command(command))
+
+    async def _look_for_lost(self, records: Sequence[JobRecord], now: int) -> None:
+        suspects = {
+            record.id: record for record in records if record.id in self._ledger and self._may_be_lost(record, now)
+        }
+        nobody_has = await self._queues_nobody_has({record.queue for record in suspects.values()}) if suspects else {}
+        lost: list[JobRecord] = []
+        seen: dict[str, int] = {}
+        for record in suspects.values():
+            is_unsettled_known = nobody_has.get(record.queue)
+            if is_unsettled_known is None or (record.state is JobState.RUNNING and not is_unsettled_known):
+                continue
+            seen[record.id] = record.token
+            if self._suspects.get(record.id) == record.token:
+                lost.append(record)
+        self._suspects = seen
+        for record in lost:
+            await self._give_up(record)
+
+    def _may_be_lost(self, record: JobRecord, now: int) -> bool:
+        if record.state is JobState.RUNNING:
+            return self._workers.is_absent(record.worker, seconds=_ABSENT)
+        return now - (record.dispatched or now) >= self._seconds * 1000
+
+    async def _queues_nobody_has(self, queues: set[str]) -> dict[str, bool]:
+        """Those of which no message is anywhere; whether the broker itself says that none is in a worker's hands."""
+        broker = self._session.broker
+        names = [jobs_queue(queue) for queue in queues]
+        stats = {each.queue: each for each in await broker.stats([*names, self._reports])}
+        reports = stats.get(self._reports)
+        if reports is None or reports.ready or not self._is_idle():
+            return {}
+        counted = await broker.unsettled() if isinstance(broker, Counting) else None
+        found: dict[str, bool] = {}
+        for queue, name in zip(queues, names, strict=True):
+            each = stats.get(name)
+            if each is None or each.ready or self._workers.have_in_hand(name):
+                # A queue that is not there may be about to come back; its jobs are published again by nobody else.
+                if each is None:
+                    found[queue] = True
+                continue
+            unsettled = each.unsettled
+            if unsettled is None and counted is not None:
+                unsettled = counted.get(name, 0)
+            if not unsettled:
+                found[queue] = unsettled is not None
+        return found
+
+    async def _give_up(self, record: JobRecord) -> None:
+        self._counts.lost += 1
+        dispatching, name = self._store.dispatching, public_name(record)
+        if self._runs_once(record.task):
+            reason = "nobody knows whether it was run: its worker is gone, and ack='early' never runs a job twice"
+            _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
+            await dispatching.fail([_as_dispatched(record)], reason=reason)
+        elif record.state is JobState.RUNNING:
+            _log.warning("job %s (task %s): its worker died; running it again", name, record.task)
+            await dispatching.apply([await self._report_of_death(record)])
+        else:
+            _log.warning("job %s (task %s): its message is lost; dispatching it again", name, record.task)
+            await dispatching.undispatch([_as_dispatched(record)], reason="its message was lost")
+        self._ledger.left(record.id, record.token)
+        self._again()
+
+    async def _report_of_death(self, record: JobRecord) -> Report:
+        """What its worker would say: the attempt has failed, and the third one that ends so is the last."""
+        errors = [each.error for each in await self._store.attempts(record.id)]
+        deaths = sum(error is not None and error.type_name == WORKER_LOST for error in errors)
+        return Report(
+            id=record.id,
+            token=record.token,
+            attempt=record.attempt,
+            kind="retry" if deaths + 1 < _DEATHS else "failed",
+            worker=record.worker,
+            started=record.started,
+            error=worker_lost(f"worker {record.worker} is gone"),
+        )
+
+
+def _as_dispatched(record: JobRecord) -> DispatchedJob:
+    return DispatchedJob(
+        id=record.id,
+        key=record.key,
+        tenant=record.tenant,
+        task=record.task,
+        queue=record.queue,
+        priority=record.priority,
+        attempt=record.attempt,
+        token=record.token,
+        expires=record.expires,
+        body=b"",
+    )

@@ -1,0 +1,221 @@
+"""Reports of workers about jobs of one slot: read from its queue, applied together, then acknowledged.
+
+    deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack
+                                       | raises: halves, until the one is found that cannot be applied: parking
+                                       | the store is down: the consumer stops and begins again later
+                  no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed
+                             anything else                             -> parking
+
+A report that comes twice, late or out of order changes nothing: the job's token decides. What the store does not know
+at all goes to the parking queue: its database may have been restored, and people have to see that.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple
+
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Consumer, Delivery, Subscription
+from taskmq.contracts.jobs import AppliedReport, JobStore
+from taskmq.durable.service import pause
+from taskmq.errors import (
+    BrokerUnavailable,
+    MalformedMessage,
+    QueueMissing,
+    SendError,
+    StoreUnavailable,
+    TopologyMismatch,
+)
+from taskmq.model.backoff import Backoff
+from taskmq.model.jobs.reports import Report, after_report, decode_reports
+from taskmq.model.states import TERMINAL, JobState
+from taskmq.scheduler.ledger import Ledger
+from taskmq.scheduler.letters import ParkedReports, report_of_letter
+from taskmq.scheduler.results import AcceptedEnd, AcceptedResults
+from taskmq.scheduler.status import SchedulerCounts
+
+__all__ = ["ReportConsumer"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_BATCH: Final = 500
+_PREFETCH: Final = 200
+_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+
+
+class _Received(NamedTuple):
+    """A report, and whether it may have been applied before."""
+
+    report: Report
+    is_again: bool
+
+
+class ReportConsumer:
+    """Applies the reports of one slot: a `Service`.
+
+    Args:
+        name: of the slot's queue.
+        declare: makes sure that the queue is there.
+        ended: called with a queue and how many of its jobs have left the broker and the workers.
+        again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        store: JobStore,
+        ledger: Ledger,
+        *,
+        name: str,
+        declare: Callable[[], Awaitable[None]],
+        parked: ParkedReports,
+        results: AcceptedResults,
+        ended: Callable[[str, int], None],
+        again: Callable[[str, str, float], None],
+        counts: SchedulerCounts,
+    ) -> None:
+        self._session = session
+        self._store = store
+        self._ledger = ledger
+        self._name = name
+        self._declare = declare
+        self._parked = parked
+        self._results = results
+        self._ended = ended
+        self._again = again
+        self._counts = counts
+        self._waiting: deque[Delivery] = deque()
+        self._in_work: list[Delivery] = []
+        self._arrived = asyncio.Event()
+        self._is_stopping = asyncio.Event()
+        self._consumer: Consumer | None = None
+        self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it consumes, and has applied everything that has come."""
+        return self._consumer is not None and self._consumer.healthy and not self._waiting and not self._in_work
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Consume until `stop`; what is not applied by then is given back."""
+        try:
+            while not self._is_stopping.is_set():
+                try:
+                    await self._begin()
+                    await self._work()
+                except (BrokerUnavailable, QueueMissing, TopologyMismatch, StoreUnavailable, SendError) as error:
+                    await self._give_back()
+                    level = logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING
+                    if not self._backoff.failures:
+                        _log.log(level, "%s: reports wait: %s", self._name, error)
+                    await pause(self._is_stopping, self._backoff.next())
+        finally:
+            await self._give_back()
+
+    async def _begin(self) -> None:
+        if self._backoff.failures:
+            # A look that costs nothing, before anything is taken from the queue again.
+            await self._store.now_ms()
+        await self._declare()
+        self._consumer = await self._session.broker.consume([Subscription(self._name, _PREFETCH)], self._receive)
+
+    async def _work(self) -> None:
+        while not self._is_stopping.is_set():
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._waiting and not self._is_stopping.is_set():
+                received: list[_Received] = []
+                while self._waiting and len(received) < _BATCH:
+                    delivery = self._waiting.popleft()
+                    self._in_work.append(delivery)
+                    received += await self._read(delivery)
+                for start in range(0, len(received), _BATCH):
+                    await self._apply(received[start : start + _BATCH])
+                for delivery in self._in_work:
+                    delivery.ack()
+                self._in_work.clear()
+                self._backoff.reset()
+
+    def _receive(self, delivery: Delivery) -> None:
+        self._waiting.append(delivery)
+        self._arrived.set()
+
+    async def _give_back(self) -> None:
+        """Consume no more, and leave to whoever comes next what is not acknowledged."""
+        if (consumer := self._consumer) is not None:
+            self._consumer = None
+            await consumer.stop()
+        # The last one first: each goes to the front of the queue.
+        for delivery in reversed([*self._in_work, *self._waiting]):
+            delivery.requeue()
+        self._in_work.clear()
+        self._waiting.clear()
+        self._arrived.clear()
+
+    async def _read(self, delivery: Delivery) -> list[_Received]:
+        try:
+            return [_Received(report, delivery.redelivered) for report in decode_reports(delivery.body)]
+        except MalformedMessage as error:
+            if (report := report_of_letter(delivery)) is not None:
+                _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
+                return [_Received(report, True)]
+            self._counts.reports["malformed"] += 1
+            _log.error("%s: message %s is parked: %s", self._name, delivery.message_id, error)
+            await self._parked.park(delivery, str(error))
+            return []
+
+    async def _apply(self, batch: Sequence[_Received]) -> None:
+        """Apply the reports, all together; where that fails, those that can be."""
+        if not batch:
+            return
+        try:
+            applied = await self._store.dispatching.apply([one.report for one in batch])
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad report must not stop all the others
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._apply(batch[:middle])
+                await self._apply(batch[middle:])
+                return
+            report = batch[0].report
+            self._counts.reports["malformed"] += 1
+            _log.error("job %s: its report is parked, the store cannot apply it", report.id, exc_info=error)
+            await self._parked.park_report(report, f"cannot be applied: {error}")
+            return
+        await self._applied(batch, applied)
+
+    async def _applied(self, batch: Sequence[_Received], applied: Sequence[AppliedReport]) -> None:
+        ended: Counter[str] = Counter()
+        ends: list[AcceptedEnd] = []
+        for (report, is_again), one in zip(batch, applied, strict=True):
+            self._counts.reports[one.outcome] += 1
+            flight = self._ledger.find(report.id, report.token)
+            if flight is not None and report.kind != "started":
+                self._ledger.left(report.id, report.token)
+                ended[flight.queue] += 1
+            if one.outcome == "unknown":
+                _log.error("job %s: its report is parked, the store has no such job", report.id)
+                await self._parked.park_report(report, "the store has no such job")
+            elif one.state is not None and one.state in TERMINAL:
+                # What was applied by one who died before the result was kept is superseded here.
+                if one.outcome == "accepted" or (is_again and one.state is _end_of(report)):
+                    ends.append(AcceptedEnd(report, one.state, flight))
+            elif one.outcome == "accepted" and report.kind != "started":
+                self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
+        for queue, count in ended.items():
+            self._ended(queue, count)
+        if ends:
+            await self._results.put(ends)
+
+
+def _end_of(report: Report) -> JobState:
+    return after_report(report.kind, cancel_requested=False)

@@ -1,0 +1,107 @@
+"""Accepted results, put where `Job.result` waits: into the app's state, where it has one.
+
+The store has them by then. A state that does not answer costs those who wait there their answer, and no job its end.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.app import TaskMQ
+from taskmq.client.large_values import REFERENCE
+from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.stores import BlobReference, ResultRecord, ResultStore
+from taskmq.errors import StateUnavailable
+from taskmq.model.jobs.reports import Report
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+from taskmq.scheduler.ledger import Flight, public_name
+
+__all__ = ["AcceptedEnd", "AcceptedResults"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_AT_A_TIME: Final = 100
+
+
+class AcceptedEnd(msgspec.Struct, frozen=True):
+    """A report that has ended its job.
+
+    Attributes:
+        flight: what is known of the job; None: nothing.
+    """
+
+    report: Report
+    state: JobState
+    flight: Flight | None
+
+
+class AcceptedResults:
+    """Puts the ends of jobs into the state."""
+
+    def __init__(self, app: TaskMQ, store: JobStore) -> None:
+        self._app = app
+        self._store = store
+        self._results: ResultStore | None = app.sessions.current().stores.results
+        self._has_trouble = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a state to put them into."""
+        return self._results is not None
+
+    async def put(self, ends: Sequence[AcceptedEnd]) -> None:
+        """Put those whose tasks keep results; return once that is done, or the state does not answer."""
+        if self._results is None:
+            return
+        for start in range(0, len(ends), _AT_A_TIME):
+            puts = [self._put(self._results, end) for end in ends[start : start + _AT_A_TIME]]
+            try:
+                await asyncio.gather(*puts)
+                self._has_trouble = False
+            except StateUnavailable as error:
+                if not self._has_trouble:
+                    _log.warning("results are in the job store alone, the state does not take them: %s", error)
+                self._has_trouble = True
+                return
+
+    async def _put(self, results: ResultStore, end: AcceptedEnd) -> None:
+        named = await self._named(end)
+        if named is None:
+            return
+        name, task = named
+        plan = self._app.tasks[task].plan if task in self._app.tasks else None
+        if plan is not None and plan.result is False:
+            return
+        await results.put(self._record(end, name, task), ttl=self._app.jobs.result_ttl_of(task))
+
+    async def _named(self, end: AcceptedEnd) -> tuple[str, str] | None:
+        """The id by which people know the job, and its task."""
+        if end.flight is not None:
+            return end.flight.name, end.flight.task
+        record = await self._store.get(end.report.id)
+        return None if record is None else (public_name(record), record.task)
+
+    def _record(self, end: AcceptedEnd, name: str, task: str) -> ResultRecord:
+        report = end.report
+        is_reference = report.content_type == REFERENCE
+        finished = self._app.sessions.clock.now_ms() if report.started is None else report.started + report.ran
+        error = report.error
+        if end.state is not JobState.SUCCEEDED and error is None:
+            error = ErrorRecord(type_name="JobCancelled", message=str(end.state), traceback="")
+        return ResultRecord(
+            job_id=name,
+            task=task,
+            state=end.state,
+            attempt=report.attempt,
+            content_type=report.content_type,
+            value=b"" if is_reference else report.result,
+            error=None if end.state is JobState.SUCCEEDED else error,
+            started=report.started,
+            finished=finished,
+            worker=report.worker,
+            blob=msgspec.json.decode(report.result, type=BlobReference) if is_reference else None,
+        )

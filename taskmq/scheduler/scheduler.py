@@ -1,0 +1,260 @@
+"""One scheduler among any number of them."""
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from collections import Counter
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import JobStore
+from taskmq.durable.service import ServiceGroup, pause
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import StoreUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.scheduler.duties import Duties
+from taskmq.scheduler.held_slot import HeldSlot
+from taskmq.scheduler.signals import LiveWorkers, Signals
+from taskmq.scheduler.slots import HeldLease, SlotLeases
+from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
+from taskmq.version import VERSION
+
+__all__ = ["Scheduler"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+# Seconds without an answer of the store, which is asked once a second, after which a scheduler is not ready.
+_SILENT: Final = 5.0
+# As many timer shards there are, by the last byte of a job's id.
+_SHARDS: Final = 64
+_DAYS: Final = 86_400.0
+
+
+class Scheduler:
+    """Dispatches the jobs of an app's store until it is stopped: a `Service`.
+
+    Args:
+        drains: `stop` waits until everything in flight was reported; a second `stop` does not.
+
+    Raises:
+        UnsupportedFeature: the app has no store; raised by `run`.
+        StoreMismatch: the store's tables are of another version; raised by `run`.
+    """
+
+    def __init__(self, app: TaskMQ, *, drains: bool = False) -> None:
+        self._app = app
+        self._drains = drains
+        self._me = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._is_stopping = asyncio.Event()
+        self._has_begun = False
+        self._started = app.sessions.clock.now_ms()
+        self._counts = SchedulerCounts()
+        self._workers = LiveWorkers()
+        self._held: dict[int, HeldSlot] = {}
+        self._work = TaskSet("works for a slot", failure="a slot's work has failed, and is taken up anew")
+        self._store: JobStore | None = None
+        self._leases: SlotLeases | None = None
+        self._signals: Signals | None = None
+
+    def __repr__(self) -> str:
+        return f"<Scheduler {self._me} slots={sorted(self._held)}>"
+
+    def stop(self) -> None:
+        """Have `run` return once what is under way has ended, or with `drains` everything in flight was reported."""
+        if self._is_stopping.is_set() or not self._drains:
+            for held in self._held.values():
+                held.stop()
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Dispatch until `stop`. A store or broker that is not there is waited for."""
+        try:
+            session = self._app.sessions.current()
+            store = self._store = self._app.sessions.store()
+            if not await self._check(store):
+                return
+            signals = self._signals = Signals(
+                session.broker, self._workers, ready=self._ready, due=self._due, freed=self._freed
+            )
+            leases = self._leases = SlotLeases(
+                store.dispatching,
+                me=self._me,
+                taken=self._taken,
+                given=self._given,
+                lost=self._lost,
+                freed=signals.tell_freed,
+            )
+            self._has_begun = True
+            async with ServiceGroup() as group:
+                await group.start(signals, "listens for jobs and workers")
+                await group.start(Duties(store, me=self._me), "does the store's upkeep")
+                await group.start(leases, "holds slots")
+                try:
+                    await self._is_stopping.wait()
+                finally:
+                    await self._end(leases)
+        finally:
+            await self._app.aclose()
+
+    # For others to see -----------------------------------------------------------------------------------
+
+    def not_ready(self) -> str | None:
+        """Why nothing is dispatched; None while it is, or others hold all slots."""
+        if self._is_stopping.is_set():
+            return "stopping"
+        silence = self._silence()
+        if not self._has_begun or silence is None:
+            return "the store has not answered yet"
+        if silence > _SILENT:
+            return f"the store has not answered for {silence:.0f} s"
+        troubled = sorted(slot for slot, held in self._held.items() if held.publisher.is_troubled)
+        if troubled:
+            return f"the broker takes no jobs of slots {', '.join(map(str, troubled))}"
+        return None
+
+    def status(self) -> SchedulerStatus:
+        """Everything, for people."""
+        windows: dict[str, int] = {}
+        paused: dict[str, str] = {}
+        for held in self._held.values():
+            windows |= {queue: held.dispatcher.window(queue) for queue in held.ledger.queues()}
+            paused |= held.publisher.paused()
+        return SchedulerStatus(
+            version=VERSION,
+            pid=os.getpid(),
+            app=self._app.name,
+            started=self._started,
+            slots=sorted(self._held),
+            of=self._store.dispatching.slots if self._store is not None else 0,
+            store_silence=self._silence(),
+            in_flight=self._in_flight(),
+            windows=windows,
+            paused=paused,
+            dispatched=self._counts.dispatched,
+            fired=self._counts.fired,
+            reports=dict(self._counts.reports),
+            lost=self._counts.lost,
+        )
+
+    def snapshot(self) -> SchedulerSnapshot:
+        """The numbers, for monitoring."""
+        return self._counts.snapshot(
+            slots=len(self._held), in_flight=self._in_flight(), store_silence=self._silence()
+        )
+
+    def _in_flight(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for held in self._held.values():
+            found.update(held.ledger.queues())
+        return dict(found)
+
+    def _silence(self) -> float | None:
+        return None if self._leases is None else self._leases.silence
+
+    # Beginning and end -----------------------------------------------------------------------------------
+
+    async def _check(self, store: JobStore) -> bool:
+        """See whether the store can be worked with; False where it ends before that is known."""
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while not self._is_stopping.is_set():
+            try:
+                await store.check()
+            except StoreUnavailable as error:
+                if not backoff.failures:
+                    _log.warning("waiting for the store: %s", error)
+                await pause(self._is_stopping, backoff.next())
+            else:
+                return True
+        return False
+
+    async def _end(self, leases: SlotLeases) -> None:
+        """Take no more slots, end the work of those that are held, and give them back."""
+        leases.stop()
+        for held in self._held.values():
+            if self._drains:
+                held.drain()
+            else:
+                held.stop()
+        # Each ends by itself, after what it waits for; a second `stop` hurries those that drain.
+        await self._work.aclose(grace=_DAYS)
+        await leases.aclose()
+
+    # Slots -----------------------------------------------------------------------------------------------
+
+    def _taken(self, lease: HeldLease) -> None:
+        assert self._store is not None
+        held = HeldSlot(
+            self._app,
+            self._store,
+            lease,
+            self._workers,
+            fired=self._fired,
+            again=self._runs_again,
+            counts=self._counts,
+        )
+        self._held[lease.slot] = held
+        self._work.start(self._work_for(held))
+
+    def _given(self, lease: HeldLease) -> None:
+        if (held := self._held.get(lease.slot)) is not None and held.lease is lease:
+            held.stop()
+
+    def _lost(self, lease: HeldLease) -> None:
+        if (held := self._held.get(lease.slot)) is not None and held.lease is lease:
+            del self._held[lease.slot]
+            held.lose()
+
+    async def _work_for(self, held: HeldSlot) -> None:
+        assert self._leases is not None
+        try:
+            await held.run()
+        except Exception:
+            # Not taken up again in the same moment, wherever that is.
+            await pause(self._is_stopping, _PAUSE)
+            raise
+        finally:
+            if self._held.get(held.lease.slot) is held:
+                del self._held[held.lease.slot]
+            await self._leases.release(held.lease)
+
+    # What happens ----------------------------------------------------------------------------------------
+
+    def _ready(self, slot: int) -> None:
+        if (held := self._held.get(slot)) is not None:
+            held.dispatcher.wake()
+
+    def _due(self, slot: int, seconds: float) -> None:
+        if (held := self._held.get(slot)) is not None:
+            held.timers.expect(seconds)
+
+    def _freed(self) -> None:
+        if self._leases is not None:
+            self._leases.look()
+
+    def _fired(self, queues: set[str]) -> None:
+        """Jobs of these queues are ready, whoever holds their slots."""
+        assert self._store is not None
+        for slot in {self._store.dispatching.slot_of(queue) for queue in queues}:
+            self._wake(slot)
+
+    def _runs_again(self, job_id: str, queue: str, seconds: float) -> None:
+        assert self._store is not None
+        if seconds <= 0:
+            self._wake(self._store.dispatching.slot_of(queue))
+            return
+        slot = (int(job_id[-2:], 16) % _SHARDS) % self._store.dispatching.slots
+        if slot in self._held:
+            self._due(slot, seconds)
+        elif self._signals is not None:
+            self._signals.tell_due(slot, seconds)
+
+    def _wake(self, slot: int) -> None:
+        if slot in self._held:
+            self._ready(slot)
+        elif self._signals is not None:
+            self._signals.tell_ready(slot)

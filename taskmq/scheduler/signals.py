@@ -1,0 +1,182 @@
+"""What schedulers hear over the broker: that jobs are ready, that slots are free, and which workers there are.
+
+All of it is a hint that may get lost: nothing waits for one for longer than half a second, and where no worker is
+heard of, a window of a fixed size is used.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.contracts.broker import Broadcasting, Broker, Listening
+from taskmq.durable.service import pause
+from taskmq.errors import BrokerUnavailable, MalformedMessage, TopologyMismatch
+from taskmq.model.backoff import Backoff
+from taskmq.model.telemetry.events import WORKER_EVENTS, WorkerEvent, decode_batch
+from taskmq.model.telemetry.worker_status import WorkerStatus
+
+__all__ = ["LiveWorkers", "Signals"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_READY: Final = "store.ready."
+_DUE: Final = "store.due."
+_FREED: Final = "store.slots"
+_WORKER: Final = "worker."
+_TOPICS: Final = (f"{_READY}*", f"{_DUE}*", _FREED, WORKER_EVENTS)
+_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+# They tell every ten seconds.
+_SILENT: Final = 35.0
+
+
+class LiveWorkers:
+    """The workers that were heard of lately, and what they have."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[float, WorkerStatus]] = {}
+        self._slots: dict[str, int] = {}
+        self._counted = 0.0
+        self._since: float | None = None
+
+    def listens(self) -> None:
+        """From now on is heard what workers tell."""
+        if self._since is None:
+            self._since = _now()
+
+    def is_deaf(self) -> None:
+        """Nothing is heard any more."""
+        self._since = None
+
+    def hear(self, event: WorkerEvent) -> None:
+        """A worker has told something."""
+        # Two may have been given one name.
+        name = f"{event.worker} {event.status.host}:{event.status.pid}"
+        if event.event in ("offline", "draining"):
+            self._heard.pop(name, None)
+        else:
+            self._heard[name] = (_now(), event.status)
+        self._counted = 0.0
+
+    def slots_of(self, queue: str) -> int | None:
+        """The slots of the live workers that consume a queue; None where none is known."""
+        now = _now()
+        if now - self._counted > 1.0 or not self._counted:
+            self._slots = {}
+            for status in self._live():
+                for name in status.queues:
+                    self._slots[name] = self._slots.get(name, 0) + status.slots
+            self._counted = now
+        return self._slots.get(queue)
+
+    def have_in_hand(self, physical: str) -> bool:
+        """Whether a live worker says that it has deliveries of a physical queue."""
+        return any(status.in_hand.get(physical, 0) for status in self._live())
+
+    def is_absent(self, worker: str, *, seconds: float) -> bool:
+        """Whether nothing was heard of a worker for so long, though it would have been heard."""
+        if self._since is None or _now() - self._since < seconds:
+            return False
+        heard = [at for at, status in self._heard.values() if status.name == worker]
+        return all(_now() - at >= seconds for at in heard)
+
+    def _live(self) -> list[WorkerStatus]:
+        oldest = _now() - _SILENT
+        return [status for at, status in self._heard.values() if at >= oldest]
+
+
+class Signals:
+    """Listens for one scheduler, and tells the others: a `Service`.
+
+    Args:
+        ready: called with a slot whose jobs may be ready.
+        due: called with a slot, and in how many seconds a timer of it may be due.
+        freed: called when slots may be free.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        workers: LiveWorkers,
+        *,
+        ready: Callable[[int], None],
+        due: Callable[[int, float], None],
+        freed: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._workers = workers
+        self._ready = ready
+        self._due = due
+        self._freed = freed
+        self._is_stopping = asyncio.Event()
+
+    def tell_ready(self, slot: int) -> None:
+        """Have the slot's holder look."""
+        self._announce(f"{_READY}{slot}")
+
+    def tell_due(self, slot: int, seconds: float) -> None:
+        """Have the slot's holder look for timers in so many seconds."""
+        self._announce(f"{_DUE}{slot}", str(round(seconds * 1000)).encode())
+
+    def tell_freed(self) -> None:
+        """Have all schedulers look at who holds which slot."""
+        self._announce(_FREED)
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Listen until `stop`."""
+        listening = await self._listen()
+        if listening is None:
+            return
+        self._workers.listens()
+        try:
+            await self._is_stopping.wait()
+        finally:
+            self._workers.is_deaf()
+            await listening.stop()
+
+    async def _listen(self) -> Listening | None:
+        if not isinstance(self._broker, Broadcasting):
+            return None
+        backoff, complaint = Backoff(_PAUSE, _LONGEST_PAUSE), ""
+        while not self._is_stopping.is_set():
+            try:
+                return await self._broker.listen(_TOPICS, self._receive)
+            except (BrokerUnavailable, TopologyMismatch) as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    _log.warning("nothing is heard of new jobs for now, they are looked for: %s", complaint)
+                await pause(self._is_stopping, backoff.next())
+        return None
+
+    def _receive(self, topic: str, body: bytes) -> None:
+        slot = topic.rpartition(".")[2]
+        if topic.startswith(_READY):
+            if slot.isdecimal():
+                self._ready(int(slot))
+        elif topic.startswith(_DUE):
+            if slot.isdecimal() and body.isdigit():
+                self._due(int(slot), int(body) / 1000)
+        elif topic == _FREED:
+            self._freed()
+        elif topic.startswith(_WORKER):
+            try:
+                batch = decode_batch(topic, body)
+            except MalformedMessage as error:
+                _log.debug("topic %r: %s", topic, error)
+                return
+            for event in batch.events:
+                if isinstance(event, WorkerEvent):
+                    self._workers.hear(event)
+
+    def _announce(self, topic: str, body: bytes = b"") -> None:
+        if isinstance(self._broker, Broadcasting):
+            self._broker.announce(topic, body)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,229 @@
+"""The slots that this scheduler holds, under leases of five seconds.
+
+    look once a second -> divide (pure): take free ones, give back what others are short of
+    LeaseKeeper        -> renew all that are held, three times a lease
+                          lost, or not renewed in time: its work stops at once, and the store's epochs fence the rest
+
+No slot is without a holder for longer than a lease while one scheduler lives, and one that is given back is free at
+once: that is announced, so that others look.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from taskmq.contracts.jobs import DispatchStore, slot_key
+from taskmq.contracts.stores import Lease
+from taskmq.durable.lease_keeper import LeaseKeeper
+from taskmq.durable.service import pause
+from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.scheduler.fairness import divide
+
+__all__ = ["LEASE", "HeldLease", "SlotLeases"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+LEASE: Final = 5.0
+_LOOK: Final = 1.0
+_SHORTEST_LOOK: Final = 0.05
+_WANTED: Final = "slots:wanted"
+
+
+class HeldLease:
+    """The lease of a slot that this scheduler holds.
+
+    Attributes:
+        epoch: its token.
+        until: to when it can be trusted, by the loop's clock.
+    """
+
+    def __init__(self, slot: int, epoch: int, until: float) -> None:
+        self.slot = slot
+        self.epoch = epoch
+        self.until = until
+
+    def __repr__(self) -> str:
+        return f"<HeldLease slot={self.slot} epoch={self.epoch}>"
+
+
+class SlotLeases:
+    """Holds this scheduler's share of the slots: a `Service`.
+
+    Args:
+        me: names this scheduler among the others.
+        taken: called with each slot that is held from now on.
+        given: called with each that somebody else is to have, before it is released: stops its work, and calls
+            `release`.
+        lost: called with each that somebody else may hold already.
+        freed: called when slots were released, for others to be told.
+    """
+
+    def __init__(
+        self,
+        store: DispatchStore,
+        *,
+        me: str,
+        taken: Callable[[HeldLease], None],
+        given: Callable[[HeldLease], None],
+        lost: Callable[[HeldLease], None],
+        freed: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._me = me
+        self._taken = taken
+        self._given = given
+        self._lost = lost
+        self._freed = freed
+        self._held: dict[int, HeldLease] = {}
+        # Those that are being given back: held still, until their work has stopped.
+        self._going: set[int] = set()
+        self._wanting: int | None = None
+        self._keeper = LeaseKeeper("slots", seconds=LEASE, renew=self._renew)
+        self._waking = asyncio.Event()
+        self._is_stopping = False
+        self._has_trouble = False
+        self._answered: float | None = None
+
+    @property
+    def held(self) -> list[int]:
+        """The slots that are held."""
+        return sorted(self._held)
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since the store last answered; None: it never has."""
+        return None if self._answered is None else asyncio.get_running_loop().time() - self._answered
+
+    def look(self) -> None:
+        """Look at once: something has changed."""
+        self._waking.set()
+
+    def stop(self) -> None:
+        """Take no more. What is held is held until it is released."""
+        self._is_stopping = True
+        self._waking.set()
+
+    async def run(self) -> None:
+        """Hold the share until `stop`."""
+        while not self._is_stopping:
+            self._waking.clear()
+            wait = _LOOK
+            try:
+                wait = await self._look()
+                self._well()
+            except (StateUnavailable, StoreUnavailable) as error:
+                self._trouble(error)
+            self._drop_expired()
+            await pause(self._waking, wait)
+
+    async def release(self, lease: HeldLease) -> None:
+        """Give a slot back, so that another scheduler has it at once. Nothing where it was lost."""
+        if self._held.pop(lease.slot, None) is None:
+            return
+        self._going.discard(lease.slot)
+        try:
+            await self._store.leases.release(slot_key(lease.slot), token=lease.epoch)
+        except (StateUnavailable, StoreUnavailable) as error:
+            _log.warning("slot %d is free when its lease ends: %s", lease.slot, error)
+        self._freed()
+
+    async def aclose(self) -> None:
+        """Renew nothing any more."""
+        await self._keeper.aclose()
+        with contextlib.suppress(StateUnavailable, StoreUnavailable):
+            await self._want_no_more()
+
+    async def _look(self) -> float:
+        """One look; seconds until the next one."""
+        leases: dict[int, Lease | None] = {}
+        for slot in range(self._store.slots):
+            if slot not in self._held:
+                leases[slot] = await self._store.leases.find(slot_key(slot))
+        wanted = await self._store.leases.find(_WANTED)
+        if self._is_stopping:
+            return 0.0
+        # Of a holder with this name nothing is known here: its lease has to end first.
+        holders: dict[int, str | None] = {
+            slot: None if lease is None else f"{lease.owner} (earlier)" if lease.owner == self._me else lease.owner
+            for slot, lease in leases.items()
+        }
+        holders.update(dict.fromkeys(self._held, self._me))
+        division = divide(holders, me=self._me, wanting=None if wanted is None else wanted.owner)
+        for slot in division.take:
+            await self._take(slot)
+        # Those that are on their way already are among them.
+        for slot in (slot for slot in division.give if slot in self._held and slot not in self._going):
+            self._going.add(slot)
+            _log.info("slot %d is given back: other schedulers have less than their share", slot)
+            self._given(self._held[slot])
+        await (self._want() if division.wants else self._want_no_more())
+        left = [lease.left for lease in leases.values() if lease is not None]
+        return max(min([_LOOK, *left]), _SHORTEST_LOOK)
+
+    async def _take(self, slot: int) -> None:
+        until = asyncio.get_running_loop().time() + LEASE
+        epoch = await self._store.leases.acquire(slot_key(slot), owner=self._me, seconds=LEASE)
+        if isinstance(epoch, Lease):
+            return
+        lease = self._held[slot] = HeldLease(slot, epoch, until)
+        _log.info("slot %d is held, epoch %d", slot, epoch)
+        self._keeper.watch()
+        self._taken(lease)
+
+    async def _want(self) -> None:
+        """Say that there is less than a share here. One scheduler at a time can."""
+        leases = self._store.leases
+        if self._wanting is not None and await leases.renew(_WANTED, token=self._wanting, seconds=LEASE):
+            return
+        found = await leases.acquire(_WANTED, owner=self._me, seconds=LEASE)
+        self._wanting = None if isinstance(found, Lease) else found
+        if self._wanting is not None:
+            # So that those who have more look.
+            self._freed()
+
+    async def _want_no_more(self) -> None:
+        if self._wanting is not None:
+            token, self._wanting = self._wanting, None
+            await self._store.leases.release(_WANTED, token=token)
+
+    async def _renew(self) -> bool:
+        for lease in list(self._held.values()):
+            until = asyncio.get_running_loop().time() + LEASE
+            try:
+                is_held = await self._store.leases.renew(slot_key(lease.slot), token=lease.epoch, seconds=LEASE)
+            except StoreUnavailable as error:
+                raise StateUnavailable(str(error)) from error
+            if is_held:
+                lease.until = until
+                self._answered = asyncio.get_running_loop().time()
+            else:
+                self._lose(lease)
+        self._drop_expired()
+        return bool(self._held)
+
+    def _drop_expired(self) -> None:
+        """Whoever could not renew a lease for as long as it lasts does not hold it any more."""
+        now = asyncio.get_running_loop().time()
+        for lease in [lease for lease in self._held.values() if lease.until <= now]:
+            self._lose(lease)
+
+    def _lose(self, lease: HeldLease) -> None:
+        if self._held.get(lease.slot) is lease:
+            del self._held[lease.slot]
+            self._going.discard(lease.slot)
+            _log.warning("slot %d is lost: its lease was not renewed in time; its work stops here", lease.slot)
+            self._lost(lease)
+            self._waking.set()
+
+    def _trouble(self, error: Exception) -> None:
+        if not self._has_trouble:
+            _log.warning("the store does not answer: nothing is dispatched, and reports wait: %s", error)
+        self._has_trouble = True
+
+    def _well(self) -> None:
+        self._answered = asyncio.get_running_loop().time()
+        if self._has_trouble:
+            _log.warning("the store answers again")
+        self._has_trouble = False

@@ -1,0 +1,74 @@
+"""What a scheduler tells about itself: counts for monitoring, and a status for people."""
+
+from collections import Counter
+
+import msgspec
+
+from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.version import VERSION
+
+__all__ = ["SchedulerCounts", "SchedulerStatus"]
+
+
+class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler at one moment. Travels as JSON; fields may be added.
+
+    Attributes:
+        started: ms since the epoch.
+        slots: those that it holds, of so many as `of`.
+        store_silence: seconds since the store last answered; None: it never has.
+        in_flight: jobs at the broker and with workers, by queue.
+        windows: how many they may be, by queue.
+        paused: why queues take no jobs for now, by queue.
+        dispatched: jobs that were handed to the broker since the start.
+        fired: jobs whose time has come.
+        reports: what workers' reports came to: `accepted`, `superseded`, `unknown`, `malformed`.
+        lost: jobs that were given up, and dispatched again or ended.
+    """
+
+    version: str
+    pid: int
+    app: str
+    started: int
+    slots: list[int]
+    of: int
+    store_silence: float | None
+    in_flight: dict[str, int]
+    windows: dict[str, int]
+    paused: dict[str, str]
+    dispatched: int
+    fired: int
+    reports: dict[str, int]
+    lost: int
+
+
+class SchedulerCounts:
+    """What one scheduler has done since it started.
+
+    Attributes:
+        dispatched: jobs taken out of the store.
+        published: invitations that the broker has confirmed.
+        fired: jobs whose time has come.
+        lost: jobs that were given up.
+        reports: by what they came to.
+    """
+
+    def __init__(self) -> None:
+        self.dispatched = 0
+        self.published = 0
+        self.fired = 0
+        self.lost = 0
+        self.reports: Counter[str] = Counter()
+
+    def snapshot(self, *, slots: int, in_flight: dict[str, int], store_silence: float | None) -> SchedulerSnapshot:
+        """The numbers of now."""
+        return SchedulerSnapshot(
+            version=VERSION,
+            slots=slots,
+            in_flight=in_flight,
+            dispatched=self.dispatched,
+            fired=self.fired,
+            lost=self.lost,
+            reports=dict(self.reports),
+            store_silence=store_silence,
+        )

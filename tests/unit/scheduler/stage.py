@@ -1,0 +1,294 @@
+"""Schedulers on one store and one broker, in a loop whose time jumps, and a worker that a test plays."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from taskmq import TaskMQ
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
+from taskmq.contracts.jobs import JobRecord, NewJob, slot_key
+from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
+from taskmq.model.states import JobState
+from taskmq.model.telemetry.events import WorkerEvent, encode_batch, worker_topic
+from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.topology import WorkQueue, jobs_queue
+from taskmq.scheduler import Scheduler
+from taskmq.testing import FlakyBroker
+from taskmq.testing.job_store import JobModel, MemoryJobStore
+from taskmq_local import forget_memory, open_memory_broker, open_memory_state
+from taskmq_local.memory.broker import MemoryBroker
+from tests.unit.app_kit import OneSession
+from tests.unit.worker.virtual_time import run
+
+__all__ = ["START", "LoopClock", "Player", "Stage", "play", "until"]
+
+START = 1_700_000_000_000
+
+
+class LoopClock:
+    """The clock of a loop whose time jumps."""
+
+    def __init__(self) -> None:
+        self._began = asyncio.get_running_loop().time()
+
+    def now_ms(self) -> int:
+        return START + round(self.monotonic() * 1000)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time() - self._began
+
+    def since(self, began: float) -> float:
+        """Seconds since a reading of `monotonic`; no work takes any."""
+        return self.monotonic() - began
+
+    async def sleep_until(self, instant_ms: int) -> None:
+        await asyncio.sleep(max(instant_ms - self.now_ms(), 0) / 1000)
+
+
+class HeardBroker(FlakyBroker):
+    """A `FlakyBroker` with broadcasts, which never fail."""
+
+    def __init__(self, inner: MemoryBroker) -> None:
+        super().__init__(inner)
+        self._heard = inner
+
+    def announce(self, topic: str, body: bytes) -> bool:
+        return self._heard.announce(topic, body)
+
+    async def listen(self, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> Listening:
+        return await self._heard.listen(patterns, receive)
+
+
+@dataclass
+class Process:
+    """A scheduler with connections of its own.
+
+    Attributes:
+        store: set its `is_reachable` for an outage that it alone sees.
+        broker: fails on order.
+    """
+
+    app: TaskMQ
+    scheduler: Scheduler
+    store: MemoryJobStore
+    broker: HeardBroker
+    task: "asyncio.Task[None]"
+
+    async def stop(self) -> None:
+        self.scheduler.stop()
+        await asyncio.wait({self.task})
+        self.task.result()
+
+    async def kill(self) -> None:
+        """Nothing that it would do in the end is done: its store and broker are gone first."""
+        self.store.is_reachable = False
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+@dataclass
+class Player:
+    """A worker: takes invitations of a queue, and reports as the test says."""
+
+    broker: Broker
+    queue: str
+    deliveries: list[Delivery] = field(default_factory=list[Delivery])
+
+    @property
+    def envelopes(self) -> list[Envelope]:
+        return [decode_envelope(each.body) for each in self.deliveries]
+
+    def take(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+
+    async def report(self, envelope: Envelope, kind: ReportKind = "succeeded", **fields: Any) -> None:
+        """Report of one invitation, without acknowledging it."""
+        assert envelope.store is not None
+        fields = {"worker": "player", "started": START, "ran": 1, **fields}
+        report = Report(
+            id=envelope.store.id, token=envelope.store.token, attempt=envelope.attempt, kind=kind, **fields
+        )
+        await self.send(envelope.store.reports, report)
+
+    async def send(self, queue: str, *reports: Report) -> None:
+        for body in encode_reports(reports):
+            await self.broker.publish(
+                Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task="taskmq.reports"), timeout=5
+            )
+
+    async def finish(self, kind: ReportKind = "succeeded", **fields: Any) -> None:
+        """Report and acknowledge everything that is in hand."""
+        taken, self.deliveries = self.deliveries, []
+        for delivery in taken:
+            await self.report(decode_envelope(delivery.body), kind, **fields)
+            delivery.ack()
+
+    async def play(self) -> None:
+        """Report every invitation as a success, from now on."""
+        while True:
+            await self.finish(content_type=JSON, result=b"1")
+            await asyncio.sleep(0.001)
+
+
+@dataclass
+class Stage:
+    """What the processes of a test share."""
+
+    name: str
+    model: JobModel
+    clock: LoopClock
+    broker: MemoryBroker
+    processes: list[Process] = field(default_factory=list[Process])
+    define: Callable[[TaskMQ], None] = lambda _: None
+    tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
+
+    @property
+    def store(self) -> MemoryJobStore:
+        """As one sees it who has no part in this."""
+        return MemoryJobStore(self.model, clock=self.clock)
+
+    def start(self, *, drains: bool = False, store: MemoryJobStore | None = None, has_state: bool = True) -> Process:
+        """One more scheduler."""
+        app = TaskMQ(f"memory://{self.name}", name="shop")
+        self.define(app)
+        app.sessions.clock = self.clock
+        options = BrokerOptions(name="scheduler", clock=self.clock)
+        broker = HeardBroker(open_memory_broker(f"memory://{self.name}", options))
+        state = open_memory_state(f"memory://{self.name}", options) if has_state else None
+        store = store or self.store
+        session = Session(broker, state, send_timeout=5.0, store=store, clock=self.clock)
+        OneSession(app, lambda: session)
+        scheduler = Scheduler(app, drains=drains)
+        process = Process(app, scheduler, store, broker, asyncio.create_task(scheduler.run()))
+        self.processes.append(process)
+        return process
+
+    async def player(self, queue: str = "work", *, prefetch: int = 1000) -> Player:
+        """A worker of a queue, once that is there."""
+        broker = open_memory_broker(f"memory://{self.name}", BrokerOptions(name="worker", clock=self.clock))
+        player = Player(broker, queue)
+        await until(lambda: _exists(broker, jobs_queue(queue)))
+        await broker.consume([Subscription(jobs_queue(queue), prefetch)], player.take)
+        return player
+
+    async def player_of_declared(self, queue: str = "work") -> Player:
+        """A worker of a queue that nobody has used yet."""
+        await self.broker.declare([WorkQueue(queue)])
+        return await self.player(queue)
+
+    def plays(self, player: Player) -> None:
+        """It succeeds with everything, for the rest of the test."""
+        self.tasks.append(asyncio.create_task(player.play()))
+
+    async def playing(self, queue: str = "work") -> None:
+        """A worker that succeeds with everything, for the rest of the test."""
+
+        async def work() -> None:
+            await (await self.player(queue)).play()
+
+        self.tasks.append(asyncio.create_task(work()))
+
+    async def submit(
+        self, count: int = 1, *, queue: str = "work", task: str = "t", announced: bool = False, **fields: Any
+    ) -> list[str]:
+        """Jobs, by their ids."""
+        jobs: list[NewJob] = []
+        for _ in range(count):
+            job_id = new_job_id(self.clock.now_ms(), uuid4().bytes)
+            body = encode_envelope(Envelope(id=job_id, task=task))
+            jobs.append(NewJob(id=job_id, task=task, queue=queue, body=body, **fields))
+        await self.store.submit(jobs)
+        if announced:
+            self.broker.announce(f"store.ready.{self.model.slot_of(queue)}", b"")
+        return [job.id for job in jobs]
+
+    def job(self, job_id: str) -> JobRecord:
+        return self.model.jobs[job_id]
+
+    def states(self) -> dict[JobState, int]:
+        found: dict[JobState, int] = {}
+        for job in self.model.jobs.values():
+            found[job.state] = found.get(job.state, 0) + 1
+        return found
+
+    def holders(self) -> set[str]:
+        """Who holds slots."""
+        self.model.now = max(self.model.now, self.clock.now_ms())
+        leases = [self.model.leases.find(slot_key(slot), now=self.model.now) for slot in range(self.model.slots)]
+        return {lease.owner for lease in leases if lease is not None}
+
+    def batches(self) -> int:
+        """How many batches the store has not forgotten."""
+        return len(vars(self.model)["_batches"])
+
+    def worker_says(self, event: str = "beat", *, name: str = "player", **fields: Any) -> None:
+        """A worker tells how it is."""
+        known: dict[str, Any] = dict.fromkeys(
+            ("running", "backlog", "ended", "abandoned", "memory", "descriptors", "started"), 0
+        )
+        known |= {"host": "h", "pid": 1, "version": "1", "app": "shop", "queues": ["work"], "state": "running"}
+        status = WorkerStatus(**{**known, "name": name, "slots": 1, "loop_lag": 0.0, **fields})
+        told = WorkerEvent(event=event, number=1, at=0, status=status)
+        self.broker.announce(worker_topic(event), encode_batch(name, [told], dropped=0))
+
+    async def pass_by(self, seconds: float) -> None:
+        """So much time passes."""
+        await asyncio.sleep(seconds)
+
+    async def all_ended(self) -> None:
+        await until(lambda: all(job.state.is_final for job in self.model.jobs.values()), within=600)
+
+    async def parked(self) -> list[tuple[str, Any]]:
+        """Reason and body of what is in the parking queue."""
+        async with self.broker.peek("taskmq.parking", limit=100) as found:
+            return [(str(each.headers["x-taskmq-reason"]), each.body) for each in found]
+
+
+async def until(condition: Callable[[], "bool | Coroutine[Any, Any, bool]"], *, within: float = 60.0) -> None:
+    """Return once it holds; the loop's time goes on meanwhile."""
+    async with asyncio.timeout(within):
+        while True:
+            found = condition()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.002)
+
+
+async def _exists(broker: Broker, queue: str) -> bool:
+    return bool(await broker.stats([queue]))
+
+
+def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[TaskMQ], None] | None = None) -> None:
+    """Run a test; afterwards no task may be left."""
+
+    async def main() -> None:
+        name = f"scheduler-{uuid4()}"
+        clock = LoopClock()
+        options = BrokerOptions(clock=clock)
+        stage = Stage(name, JobModel(now=START), clock, open_memory_broker(f"memory://{name}", options))
+        if define is not None:
+            stage.define = define
+        await stage.broker.declare([])
+        try:
+            await test(stage)
+        finally:
+            for task in stage.tasks:
+                task.cancel()
+            for process in stage.processes:
+                if not process.task.done():
+                    process.scheduler.stop()
+                    process.scheduler.stop()
+            if pending := {*stage.tasks, *(process.task for process in stage.processes)}:
+                await asyncio.wait(pending)
+            forget_memory(name)
+        for process in stage.processes:
+            if not process.task.cancelled():
+                process.task.result()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, left
+
+    run(main())

@@ -1,0 +1,210 @@
+"""Shares, windows and the division of slots, which are pure."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.contracts.jobs import Lane, Pick
+from taskmq.scheduler.fairness import FLOOR, Shares, Window, divide
+
+_PRIORITY = {"high": 9, "default": 4, "low": 0}
+
+
+def _lane(kind: str = "default", tenant: str = "", queue: str = "work") -> Lane:
+    return Lane(queue, _PRIORITY[kind], tenant)
+
+
+def _dealt(shares: Shares, count: int, *, rounds: int = 1) -> Counter[Lane]:
+    found: Counter[Lane] = Counter()
+    for _ in range(rounds):
+        for pick in shares.picks(lambda _: count, limit=500):
+            found[pick.lane] += pick.count
+    return found
+
+
+# Shares
+
+
+@pytest.mark.parametrize(("count", "rounds"), [(100, 1), (1, 100), (7, 100)])
+def test_three_classes_have_their_minimum_shares_however_few_there_are_at_a_time(count: int, rounds: int) -> None:
+    shares = Shares()
+    shares.refresh([_lane("high"), _lane("default"), _lane("low")])
+
+    found = _dealt(shares, count, rounds=rounds)
+
+    total = count * rounds
+    assert found == {
+        _lane("high"): total * 60 // 100,
+        _lane("default"): total * 30 // 100,
+        _lane("low"): total * 10 // 100,
+    }
+
+
+def test_a_class_without_jobs_leaves_its_turns_to_the_others_and_saves_up_none() -> None:
+    shares = Shares()
+    shares.refresh([_lane("default"), _lane("low")])
+    assert _dealt(shares, 100) == {_lane("default"): 75, _lane("low"): 25}
+
+    shares.refresh([_lane("high"), _lane("default"), _lane("low")])
+
+    assert _dealt(shares, 10)[_lane("high")] == 6
+
+
+def test_tenants_of_a_class_take_turns() -> None:
+    shares = Shares()
+    shares.refresh([_lane(tenant=name) for name in "abc"])
+
+    assert _dealt(shares, 5) == {_lane(tenant="a"): 2, _lane(tenant="b"): 2, _lane(tenant="c"): 1}
+    # The next ones go on where the last have ended.
+    assert _dealt(shares, 1) == {_lane(tenant="c"): 1}
+
+
+def test_of_a_tenants_jobs_in_a_class_the_higher_priority_goes_first() -> None:
+    shares = Shares()
+    shares.refresh([Lane("work", 4, "a"), Lane("work", 6, "a"), Lane("work", 4, "b")])
+
+    assert _dealt(shares, 4) == {Lane("work", 6, "a"): 2, Lane("work", 4, "b"): 2}
+
+    shares.exhausted(Lane("work", 6, "a"))
+    assert _dealt(shares, 2) == {Lane("work", 4, "a"): 1, Lane("work", 4, "b"): 1}
+
+
+def test_an_exhausted_lane_waits_for_the_next_refresh() -> None:
+    shares = Shares()
+    shares.refresh([_lane("high"), _lane("low")])
+
+    shares.exhausted(_lane("high"))
+    assert _dealt(shares, 5) == {_lane("low"): 5}
+    shares.exhausted(_lane("low"))
+    shares.exhausted(_lane("low"))
+    assert len(shares) == 0
+    assert shares.picks(lambda _: 9, limit=9) == []
+
+    shares.refresh([_lane("high")])
+    assert shares.picks(lambda _: 9, limit=4) == [Pick(_lane("high"), 4)]
+
+
+def test_a_queue_gets_what_it_has_room_for_and_all_take_turns_at_the_limit() -> None:
+    shares = Shares()
+    lanes = {name: _lane(queue=name) for name in ("a", "b", "c")}
+    shares.refresh(lanes.values())
+    room = {"a": 5, "b": 0, "c": 5}
+
+    assert shares.picks(room.__getitem__, limit=6) == [Pick(lanes["a"], 5), Pick(lanes["c"], 1)]
+    assert shares.picks(room.__getitem__, limit=6) == [Pick(lanes["c"], 5), Pick(lanes["a"], 1)]
+
+
+@given(
+    lanes=st.lists(
+        st.builds(Lane, st.sampled_from("qr"), st.integers(0, 9), st.sampled_from("abc")), min_size=1, unique=True
+    ),
+    steps=st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=10),
+)
+def test_picks_are_of_lanes_that_are_there_and_fill_the_room(
+    lanes: list[Lane], steps: list[tuple[int, bool]]
+) -> None:
+    shares = Shares()
+    shares.refresh(lanes)
+    there = set(lanes)
+
+    for room, loses in steps:
+        queues = {lane.queue for lane in there}
+        picks = shares.picks(lambda _, room=room: room, limit=60)  # type: ignore[misc]
+
+        assert {pick.lane for pick in picks} <= there
+        assert sum(pick.count for pick in picks) == min(room * len(queues), 60)
+        if loses and picks:
+            shares.exhausted(picks[0].lane)
+            there.discard(picks[0].lane)
+        if not there:
+            break
+
+
+# Windows
+
+
+def test_a_window_is_twice_the_live_slots_or_a_fixed_size_where_none_is_known() -> None:
+    window = Window()
+
+    assert window.size(None, now=0.0) == FLOOR
+    assert window.size(10, now=1.0) == 20
+    assert window.size(0, now=2.0) == 0
+
+
+def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
+    window = Window()
+    now = 0.0
+    for _ in range(100):
+        now += 0.05
+        window.ended(500, now=now)
+
+    # 10,000 a second for 50 ms.
+    assert round(window.size(8, now=now), -1) == 500
+    assert round(window.rate, -2) == 10_000
+
+    assert window.size(8, now=now + 10) == 16
+
+
+# Slots
+
+
+@given(st.integers(1, 64), st.integers(1, 70))
+def test_schedulers_that_come_and_go_share_all_slots_evenly(slots: int, count: int) -> None:
+    holders: dict[int, str | None] = dict.fromkeys(range(slots))
+    wanting: str | None = None
+    live = [f"s{number:02d}" for number in range(count)]
+
+    def settle() -> None:
+        nonlocal wanting
+        for _ in range(4 * slots + 4 * len(live)):
+            before = (dict(holders), wanting)
+            for me in live:
+                division = divide(holders, me=me, wanting=wanting)
+                for slot in division.take:
+                    assert holders[slot] is None
+                    holders[slot] = me
+                for slot in division.give:
+                    assert holders[slot] == me
+                    holders[slot] = None
+                if division.wants:
+                    wanting = wanting or me
+                elif wanting == me:
+                    wanting = None
+            if before == (holders, wanting):
+                return
+        raise AssertionError(f"they do not come to rest: {holders}")
+
+    settle()
+    _assert_even(holders, live)
+    # Half of them die: their leases end, and so does the wish of one that is gone.
+    live = live[: (len(live) + 1) // 2]
+    holders = {slot: holder if holder in live else None for slot, holder in holders.items()}
+    wanting = wanting if wanting in live else None
+    settle()
+    _assert_even(holders, live)
+    # Others come.
+    live = [*live, "x1", "x2", "x3"]
+    settle()
+    _assert_even(holders, live)
+
+
+def _assert_even(holders: dict[int, str | None], live: list[str]) -> None:
+    counts = Counter(holders.values())
+    assert None not in counts
+    if len(live) <= len(holders):
+        assert max(counts[name] for name in live) - min(counts[name] for name in live) <= 1
+
+
+def test_one_scheduler_alone_takes_all_slots_at_once() -> None:
+    division = divide(dict.fromkeys(range(8)), me="a", wanting=None)
+
+    assert (division.take, division.give, division.wants) == (list(range(8)), [], False)
+
+
+def test_a_second_scheduler_says_that_it_wants_and_the_first_gives_half() -> None:
+    holders: dict[int, str | None] = dict.fromkeys(range(8), "a")
+
+    assert divide(holders, me="b", wanting=None).wants
+    assert divide(holders, me="a", wanting="b").give == [4, 5, 6, 7]

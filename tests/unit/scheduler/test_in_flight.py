@@ -1,0 +1,182 @@
+"""Jobs in flight that somebody has to look after."""
+
+from taskmq import TaskMQ
+from taskmq.contracts.jobs import JobUpdate
+from taskmq.durable.service import ServiceGroup
+from taskmq.model.commands import Command, decode_command
+from taskmq.model.states import JobState
+from taskmq.model.topology import jobs_queue
+from taskmq.scheduler.duties import Duties
+from tests.unit.scheduler.stage import Stage, play, until
+
+
+def _define(app: TaskMQ) -> None:
+    @app.task(name="once", ack="early")
+    async def once() -> None: ...
+
+
+async def _commands(stage: Stage) -> list[Command]:
+    """What workers are told, from now on."""
+    told: list[Command] = []
+    await stage.broker.listen(["worker.command.*"], lambda _, body: told.append(decode_command(body)))
+    return told
+
+
+def test_a_cancel_of_a_dispatched_job_is_told_every_five_seconds_until_its_report_comes() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        told = await _commands(stage)
+        (job_id,) = await stage.submit(key="17")
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        job = stage.job(job_id)
+        request = JobUpdate(
+            id=job_id,
+            before=job.state,
+            version=job.version,
+            after=job.state,
+            cancel_requested="no need",
+            kind="cancel_requested",
+        )
+        assert await stage.store.update(request) is not None
+
+        await stage.pass_by(16)
+        assert [(command.name, command.job_id) for command in told] == [("revoke", "17")] * 3
+        await player.finish("cancelled")
+        await stage.all_ended()
+        told.clear()
+        await stage.pass_by(20)
+
+        assert told == []
+        assert stage.job(job_id).state is JobState.CANCELLED
+
+    play(test)
+
+
+def test_a_retry_of_a_job_whose_cancel_was_asked_for_is_its_end() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        job = stage.job(job_id)
+        request = JobUpdate(
+            id=job_id, before=job.state, version=job.version, after=job.state, cancel_requested="x", kind="cancel"
+        )
+        assert await stage.store.update(request) is not None
+
+        await player.finish("retry", delay=50)
+
+        await stage.all_ended()
+        assert stage.job(job_id).state is JobState.CANCELLED
+
+    play(test)
+
+
+def test_a_job_whose_message_is_gone_is_dispatched_again_after_five_minutes() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        await stage.broker.declare([])
+        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+        token = stage.job(job_id).token
+        await stage.pass_by(1)
+        await stage.broker.purge(jobs_queue("work"))
+
+        await stage.pass_by(290)
+        assert stage.job(job_id).token == token
+        await until(lambda: stage.job(job_id).token != token)
+
+        assert stage.job(job_id).attempt == 1
+        assert process.scheduler.status().lost == 1
+        await stage.playing()
+        await stage.all_ended()
+        assert process.scheduler.status().in_flight == {}
+
+    play(test)
+
+
+def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+        await stage.pass_by(1000)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        await stage.pass_by(1000)
+
+        assert process.scheduler.status().lost == 0
+        await player.finish()
+        await stage.all_ended()
+        assert stage.job(job_id).token >> 32 == 1
+
+    play(test)
+
+
+def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_the_last() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        for death in range(1, 4):
+            await until(lambda: len(player.deliveries) == 1)
+            (delivery,), (envelope,) = player.deliveries, player.envelopes
+            assert envelope.attempt == death
+            # A long run: it is settled before it ends, and its worker tells that it lives.
+            await player.report(envelope, "started")
+            delivery.ack()
+            player.deliveries.clear()
+            for _ in range(8):
+                stage.worker_says()
+                await stage.pass_by(10)
+            assert stage.job(job_id).state is JobState.RUNNING
+            assert process.scheduler.status().lost == death - 1
+            await until(lambda death=death: process.scheduler.status().lost == death, within=120)  # type: ignore[misc]
+
+        job = stage.job(job_id)
+        assert job.state is JobState.FAILED
+        assert job.error is not None
+        assert job.error.type_name == "WorkerLost"
+        assert len(await stage.store.attempts(job_id)) == 2
+
+    play(test)
+
+
+def test_a_lost_job_that_must_not_run_twice_fails() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        (job_id,) = await stage.submit(task="once")
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        await player.report(player.envelopes[0], "started")
+        player.deliveries[0].ack()
+
+        await stage.all_ended()
+
+        job = stage.job(job_id)
+        assert job.state is JobState.FAILED
+        assert job.error is not None
+        assert "nobody knows whether it was run" in job.error.message
+        assert job.token >> 32 == 1
+
+    play(test, _define)
+
+
+def test_the_stores_upkeep_is_done_once_an_hour_however_many_schedulers_run() -> None:
+    async def test(stage: Stage) -> None:
+        done: list[float] = []
+
+        async def maintain() -> None:
+            done.append(stage.clock.monotonic())
+
+        async with ServiceGroup() as group:
+            for name in "abc":
+                store = stage.store
+                vars(store.dispatching)["maintain"] = maintain
+                await group.start(Duties(store, me=name), name)
+            await stage.pass_by(3 * 3600 + 300)
+
+        assert [round(at / 3600, 1) for at in done] == [0, 1, 2, 3]
+
+    play(test)

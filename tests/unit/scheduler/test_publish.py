@@ -1,0 +1,94 @@
+"""What becomes of invitations that the broker does not take."""
+
+import pytest
+
+from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable
+from taskmq.model.states import JobState
+from tests.unit.scheduler.stage import Stage, play, until
+
+
+@pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
+def test_a_refused_job_is_ready_again_without_an_attempt_and_its_queue_pauses_longer_each_time(
+    error: SendError,
+) -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+        process.broker.fail_publishes(5, error)
+        (job_id,) = await stage.submit(announced=True)
+        began = stage.clock.monotonic()
+        await until(lambda: stage.job(job_id).token > 0 and stage.job(job_id).state is JobState.QUEUED)
+        assert process.scheduler.status().paused == {"work": str(error)}
+        assert process.scheduler.status().in_flight == {}
+
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1, within=120)
+
+        # 1, 2, 4, 8 and 16 seconds.
+        assert 31 <= stage.clock.since(began) <= 33
+        assert player.envelopes[0].attempt == 1
+        assert stage.job(job_id).token >> 32 == 6
+        notes = [entry.note for entry in await stage.store.events(job_id)]
+        assert notes == [str(error)] * 5
+        await player.finish()
+        await stage.all_ended()
+        assert process.scheduler.status().paused == {}
+
+    play(test)
+
+
+def test_a_queue_that_takes_nothing_holds_up_no_other() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await stage.playing("good")
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+        process.broker.fail_publishes(1, PublishRejected("queue 'bad' is full"))
+        (bad,) = await stage.submit(queue="bad", announced=True)
+        await until(lambda: "bad" in process.scheduler.status().paused)
+
+        began = stage.clock.monotonic()
+        good = await stage.submit(3, queue="good", announced=True)
+        await until(lambda: all(stage.job(job_id).state.is_final for job_id in good))
+
+        assert stage.clock.since(began) < 0.9
+        assert stage.job(bad).state is JobState.QUEUED
+
+    play(test)
+
+
+def test_a_job_that_is_too_large_fails_and_those_beside_it_run() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+        process.broker.fail_publishes(1, TooLarge(9, 8, "the message"))
+        await stage.submit(3)
+        await stage.playing()
+
+        await stage.all_ended()
+
+        assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 2}
+        (failed,) = [job for job in stage.model.jobs.values() if job.state is JobState.FAILED]
+        assert failed.error is not None
+        assert "9 bytes" in failed.error.message
+        await until(lambda: stage.batches() == 0)
+
+    play(test)
+
+
+def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_once() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+        process.broker.lose_confirms(2, PublishUnknown("no confirm"))
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 3)
+
+        assert len({each.store.token for each in player.envelopes if each.store}) == 1
+        await player.finish()
+        await until(lambda: sum(process.scheduler.status().reports.values()) == 3)
+
+        assert process.scheduler.status().reports == {"accepted": 1, "superseded": 2}
+        assert stage.job(job_id).state is JobState.SUCCEEDED
+
+    play(test)

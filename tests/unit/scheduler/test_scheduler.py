@@ -1,0 +1,270 @@
+"""Schedulers from submit to history, on a store and a broker in this process."""
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.errors import StoreMismatch, UnsupportedFeature
+from taskmq.model.states import JobState
+from taskmq.scheduler import Scheduler
+from taskmq.testing.job_store import MemoryJobStore
+from tests.unit.app_kit import new_url
+from tests.unit.scheduler.stage import START, Player, Stage, play, until
+from tests.unit.worker.virtual_time import run
+
+
+def test_a_job_is_dispatched_run_and_ended_by_its_report() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        assert stage.job(job_id).state is JobState.DISPATCHED
+        (envelope,) = player.envelopes
+        assert envelope.store is not None
+        assert (envelope.id, envelope.attempt, envelope.store.token) == (job_id, 1, stage.job(job_id).token)
+
+        await player.finish(content_type="application/json", result=b"7")
+
+        await until(lambda: stage.job(job_id).state is JobState.SUCCEEDED)
+        assert stage.job(job_id).result == b"7"
+
+    play(test)
+
+
+def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_a_second() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        player = await _warm(stage)
+
+        began = stage.clock.monotonic()
+        await stage.submit(announced=True)
+        await until(lambda: len(player.deliveries) == 1)
+        assert stage.clock.since(began) <= 0.01
+
+        began = stage.clock.monotonic()
+        await stage.submit()
+        await until(lambda: len(player.deliveries) == 2)
+        assert stage.clock.since(began) <= 0.51
+
+    play(test)
+
+
+def test_an_accepted_result_is_in_the_state_under_the_id_that_people_know() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await stage.submit(key="order 17", tenant="acme")
+        (failed,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 2)
+        for envelope in player.envelopes:
+            await player.report(envelope, "failed" if envelope.id == failed else "succeeded", result=b"7")
+
+        record = await process.app.jobs.wait_for_result("@acme:order 17", 5)
+        other = await process.app.jobs.wait_for_result(failed, 5)
+
+        assert record is not None
+        assert (record.state, record.value, record.task) == (JobState.SUCCEEDED, b"7", "t")
+        assert other is not None
+        assert other.state is JobState.FAILED
+
+    play(test)
+
+
+def test_the_result_of_a_task_that_keeps_none_is_not_put_into_the_state() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="quiet", result=False)
+        async def quiet() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit(task="quiet")
+        await stage.playing()
+
+        await stage.all_ended()
+
+        assert await process.app.jobs.find_result(job_id) is None
+
+    play(test, define)
+
+
+def test_nothing_is_missing_without_a_state() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start(has_state=False)
+        await stage.submit(3)
+        await stage.playing()
+
+        await stage.all_ended()
+
+        assert stage.states() == {JobState.SUCCEEDED: 3}
+
+    play(test)
+
+
+def test_thousands_of_jobs_of_several_queues_all_end() -> None:
+    async def test(stage: Stage) -> None:
+        stage.start()
+        for queue in ("one", "two", "three"):
+            await stage.submit(700, queue=queue)
+            await stage.playing(queue)
+
+        await stage.all_ended()
+
+        assert stage.states() == {JobState.SUCCEEDED: 2100}
+        await until(lambda: stage.batches() == 0)
+
+    play(test)
+
+
+def test_a_report_that_comes_twice_or_late_changes_nothing() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        (first,) = player.envelopes
+        await player.finish("retry")
+        await until(lambda: len(player.deliveries) == 1)
+        (second,) = player.envelopes
+        assert second.attempt == 2
+
+        await player.report(first, "failed")
+        await player.report(second, "succeeded", result=b"2")
+        await player.report(second, "failed")
+
+        await until(lambda: process.scheduler.status().reports == {"accepted": 2, "superseded": 2})
+        assert (stage.job(job_id).state, stage.job(job_id).result) == (JobState.SUCCEEDED, b"2")
+        record = await process.app.jobs.find_result(job_id)
+        assert record is not None
+        assert record.state is JobState.SUCCEEDED
+
+    play(test)
+
+
+# Windows and drains
+
+
+def test_no_more_jobs_are_at_the_broker_than_the_window_has_room_for() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await stage.submit(300)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 64)
+        await stage.pass_by(2)
+        assert len(player.deliveries) == 64
+
+        stage.worker_says(slots=5)
+        await player.finish()
+        await until(lambda: len(player.deliveries) == 10)
+        await stage.pass_by(2)
+
+        assert len(player.deliveries) == 10
+        assert process.scheduler.status().in_flight == {"work": 10}
+        assert process.scheduler.status().windows == {"work": 10}
+
+    play(test)
+
+
+def test_a_scheduler_that_drains_dispatches_nothing_more_and_waits_for_reports() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start(drains=True)
+        await stage.submit(100)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 64)
+
+        process.scheduler.stop()
+        await stage.pass_by(20)
+        assert not process.task.done()
+        assert process.scheduler.not_ready() == "stopping"
+        await player.finish()
+        await process.task
+
+        assert stage.states() == {JobState.SUCCEEDED: 64, JobState.QUEUED: 36}
+        assert stage.holders() == set()
+
+    play(test)
+
+
+def test_the_second_word_ends_a_drain() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start(drains=True)
+        await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+
+        process.scheduler.stop()
+        await stage.pass_by(1)
+        process.scheduler.stop()
+        await process.task
+
+        assert stage.states() == {JobState.DISPATCHED: 1}
+        assert stage.holders() == set()
+
+    play(test)
+
+
+# Beginning
+
+
+def test_an_app_without_a_store_is_refused() -> None:
+    async def main() -> None:
+        with pytest.raises(UnsupportedFeature, match="store"):
+            await Scheduler(TaskMQ(new_url())).run()
+
+    run(main())
+
+
+def test_a_store_whose_tables_are_behind_is_refused_and_one_that_is_away_is_waited_for() -> None:
+    class Behind(MemoryJobStore):
+        async def check(self) -> None:
+            await super().check()
+            raise StoreMismatch("the tables are behind: taskmq store upgrade")
+
+    async def test(stage: Stage) -> None:
+        store = Behind(stage.model, clock=stage.clock)
+        store.is_reachable = False
+        process = stage.start(store=store)
+        await stage.pass_by(10)
+        assert not process.task.done()
+        assert process.scheduler.not_ready() == "the store has not answered yet"
+
+        store.is_reachable = True
+
+        with pytest.raises(StoreMismatch):
+            await process.task
+        stage.processes.clear()
+
+    play(test)
+
+
+def test_a_scheduler_tells_how_it_is() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await stage.submit(2)
+        await stage.submit(due=START + 3_000)
+        await stage.playing()
+        await stage.all_ended()
+
+        status = process.scheduler.status()
+        snapshot = process.scheduler.snapshot()
+
+        assert process.scheduler.not_ready() is None
+        assert (status.slots, status.of, status.app) == (list(range(8)), 8, "shop")
+        assert (status.dispatched, status.fired, status.reports, status.lost) == (3, 1, {"accepted": 3}, 0)
+        assert (snapshot.slots, snapshot.dispatched, snapshot.reports) == (8, 3, {"accepted": 3})
+
+        process.store.is_reachable = False
+        await stage.pass_by(10)
+        assert str(process.scheduler.not_ready()).startswith("the store has not answered for")
+        assert process.scheduler.status().slots == []
+
+    play(test)
+
+
+async def _warm(stage: Stage) -> Player:
+    """A worker of the queue, after one job has passed through it."""
+    await stage.submit()
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 1)
+    await player.finish()
+    await stage.all_ended()
+    return player

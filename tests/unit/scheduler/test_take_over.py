@@ -1,0 +1,204 @@
+"""Schedulers that come, go, die and are cut off from the store."""
+
+from taskmq import TaskMQ
+from taskmq.errors import BrokerUnavailable
+from taskmq.model.states import JobState
+from taskmq.scheduler.slots import LEASE
+from tests.unit.scheduler.stage import Stage, play, until
+
+
+def test_two_schedulers_hold_half_of_the_slots_each_and_one_that_stops_gives_them_back() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        second = stage.start()
+        await until(lambda: len(second.scheduler.status().slots) == 4)
+        assert len(first.scheduler.status().slots) == 4
+
+        began = stage.clock.monotonic()
+        await first.stop()
+        await until(lambda: len(second.scheduler.status().slots) == 8)
+
+        # Nobody waits for a lease to end.
+        assert stage.clock.since(began) < 1
+
+    play(test)
+
+
+def test_five_schedulers_share_eight_slots_and_the_rest_takes_over_from_those_that_die() -> None:
+    async def test(stage: Stage) -> None:
+        processes = [stage.start() for _ in range(5)]
+
+        def sizes() -> list[int]:
+            return sorted(len(process.scheduler.status().slots) for process in processes)
+
+        await until(lambda: sizes() == [1, 1, 2, 2, 2])
+        for process in processes[:3]:
+            await process.kill()
+        del processes[:3]
+        await until(lambda: sizes() == [4, 4], within=2 * LEASE + 2)
+
+    play(test)
+
+
+def test_a_dead_schedulers_jobs_go_on_within_the_lease_and_a_second() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await stage.submit(10)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 10)
+        stage.start()
+        await stage.pass_by(2)
+        await first.kill()
+        began = stage.clock.monotonic()
+        for envelope in player.envelopes:
+            await player.report(envelope)
+
+        await stage.all_ended()
+
+        assert stage.clock.since(began) <= LEASE + 1
+        assert stage.states() == {JobState.SUCCEEDED: 10}
+
+    play(test)
+
+
+def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_tokens() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        # What it has to publish hangs, and then it dies.
+        first.broker.hang_publishes()
+        (job_id,) = await stage.submit(announced=True)
+        await until(lambda: first.broker.hanging == 1)
+        await first.kill()
+        token = stage.job(job_id).token
+        assert stage.job(job_id).state is JobState.DISPATCHED
+
+        stage.start()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) > 0)
+
+        assert {envelope.store.token for envelope in player.envelopes if envelope.store} == {token}
+        await player.finish()
+        await stage.all_ended()
+        await until(lambda: stage.batches() == 0)
+
+    play(test)
+
+
+def test_a_batch_that_was_confirmed_is_the_brokers_to_deliver_and_counts_as_in_flight() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await stage.submit(100)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 64)
+        await stage.pass_by(1)
+        await first.kill()
+
+        second = stage.start()
+        await stage.pass_by(20)
+
+        assert len(player.deliveries) == 64
+        assert second.scheduler.status().in_flight == {"work": 64}
+        await player.finish()
+        await until(lambda: len(player.deliveries) == 36)
+
+    play(test)
+
+
+def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="once", ack="early")
+        async def once() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await until(lambda: len(first.scheduler.status().slots) == 8)
+        first.broker.hang_publishes()
+        (once,) = await stage.submit(task="once")
+        (other,) = await stage.submit()
+        await until(lambda: first.broker.hanging == 2)
+        await first.kill()
+
+        stage.start()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) > 0)
+        await player.finish()
+        await stage.all_ended()
+
+        assert stage.job(once).state is JobState.FAILED
+        assert "nobody knows" in stage.job(once).error.message  # type: ignore[union-attr]
+        assert stage.job(other).state is JobState.SUCCEEDED
+
+    play(test, define)
+
+
+def test_a_scheduler_that_is_cut_off_from_the_store_stops_and_takes_nothing_with_it() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        await stage.submit(5)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 5)
+        second = stage.start()
+        await stage.pass_by(3)
+
+        first.store.is_reachable = False
+        await stage.pass_by(LEASE + 2)
+        assert first.scheduler.status().slots == []
+        assert second.scheduler.status().slots == list(range(8))
+        await player.finish()
+        await stage.all_ended()
+
+        first.store.is_reachable = True
+        await until(lambda: len(first.scheduler.status().slots) == 4)
+        stage.plays(player)
+        await stage.submit(50)
+        await stage.all_ended()
+
+    play(test)
+
+
+def test_a_store_that_is_away_costs_no_report_and_no_job() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await stage.submit(100)
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 64)
+        process.store.is_reachable = False
+        taken = len(process.broker.journal)
+        await player.finish()
+        await stage.pass_by(60)
+
+        # Reports stay in their queue: nobody takes and gives them back all the time.
+        requeued = process.broker.kinds()[taken:].count("Requeued")
+        assert requeued <= 64
+        assert not any(job.state.is_final for job in stage.model.jobs.values())
+        process.store.is_reachable = True
+        stage.plays(player)
+
+        await stage.all_ended()
+        assert stage.states() == {JobState.SUCCEEDED: 100}
+
+    play(test)
+
+
+def test_a_broker_that_is_away_leaves_jobs_in_the_store() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        await until(lambda: len(process.scheduler.status().slots) == 8)
+        process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
+        await stage.submit(500)
+        await stage.pass_by(10)
+        assert stage.states()[JobState.DISPATCHED] == 64
+        assert "the broker takes no jobs" in str(process.scheduler.not_ready())
+        tokens = {job.id: job.token for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED}
+
+        vars(process.broker)["_faults"].clear()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 64)
+
+        assert {each.store.id: each.store.token for each in player.envelopes if each.store} == tokens
+        stage.plays(player)
+        await stage.all_ended()
+
+    play(test)
