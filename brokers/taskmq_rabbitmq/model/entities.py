@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
-from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue, WorkQueue, dead_letter_queue, is_jobs_queue, jobs_queue
+from taskmq.model.topology import (
+    PARKING,
+    UNROUTABLE,
+    ReportQueue,
+    WorkQueue,
+    dead_letter_queue,
+    is_jobs_queue,
+    jobs_queue,
+)
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = [

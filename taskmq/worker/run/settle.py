@@ -239,8 +239,8 @@ class Settler:
                 return told("failed", error=record.error), record
             case Cancelled(reason):
                 kind: ReportKind = "expired" if _has_expired(attempt, reason) else "cancelled"
-                error = ErrorRecord(type_name="JobCancelled", message=reason, traceback="")
-                return told(kind, error=error), self._record(attempt, JobState.CANCELLED, error=error)
+                why = ErrorRecord(type_name="JobCancelled", message=reason, traceback="")
+                return told(kind, error=why), self._record(attempt, JobState.CANCELLED, error=why)
             case Parked(reason, delay):
                 return told(
                     "refused", delay=_REFUSED_MS if delay is None else to_ms(delay), error=_refusal(reason)

@@ -57,8 +57,8 @@ _names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
 _ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}])
 
 
-def test_a_queue_stands_for_its_three_classes_the_highest_first() -> None:
-    assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low")
+def test_a_queue_stands_for_its_three_classes_the_highest_first_and_for_the_jobs_of_the_store() -> None:
+    assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low", "images.jobs")
     assert WorkQueue("images").kind == "quorum"
 
 
@@ -157,8 +157,8 @@ def test_a_physical_queue_leads_to_the_dead_letter_queue_of_its_name_and_so_does
 # What a queue can be -------------------------------------------------------------------------------------
 
 
-def test_a_queue_with_native_priorities_is_one_queue() -> None:
-    assert WorkQueue("a", "classic", priorities="native").physical == ("a",)
+def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() -> None:
+    assert WorkQueue("a", "classic", priorities="native").physical == ("a", "a.jobs")
 
 
 def test_an_ordered_queue_is_its_shards() -> None:

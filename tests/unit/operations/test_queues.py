@@ -27,7 +27,7 @@ def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_los
 
         assert found["images.p.high"] == 1
         assert {"images", "images.dlq", "mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"} <= set(found)
-        assert named == ["mail", "mail.dlq", "taskmq.parking", "taskmq.unroutable"]
+        assert named == ["mail", "mail.jobs", "mail.dlq", "taskmq.parking", "taskmq.unroutable"]
 
     asyncio.run(main())
 

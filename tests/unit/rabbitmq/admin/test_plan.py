@@ -99,7 +99,8 @@ def test_what_is_declared_when_it_is_needed_is_not_missing_and_is_created_all_th
 
     assert comparison.is_same
     later = {each.name for each in comparison.entries if each.status == "later" and each.kind == "queue"}
-    assert later == {"few.p.high", "few.p.low", "few.dlq", "taskmq.late.few.p.high", "taskmq.late.few.p.low"}
+    passages = {"taskmq.late.few.p.high", "taskmq.late.few.p.low"}
+    assert later == {"few.p.high", "few.p.low", "few.jobs", "few.dlq", *passages}
     assert {entity.name for entity in find_missing(wanted(queue), comparison) if isinstance(entity, Queue)} == later
 
 
@@ -178,6 +179,7 @@ def test_what_is_left_over_is_told_and_does_no_harm() -> None:
     assert {name for name in extras if not name.startswith("taskmq.delay.v2.deliver")} == {
         "orders.s02",
         "others.dlq",
+        "others.jobs",
         "others.p.high",
         "others.p.low",
         "taskmq.delay.levels.v1.5s",

@@ -39,6 +39,8 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
         "orders.p.high": arguments,
         "orders": arguments,
         "orders.p.low": arguments,
+        # What is given up of these goes to the reports, by its own name.
+        "orders.jobs": {**arguments, "x-dead-letter-routing-key": "orders.jobs"},
     }
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
@@ -49,12 +51,12 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
 @pytest.mark.parametrize(
     ("queue", "at_once", "later"),
     [
-        (WorkQueue("q"), {"q"}, {"q.p.high", "q.p.low", "q.dlq"}),
-        (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.dlq"}),
-        (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.dlq"}),
+        (WorkQueue("q"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
+        (WorkQueue("q", "classic"), {"q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
+        (WorkQueue("q", "classic", priorities="native"), {"q"}, {"q.jobs", "q.dlq"}),
         (WorkQueue("q", ordered=2), {"q.s00", "q.s01"}, {"q.dlq"}),
-        (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low"}),
-        (WorkQueue("q", max_length=3), {"q", "taskmq.late.q"}, {"q.p.high", "q.p.low", "q.dlq"}),
+        (WorkQueue("q", delivery_limit=3), {"q", "q.dlq"}, {"q.p.high", "q.p.low", "q.jobs"}),
+        (WorkQueue("q", max_length=3), {"q", "taskmq.late.q"}, {"q.p.high", "q.p.low", "q.jobs", "q.dlq"}),
     ],
     ids=["quorum", "classic", "native", "ordered", "with a delivery limit", "with a limit"],
 )
@@ -91,14 +93,14 @@ def test_a_classic_queue_with_native_priorities_is_one_queue_with_five_levels() 
     entities = work_queue(WorkQueue("orders", "classic", priorities="native"))
 
     assert queues(entities)["orders"]["x-max-priority"] == 4
-    assert set(queues(entities)) == {"orders", "orders.dlq"}
+    assert set(queues(entities)) == {"orders", "orders.jobs", "orders.dlq"}
     assert Binding("taskmq.delay.v2.deliver", "orders", "orders") in bindings(entities)
 
 
 def test_a_quorum_queue_with_native_priorities_is_one_queue_like_any_other() -> None:
     entities = work_queue(WorkQueue("orders", priorities="native"))
 
-    assert set(queues(entities)) == {"orders", "orders.dlq"}
+    assert set(queues(entities)) == {"orders", "orders.jobs", "orders.dlq"}
     assert queues(entities)["orders"] == queues(work_queue(WorkQueue("orders")))["orders"]
 
 
@@ -141,7 +143,8 @@ def test_limits_are_those_of_each_queue_and_delayed_messages_come_through_an_ent
         # To the queue itself beside it, everything would come twice.
         ways = [each for each in bindings(entities) if each.source == delay.DELIVER and each.key == name]
         assert [each.target for each in ways] == [entrance(name)]
-    assert len(found) == 7
+    assert not {"x-max-length", "x-max-length-bytes"} & found["orders.jobs"].keys()
+    assert len(found) == 8
 
 
 @pytest.mark.parametrize("name", ["a" * 192, "ä" * 96])
@@ -223,7 +226,7 @@ def test_whatever_is_bound_was_declared_before(entities: tuple[Entity, ...]) -> 
 
 @pytest.mark.parametrize("name", ["a*", "*a", "a.#b", "**"])
 def test_a_name_with_a_star_inside_a_word_is_a_name(name: str) -> None:
-    assert len(queues(work_queue(WorkQueue(name)))) == 4
+    assert len(queues(work_queue(WorkQueue(name)))) == 5
 
 
 def queues(entities: tuple[Entity, ...]) -> dict[str, dict[str, str | int]]:
