@@ -3,8 +3,10 @@
 - `Harness`: a program's own app under test; the pytest fixture `taskmq_app` is one.
 - `FakeClock`: time that moves when a test says so.
 - `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
+- `MemoryJobStore`: a job store in this process, by a clock that a test moves.
 - `taskmq.testing.broker_suite`: what every `taskmq.broker.Broker` guarantees, as tests.
 - `taskmq.testing.state_suite`: the same for `taskmq.stores.State`.
+- `taskmq.testing.job_store_suite`: the same for `taskmq.contracts.jobs.JobStore`.
 
 The suites are not imported here, so that pytest can still be told to rewrite their asserts.
 """
@@ -12,6 +14,7 @@ The suites are not imported here, so that pytest can still be told to rewrite th
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.flaky_broker import Acked, Confirmed, Failed, FlakyBroker, JournalEntry, Published, Requeued
 from taskmq.testing.harness import FailedJob, Harness
+from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.recorder import SentJob
 
 __all__ = [
@@ -22,7 +25,9 @@ __all__ = [
     "FakeClock",
     "FlakyBroker",
     "Harness",
+    "JobModel",
     "JournalEntry",
+    "MemoryJobStore",
     "Published",
     "Requeued",
     "SentJob",

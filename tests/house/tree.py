@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("taskmq", "brokers", "contrib")
 # Suites that are shipped: they are tests of adapters, not parts of a running program.
-SUITES = ("taskmq.testing.broker_suite", "taskmq.testing.state_suite")
+SUITES = ("taskmq.testing.broker_suite", "taskmq.testing.job_store_suite", "taskmq.testing.state_suite")
 
 
 @dataclass(frozen=True, eq=False)

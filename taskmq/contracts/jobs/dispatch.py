@@ -132,7 +132,10 @@ class DispatchStore(Protocol):
         ...
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        """Take the jobs, and write down the batch; None where none was to be had. Expired ones end instead."""
+        """Take the jobs, and write down the batch; None where none was to be had.
+
+        Expired ones end instead, and count as taken.
+        """
         ...
 
     async def confirm(self, batches: Sequence[int]) -> None:
@@ -162,6 +165,7 @@ class DispatchStore(Protocol):
         """Let the reports count, all of them in one transaction; what each came to, in their order.
 
         No epoch: the token decides, whoever applies it. Several reports of one job in one call count in their order.
+        `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
         """
         ...
 

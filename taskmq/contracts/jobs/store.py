@@ -39,7 +39,8 @@ class JobStore(Protocol):
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         """Keep the jobs, all of them in one transaction; what became of each, in their order.
 
-        A job whose key the tenant has used before is not made anew, also where both are in one call.
+        A job whose key the tenant has used before is not made anew, also where both are in one call; nor is one whose
+        id a job has that still lives, as when a submission is tried again whose answer was lost.
 
         Args:
             connection: of the caller's own transaction, which commits them; without one they are durable when this
@@ -66,7 +67,8 @@ class JobStore(Protocol):
     async def update(self, update: JobUpdate) -> int | None:
         """Change one live job, and write down the event; its new version.
 
-        A terminal `after` ends it. None, and nothing is changed, where it is not in that state and version.
+        A terminal `after` ends it. None, and nothing is changed, where it is not in that state and version, or where
+        `after` is another state that may not follow it (`taskmq.model.states`).
         """
         ...
 

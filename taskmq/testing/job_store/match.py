@@ -1,0 +1,49 @@
+"""Whether a job fits a filter, read from its record. Pure."""
+
+from taskmq.contracts.jobs import JobRecord
+from taskmq.model.jobs.filters import JobFilter
+
+__all__ = ["fits"]
+
+
+def fits(which: JobFilter, job: JobRecord) -> bool:
+    """Whether the job fits all that the filter says."""
+    return _names_fit(which, job) and _times_fit(which, job) and _rest_fits(which, job)
+
+
+def _names_fit(which: JobFilter, job: JobRecord) -> bool:
+    return (
+        (which.tenant is None or job.tenant == which.tenant)
+        and (not which.states or job.state in which.states)
+        and (not which.tasks or job.task in which.tasks)
+        and job.task.startswith(which.task_prefix)
+        and (not which.queues or job.queue in which.queues)
+        and (not which.keys or job.key in which.keys)
+        and (not which.ids or job.id in which.ids)
+    )
+
+
+def _times_fit(which: JobFilter, job: JobRecord) -> bool:
+    return (
+        (which.submitted_from is None or job.submitted >= which.submitted_from)
+        and (which.submitted_before is None or job.submitted < which.submitted_before)
+        and (which.due_from is None or job.due >= which.due_from)
+        and (which.due_before is None or job.due < which.due_before)
+    )
+
+
+def _rest_fits(which: JobFilter, job: JobRecord) -> bool:
+    labels = job.detail.labels if job.detail is not None else {}
+    return (
+        (not which.errors or (job.error is not None and job.error.type_name in which.errors))
+        and (which.min_attempt is None or job.attempt >= which.min_attempt)
+        and _is_at_least(which.min_ran, job.started, job.finished)
+        and _is_at_least(which.min_waited, job.due, job.started)
+        and all(labels.get(name) == value for name, value in which.labels)
+    )
+
+
+def _is_at_least(span: int | None, begin: int | None, end: int | None) -> bool:
+    if span is None:
+        return True
+    return begin is not None and end is not None and end - begin >= span

@@ -1,0 +1,195 @@
+"""A job store in this process, for tests of what uses one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs import (
+    AppliedReport,
+    AttemptRecord,
+    DispatchBatch,
+    DispatchedJob,
+    DueJob,
+    HistoryEntry,
+    JobPage,
+    JobRecord,
+    JobUpdate,
+    Lane,
+    NewJob,
+    Pick,
+    Submitted,
+)
+from taskmq.contracts.stores import Lease
+from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.model.clock import Clock
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.reports import Report
+from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store.model import JobModel
+
+__all__ = ["MemoryJobStore"]
+
+_ADDRESS = "memory://jobs"
+
+
+class MemoryJobStore:
+    """A `JobStore`, and with `dispatching` a `DispatchStore`, over a `JobModel`.
+
+    Several stores over one model are several processes' worth of stores on one database.
+
+    Args:
+        model: the jobs; new ones unless it is given.
+        clock: the store's; a `FakeClock` unless it is given.
+
+    Attributes:
+        is_reachable: set it to False and every call raises, as in an outage.
+    """
+
+    def __init__(self, model: JobModel | None = None, *, clock: Clock | None = None) -> None:
+        self.model = model or JobModel()
+        self.clock: Clock = clock or FakeClock()
+        self.is_reachable = True
+        self._is_closed = False
+        self._dispatching = _MemoryDispatch(self)
+
+    @property
+    def address(self) -> str:
+        return _ADDRESS
+
+    @property
+    def dispatching(self) -> "_MemoryDispatch":
+        return self._dispatching
+
+    async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
+        if connection is not None:
+            raise UnsupportedFeature(f"{_ADDRESS} has no connections: leave connection= out, or use a store with SQL")
+        return self.at_work().submit(jobs)
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        return self.at_work().jobs.get(job_id)
+
+    async def find_key(self, tenant: str, key: str) -> str | None:
+        return self.at_work().find_key(tenant, key)
+
+    async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        return self.at_work().list_jobs(which, after=after, limit=limit)
+
+    async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        return self.at_work().count_jobs(which, cap=cap)
+
+    async def update(self, update: JobUpdate) -> int | None:
+        return self.at_work().update(update)
+
+    async def events(self, job_id: str) -> list[HistoryEntry]:
+        return self.at_work().events(job_id)
+
+    async def attempts(self, job_id: str) -> list[AttemptRecord]:
+        return self.at_work().attempts(job_id)
+
+    async def now_ms(self) -> int:
+        return self.at_work().now
+
+    async def check(self) -> None:
+        self.at_work()
+
+    async def diagnose(self) -> list[Finding]:
+        self.at_work()
+        return []
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+
+    def at_work(self) -> JobModel:
+        """The model, at the clock's time.
+
+        Raises:
+            StoreUnavailable: the store is closed or not reachable.
+        """
+        if self._is_closed or not self.is_reachable:
+            raise StoreUnavailable(f"{_ADDRESS} is {'closed' if self._is_closed else 'not reachable'}")
+        # One that was read never goes back, as in a database.
+        self.model.now = max(self.model.now, self.clock.now_ms())
+        return self.model
+
+
+class _MemoryDispatch:
+    """The `DispatchStore` of a `MemoryJobStore`."""
+
+    def __init__(self, store: MemoryJobStore) -> None:
+        self._store = store
+        self._leases = _MemorySlotLeases(store)
+
+    @property
+    def slots(self) -> int:
+        return self._store.model.slots
+
+    @property
+    def leases(self) -> "_MemorySlotLeases":
+        return self._leases
+
+    def slot_of(self, queue: str) -> int:
+        return self._store.model.slot_of(queue)
+
+    async def lanes(self, slot: int) -> list[Lane]:
+        return self._store.at_work().lanes(slot)
+
+    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        return self._store.at_work().dispatch(slot, epoch, picks)
+
+    async def confirm(self, batches: Sequence[int]) -> None:
+        self._store.at_work().confirm(batches)
+
+    async def forget(self, batches: Sequence[int]) -> None:
+        self._store.at_work().forget(batches)
+
+    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
+        self._store.at_work().undispatch(jobs, delay=delay, reason=reason)
+
+    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        self._store.at_work().fail(jobs, reason=reason)
+
+    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+        return self._store.at_work().take_over(slot, epoch)
+
+    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+        return self._store.at_work().apply(reports)
+
+    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
+        return self._store.at_work().due(slot, until=until, limit=limit)
+
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+        return self._store.at_work().fire(slot, epoch, jobs)
+
+    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+        return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)
+
+    async def maintain(self) -> None:
+        self._store.at_work()
+
+
+class _MemorySlotLeases:
+    """The `LeaseStore` of a `MemoryJobStore`."""
+
+    def __init__(self, store: MemoryJobStore) -> None:
+        self._store = store
+
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        model = self._at_work()
+        return model.leases.acquire(key, owner=owner, seconds=seconds, note=note, now=model.now)
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        model = self._at_work()
+        return model.leases.renew(key, token=token, seconds=seconds, note=note, now=model.now)
+
+    async def release(self, key: str, *, token: int) -> None:
+        self._at_work().leases.release(key, token=token)
+
+    async def find(self, key: str) -> Lease | None:
+        model = self._at_work()
+        return model.leases.find(key, now=model.now)
+
+    def _at_work(self) -> JobModel:
+        try:
+            return self._store.at_work()
+        except StoreUnavailable as error:
+            raise StateUnavailable(str(error)) from error

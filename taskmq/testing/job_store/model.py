@@ -1,0 +1,356 @@
+"""What a job store does, over dictionaries: the reference that adapters are compared with.
+
+Nothing here waits, and nothing is left to chance but what `dice` says: the same calls give the same jobs.
+"""
+
+import hashlib
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import (
+    SLOTS,
+    AppliedReport,
+    AttemptRecord,
+    DispatchBatch,
+    DispatchedJob,
+    DueJob,
+    HistoryEntry,
+    JobPage,
+    JobRecord,
+    JobUpdate,
+    Lane,
+    NewJob,
+    Pick,
+    Submitted,
+    slot_key,
+)
+from taskmq.model.jobs.changes import ready_state
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.reports import Report, after_report
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.testing.job_store.leases import LeaseModel
+from taskmq.testing.job_store.match import fits
+
+__all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
+
+_WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
+_CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
+
+
+class _Batch(msgspec.Struct):
+    id: int
+    slot: int
+    epoch: int
+    tokens: dict[str, int]
+    confirmed: bool = False
+
+
+class JobModel:
+    """The contracts `JobStore` and `DispatchStore` without their awaits.
+
+    Attributes:
+        now: ms since the epoch; whoever calls moves it.
+        jobs: those that live and those that have ended, by id.
+        leases: of the slots.
+    """
+
+    def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
+        self.slots = slots
+        self.now = now
+        self.jobs: dict[str, JobRecord] = {}
+        self.leases = LeaseModel()
+        self._dice = dice or random.Random(0)
+        self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self._events: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
+        self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
+        self._batches: dict[int, _Batch] = {}
+        self._last_batch = 0
+
+    # What apps and operators do ---------------------------------------------------------------------------
+
+    def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        return [self._submit(job) for job in jobs]
+
+    def _submit(self, job: NewJob) -> Submitted:
+        if job.key is not None and (known := self._keys.get((job.tenant, job.key))) is not None:
+            job_id, fingerprint = known
+            first = self.jobs[job_id]
+            return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
+        if (found := self.jobs.get(job.id)) is not None:
+            return Submitted(job.id, False, True, found.state, found.version)
+        due = max(job.due, self.now)
+        self.jobs[job.id] = JobRecord(
+            id=job.id,
+            tenant=job.tenant,
+            key=job.key,
+            task=job.task,
+            queue=job.queue,
+            priority=job.priority,
+            state=JobState.HELD if job.held else ready_state(due, self.now),
+            version=1,
+            due=due,
+            submitted=self.now,
+            expires=job.expires,
+            body=job.body,
+            detail=job.detail,
+        )
+        if job.key is not None:
+            self._keys[job.tenant, job.key] = (job.id, job.fingerprint)
+        return Submitted(job.id, True, True, self.jobs[job.id].state, 1)
+
+    def find_key(self, tenant: str, key: str) -> str | None:
+        known = self._keys.get((tenant, key))
+        return None if known is None else known[0]
+
+    def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        found = sorted((job for job in self.jobs.values() if fits(which, job)), key=_by_id, reverse=True)
+        behind = [replace(job, body=b"", result=b"") for job in found if after is None or job.id < after]
+        return JobPage(behind[:limit], behind[limit - 1].id if len(behind) > limit else None)
+
+    def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        return min(sum(fits(which, job) for job in self.jobs.values()), cap + 1)
+
+    def update(self, update: JobUpdate) -> int | None:
+        job = self.jobs.get(update.id)
+        if job is None or (job.state, job.version) != (update.before, update.version) or job.state in TERMINAL:
+            return None
+        if update.after is not update.before and not can_follow(update.before, update.after):
+            return None
+        fields = {name: getattr(update, name) for name in _CHANGED}
+        fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+        if update.error is not msgspec.UNSET:
+            fields["error"] = escaped(update.error)
+        changed = self._set(job, update.after, **fields)
+        self._note(changed, update.kind, by=update.by, note=update.note)
+        return changed.version
+
+    def events(self, job_id: str) -> list[HistoryEntry]:
+        return list(self._events.get(job_id, ()))
+
+    def attempts(self, job_id: str) -> list[AttemptRecord]:
+        return list(self._attempts.get(job_id, ()))
+
+    # What schedulers do -----------------------------------------------------------------------------------
+
+    def slot_of(self, queue: str) -> int:
+        return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
+
+    def lanes(self, slot: int) -> list[Lane]:
+        return sorted(
+            {
+                lane_of(job)
+                for job in self.jobs.values()
+                if job.state is JobState.QUEUED and self.slot_of(job.queue) == slot
+            }
+        )
+
+    def ready(self, lane: Lane) -> list[JobRecord]:
+        """Those of the lane that can be dispatched, in their order."""
+        found = [job for job in self.jobs.values() if job.state is JobState.QUEUED and lane_of(job) == lane]
+        return sorted(found, key=_by_due)
+
+    def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        if not self._holds(slot, epoch):
+            return None
+        taken = [job for pick in picks for job in self.ready(pick.lane)[: pick.count]]
+        jobs: list[DispatchedJob] = []
+        for job in taken:
+            if job.expires is not None and job.expires <= self.now:
+                self._set(job, JobState.EXPIRED, error=_reason("its time was over before it started"))
+            else:
+                token = (job.token >> 32) + 1 << 32 | self._dice.getrandbits(32)
+                changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
+                jobs.append(_dispatched(changed))
+        if not jobs:
+            return None
+        self._last_batch += 1
+        self._batches[self._last_batch] = _Batch(self._last_batch, slot, epoch, {job.id: job.token for job in jobs})
+        return DispatchBatch(self._last_batch, False, jobs)
+
+    def confirm(self, batches: Sequence[int]) -> None:
+        for number in batches:
+            if (batch := self._batches.get(number)) is not None:
+                batch.confirmed = True
+
+    def forget(self, batches: Sequence[int]) -> None:
+        for number in batches:
+            self._batches.pop(number, None)
+
+    def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
+        for one in jobs:
+            if (job := self._under_way(one.id, one.token)) is None:
+                continue
+            if job.cancel_requested is not None:
+                changed = self._set(job, JobState.CANCELLED, error=_reason(job.cancel_requested))
+            elif delay > 0:
+                changed = self._set(job, JobState.SCHEDULED, due=self.now + round(delay * 1000))
+            else:
+                changed = self._set(job, JobState.QUEUED)
+            self._note(changed, "undispatched", note=reason)
+
+    def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        for one in jobs:
+            if (job := self._under_way(one.id, one.token)) is not None:
+                self._set(job, JobState.FAILED, error=_reason(reason))
+
+    def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+        if not self._holds(slot, epoch):
+            return []
+        found: list[DispatchBatch] = []
+        for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
+            batch.epoch = epoch
+            held = [self._under_way(job_id, token) for job_id, token in batch.tokens.items()]
+            jobs = [_dispatched(job) for job in held if job is not None]
+            if jobs:
+                found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
+            else:
+                del self._batches[batch.id]
+        return found
+
+    def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+        return [self._apply(report) for report in reports]
+
+    def _apply(self, report: Report) -> AppliedReport:
+        if (known := self.jobs.get(report.id)) is None:
+            return AppliedReport("unknown")
+        if (job := self._under_way(report.id, report.token)) is None:
+            self._note(known, "superseded", by=report.worker, note=report.kind)
+            return AppliedReport("superseded", known.state, known.queue)
+        after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
+        changed = self._set(job, after, **self._reported(job, report, after))
+        if after is JobState.RETRYING:
+            self._attempts[job.id].append(
+                AttemptRecord(
+                    attempt=job.attempt,
+                    started=report.started,
+                    ended=self._end(report),
+                    worker=report.worker,
+                    error=changed.error,
+                )
+            )
+        if report.kind == "refused":
+            self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
+        return AppliedReport("accepted", after, job.queue)
+
+    def _reported(self, job: JobRecord, report: Report, after: JobState) -> dict[str, Any]:
+        fields: dict[str, Any] = {"worker": report.worker or job.worker}
+        if report.started is not None:
+            fields["started"] = report.started
+        if report.kind == "started":
+            return fields
+        fields["error"] = None if report.error is None else escaped(report.error)
+        if after in TERMINAL:
+            fields["finished"] = self._end(report)
+            if after is JobState.SUCCEEDED:
+                fields |= {"content_type": report.content_type, "result": report.result, "error": None}
+            elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
+                fields["error"] = _reason(job.cancel_requested)
+        elif after in _WAITS:
+            fields |= {"due": self.now + report.delay, "attempt": job.attempt + (after is JobState.RETRYING)}
+        return fields
+
+    def _end(self, report: Report) -> int:
+        return self.now if report.started is None else report.started + report.ran
+
+    def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
+        return sorted(
+            DueJob(job.due, job.id, shard_of(job.id))
+            for job in self.jobs.values()
+            if job.state in _WAITS and job.due < until and shard_of(job.id) % self.slots == slot
+        )[:limit]
+
+    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+        queues: set[str] = set()
+        if not self._holds(slot, epoch):
+            return queues
+        for one in jobs:
+            job = self.jobs.get(one.id)
+            if job is not None and job.state in _WAITS and job.due == one.due:
+                self._set(job, JobState.QUEUED)
+                queues.add(job.queue)
+        return queues
+
+    def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+        found = [
+            replace(job, body=b"")
+            for job in self.jobs.values()
+            if job.state in UNDERWAY and self.slot_of(job.queue) == slot and (job.dispatched or 0) < dispatched_before
+        ]
+        return sorted(found, key=_by_id)
+
+    # How ---------------------------------------------------------------------------------------------------
+
+    def _holds(self, slot: int, epoch: int) -> bool:
+        return self.leases.has(slot_key(slot), epoch)
+
+    def _under_way(self, job_id: str, token: int) -> JobRecord | None:
+        job = self.jobs.get(job_id)
+        return job if job is not None and job.state in UNDERWAY and job.token == token else None
+
+    def _set(self, job: JobRecord, after: JobState, **fields: Any) -> JobRecord:
+        assert job.state not in TERMINAL
+        assert after is job.state or can_follow(job.state, after), f"{job.state} -> {after}"
+        if after in TERMINAL:
+            fields.setdefault("finished", self.now)
+        changed = replace(job, state=after, version=job.version + 1, **fields)
+        self.jobs[job.id] = changed
+        return changed
+
+    def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+        self._events[job.id].append(
+            HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
+        )
+
+
+def shard_of(job_id: str) -> int:
+    """The timer's shard of a job."""
+    return int(job_id[-2:], 16) & 63
+
+
+def lane_of(job: JobRecord) -> Lane:
+    """The lane of a job that is ready."""
+    return Lane(job.queue, job.priority, job.tenant)
+
+
+def escaped(error: ErrorRecord) -> ErrorRecord:
+    """The error as a store keeps it, which holds neither NUL nor lone surrogates."""
+    return ErrorRecord(
+        type_name=_escaped(error.type_name), message=_escaped(error.message), traceback=_escaped(error.traceback)
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()
+
+
+def _reason(text: str) -> ErrorRecord:
+    return escaped(ErrorRecord(type_name="", message=text, traceback=""))
+
+
+def _dispatched(job: JobRecord) -> DispatchedJob:
+    return DispatchedJob(
+        id=job.id,
+        key=job.key,
+        tenant=job.tenant,
+        task=job.task,
+        queue=job.queue,
+        priority=job.priority,
+        attempt=job.attempt,
+        token=job.token,
+        expires=job.expires,
+        body=job.body,
+    )
+
+
+def _by_id(job: JobRecord) -> str:
+    return job.id
+
+
+def _by_due(job: JobRecord) -> tuple[int, str]:
+    return job.due, job.id

@@ -1,0 +1,26 @@
+"""The conformance suite for job stores: an adapter is done when its subclass of `JobStoreSuite` passes.
+
+    class TestMine(JobStoreSuite):
+        @pytest.fixture(autouse=True)
+        def _database(self, my_empty_database):
+            self.url = my_empty_database.url
+
+        def open_store(self):
+            return my_package.open_store(self.url)
+
+Each test begins with a database without jobs. One test calls `open_store` several times: that is several processes'
+worth of stores on one database. Nothing waits for time to pass: what is to be over has an instant that is over. For
+telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
+"""
+
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.submissions import Submissions
+
+__all__ = ["JobStoreCase", "JobStoreSuite"]
+
+
+class JobStoreSuite(
+    Submissions,
+    JobStoreCase,
+):
+    """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""
