@@ -1,5 +1,7 @@
 """Whether a job fits a filter, read from its record. Pure."""
 
+from collections.abc import Mapping
+
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.jobs.filters import JobFilter
 
@@ -33,7 +35,7 @@ def _times_fit(which: JobFilter, job: JobRecord) -> bool:
 
 
 def _rest_fits(which: JobFilter, job: JobRecord) -> bool:
-    labels = job.detail.labels if job.detail is not None else {}
+    labels: Mapping[str, str] = {} if job.detail is None else job.detail.labels
     return (
         (not which.errors or (job.error is not None and job.error.type_name in which.errors))
         and (which.min_attempt is None or job.attempt >= which.min_attempt)

@@ -13,14 +13,34 @@ worth of stores on one database. Nothing waits for time to pass: what is to be o
 telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
 """
 
+from taskmq.testing.job_store_suite.batches import Batches
+from taskmq.testing.job_store_suite.by_model import JobsByModel
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.closure import StoreClosure
+from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.leases import SlotLeases
+from taskmq.testing.job_store_suite.lists import Lists
+from taskmq.testing.job_store_suite.races import Races
+from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.submissions import Submissions
+from taskmq.testing.job_store_suite.timers import Timers
+from taskmq.testing.job_store_suite.updates import Updates
 
 __all__ = ["JobStoreCase", "JobStoreSuite"]
 
 
 class JobStoreSuite(
     Submissions,
+    Lists,
+    Updates,
+    Dispatches,
+    Batches,
+    Reports,
+    Timers,
+    SlotLeases,
+    Races,
+    StoreClosure,
+    JobsByModel,
     JobStoreCase,
 ):
     """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""

@@ -10,6 +10,7 @@ from taskmq.contracts.jobs import (
     DispatchBatch,
     DispatchedJob,
     DispatchStore,
+    DueJob,
     JobRecord,
     JobStore,
     JobUpdate,
@@ -143,6 +144,12 @@ class JobDriver:
         found = await self.schedulers.lanes(self.schedulers.slot_of(queue))
         assert len(found) == len(set(found))
         return sorted((lane for lane in found if lane.queue == queue), key=_by_priority)
+
+    async def timers(self) -> list[DueJob]:
+        """What waits for its time, in all slots, the first first."""
+        far = await self.store.now_ms() + 1_000 * HOUR
+        slots = range(self.schedulers.slots)
+        return sorted([timer for slot in slots for timer in await self.schedulers.due(slot, until=far, limit=1_000)])
 
     async def try_dispatch(self, *picks: Pick, queue: str = QUEUE, epoch: int | None = None) -> DispatchBatch | None:
         """Dispatch these, by default all that is ready in the queue."""

@@ -1,0 +1,240 @@
+"""What becomes of dispatched jobs before a worker has them: confirmed, forgotten, taken back, failed, taken over."""
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
+from taskmq.testing.runner import case
+
+__all__ = ["Batches"]
+
+
+class Batches(JobStoreCase):
+    """Every guarantee of `confirm`, `forget`, `undispatch`, `fail` and `take_over`."""
+
+    @case
+    async def test_the_next_holder_gets_what_the_earlier_ones_have_left(self) -> None:
+        driver, other = self.driver(), self.driver()
+        first, second = await _batch(driver, 3), await _batch(driver, 2)
+        await driver.schedulers.confirm([second.id])
+
+        left = await _take_over(other)
+
+        assert sorted(left, key=_by_id) == sorted([first, _confirmed(second)], key=_by_id)
+
+    @case
+    async def test_a_holder_does_not_take_over_what_it_has_dispatched_itself(self) -> None:
+        driver, other = self.driver(), self.driver()
+        left = await _batch(driver, 1)
+        epoch = await other.next_epoch(slot := other.schedulers.slot_of(QUEUE))
+        await _batch(other, 1)
+
+        assert await other.schedulers.take_over(slot, epoch) == [left]
+
+    @case
+    async def test_what_was_taken_over_is_left_to_the_holder_after_that(self) -> None:
+        drivers = [self.driver() for _ in range(3)]
+        batch = await _batch(drivers[0], 2)
+
+        assert await _take_over(drivers[1]) == [batch]
+        await drivers[1].schedulers.confirm([batch.id])
+        assert await _take_over(drivers[2]) == [_confirmed(batch)]
+
+    @case
+    async def test_only_jobs_that_still_have_their_token_and_are_under_way_are_taken_over(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 6)
+        waits, running, ended, back, again, retries = batch.jobs
+        await driver.accepted(running, "started")
+        await driver.accepted(ended, "succeeded")
+        await driver.schedulers.undispatch([back, again])
+        await driver.updated(await driver.read(back), JobState.HELD, kind="hold")
+        anew = (await driver.dispatch()).jobs
+        await driver.accepted(retries, "retry", delay=HOUR)
+        assert ids(anew) == [again.id]
+
+        left = {found.id: found for found in await _take_over(other)}
+
+        assert sorted(ids(left.pop(batch.id).jobs)) == sorted([waits.id, running.id])
+        assert [found.jobs for found in left.values()] == [anew]
+
+    @case
+    async def test_a_batch_whose_jobs_have_all_left_is_not_taken_over(self) -> None:
+        driver, other = self.driver(), self.driver()
+        for job in (await _batch(driver, 3)).jobs:
+            await driver.accepted(job, "succeeded")
+
+        assert await _take_over(other) == []
+
+    @case
+    async def test_a_forgotten_batch_is_not_taken_over(self) -> None:
+        driver, other = self.driver(), self.driver()
+        forgotten, kept = await _batch(driver, 1), await _batch(driver, 1)
+
+        await driver.schedulers.forget([forgotten.id])
+        await driver.schedulers.forget([forgotten.id, 2**40])
+
+        assert await _take_over(other) == [kept]
+        assert await driver.state(forgotten.jobs[0]) is JobState.DISPATCHED
+
+    @case
+    async def test_batches_that_nobody_has_may_be_confirmed_and_forgotten(self) -> None:
+        schedulers = self.driver().schedulers
+
+        await schedulers.confirm([])
+        await schedulers.confirm([1, 2**40])
+        await schedulers.forget([])
+        await schedulers.forget([1, 2**40])
+
+    @case
+    async def test_who_does_not_hold_the_slot_takes_nothing_over(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 1)
+        slot = driver.schedulers.slot_of(QUEUE)
+        stale = await driver.next_epoch(slot)
+        present = await other.next_epoch(slot)
+
+        for epoch in (stale, 0, present + 1):
+            assert await driver.schedulers.take_over(slot, epoch) == []
+
+        assert await other.schedulers.take_over(slot, present) == [batch]
+
+    @case
+    async def test_another_slots_batches_are_not_taken_over(self) -> None:
+        driver = self.driver()
+        batch = await _batch(driver, 1)
+        slot = driver.schedulers.slot_of(QUEUE)
+
+        for another in set(range(driver.schedulers.slots)) - {slot}:
+            assert await driver.schedulers.take_over(another, await driver.next_epoch(another)) == []
+        assert await driver.schedulers.take_over(slot, await driver.next_epoch(slot)) == [batch]
+
+    @case
+    async def test_what_the_broker_has_not_taken_is_ready_again(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 3)
+
+        await other.schedulers.undispatch(batch.jobs[:2], reason="no queue ☂")
+
+        assert [await driver.state(job) for job in batch.jobs] == [
+            JobState.QUEUED,
+            JobState.QUEUED,
+            JobState.DISPATCHED,
+        ]
+        again = await driver.dispatch()
+        assert sorted(ids(again.jobs)) == sorted(ids(batch.jobs[:2]))
+        assert [job.attempt for job in again.jobs] == [1, 1]
+        assert not {job.token for job in again.jobs} & {job.token for job in batch.jobs}
+
+    @case
+    async def test_what_the_broker_has_not_taken_may_wait_a_while(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        before = await driver.store.now_ms()
+
+        await driver.schedulers.undispatch([job], delay=3_600, reason="full")
+
+        record = await driver.read(job)
+        assert (record.state, record.attempt, record.version) == (JobState.SCHEDULED, 1, 3)
+        assert before + HOUR <= record.due <= await driver.store.now_ms() + HOUR
+        assert await driver.lanes() == []
+        assert [timer.due for timer in await driver.timers()] == [record.due]
+
+    @case
+    async def test_it_is_written_down_that_the_broker_has_not_taken_a_job(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+
+        await driver.schedulers.undispatch([job], reason="no queue ☂")
+
+        (event,) = await driver.store.events(job.id)
+        assert (event.kind, event.state, event.note) == ("undispatched", JobState.QUEUED, "no queue ☂")
+
+    @case
+    async def test_a_job_whose_cancellation_was_asked_for_ends_where_it_is_taken_back(self) -> None:
+        driver = self.driver()
+        for delay in (0.0, 3_600.0):
+            job = await driver.dispatched()
+            await driver.request_cancel(await driver.read(job))
+
+            await driver.schedulers.undispatch([job], delay=delay)
+
+            record = await driver.read(job)
+            assert record.state is JobState.CANCELLED
+            assert record.finished is not None
+        assert await driver.lanes() == []
+
+    @case
+    async def test_what_can_never_be_run_fails_with_the_reason(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 2)
+
+        await other.schedulers.fail(batch.jobs[:1], reason="larger than the broker takes ☂")
+
+        record = await driver.read(batch.jobs[0])
+        assert (record.state, record.attempt) == (JobState.FAILED, 1)
+        assert record.finished is not None
+        assert record.error is not None
+        assert record.error.message == "larger than the broker takes ☂"
+        assert await driver.state(batch.jobs[1]) is JobState.DISPATCHED
+
+    @case
+    async def test_jobs_that_have_lost_their_token_are_neither_taken_back_nor_failed(self) -> None:
+        driver = self.driver()
+        old = await driver.dispatched()
+        await driver.accepted(old, "interrupted")
+        new = await driver.again(old)
+        ended = await driver.dispatched()
+        await driver.accepted(ended, "succeeded")
+        waits = await driver.dispatched()
+        await driver.accepted(waits, "retry", delay=HOUR)
+        guessed = replace(new, token=unlike(new.token))
+        records = [await driver.read(job) for job in (new, ended, waits)]
+
+        for jobs in ([], [old, ended, waits, guessed]):
+            await driver.schedulers.undispatch(jobs)
+            await driver.schedulers.fail(jobs, reason="no")
+
+        assert [await driver.read(job) for job in (new, ended, waits)] == records
+        for job in (new, ended, waits):
+            assert await driver.store.events(job.id) == []
+
+    @case
+    async def test_a_job_that_was_taken_back_is_taken_back_once(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        await driver.schedulers.undispatch([job])
+        record = await driver.read(job)
+
+        await driver.schedulers.undispatch([job], delay=3_600)
+        await driver.schedulers.fail([job], reason="no")
+
+        assert await driver.read(job) == record
+
+
+async def _batch(driver: JobDriver, count: int) -> DispatchBatch:
+    await driver.submit_many(count)
+    batch = await driver.dispatch()
+    assert len(batch.jobs) == count
+    return batch
+
+
+async def _take_over(driver: JobDriver) -> list[DispatchBatch]:
+    """What the next holder of the slot is given, with the jobs in the order of their ids."""
+    slot = driver.schedulers.slot_of(QUEUE)
+    found = await driver.schedulers.take_over(slot, await driver.next_epoch(slot))
+    return [DispatchBatch(batch.id, batch.confirmed, sorted(batch.jobs, key=_job_id)) for batch in found]
+
+
+def _confirmed(batch: DispatchBatch) -> DispatchBatch:
+    return DispatchBatch(batch.id, True, batch.jobs)
+
+
+def _by_id(batch: DispatchBatch) -> int:
+    return batch.id
+
+
+def _job_id(job: DispatchedJob) -> str:
+    return job.id

@@ -1,0 +1,318 @@
+"""Reading jobs: one, pages of them, and their number."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import JobDetail, JobRecord
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import BODY, HOUR, QUEUE, JobDriver, error, ids, new_id
+from taskmq.testing.runner import case
+
+__all__ = ["Lists"]
+
+_NO_UUIDS = ("", "1", "no-uuid", "0" * 500, "ö☂", "a\0b", "\ud800", "'", "00000000-0000-7000-8000-00000000000g")
+_OF_JOBS: list[JobState] = [state for state in JobState if state is not JobState.UNKNOWN]
+
+
+class Lists(JobStoreCase):
+    """Every guarantee of `get`, `list_jobs` and `count_jobs`."""
+
+    @case
+    async def test_a_job_is_read_in_every_state(self) -> None:
+        driver, other = self.driver(), self.driver()
+
+        for state in _OF_JOBS:
+            job = await driver.make(state, tenant="acme", key=f"{state}")
+            record = await other.read(job.id)
+            assert record == job
+            assert (record.state, record.body, record.key) == (state, BODY, f"{state}")
+            assert (record.finished is not None) is (state in TERMINAL), state
+
+    @case
+    async def test_an_id_that_nobody_has_is_unknown(self) -> None:
+        driver = self.driver()
+        await driver.submit()
+
+        for job_id in (new_id(await driver.store.now_ms()), *_NO_UUIDS):
+            assert await driver.store.get(job_id) is None, job_id
+            assert await driver.store.events(job_id) == [], job_id
+            assert await driver.store.attempts(job_id) == [], job_id
+
+    @case
+    async def test_jobs_are_listed_the_newest_first_without_bodies_and_results(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [await driver.make(state, detail=JobDetail(description=f"{state}")) for state in _OF_JOBS]
+
+        page = await other.store.list_jobs()
+
+        assert ids(page.jobs) == ids(jobs)[::-1]
+        assert page.after is None
+        for record, job in zip(page.jobs, jobs[::-1], strict=True):
+            assert _listed(record) == _listed(job)
+            assert (record.body, record.result) == (b"", b"")
+
+    @case
+    async def test_an_empty_store_has_an_empty_page(self) -> None:
+        page = await self.store().list_jobs()
+
+        assert (page.jobs, page.after) == ([], None)
+        assert await self.store().count_jobs() == 0
+
+    @case
+    async def test_pages_go_on_where_the_last_one_ended(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [*await driver.submit_many(7), *[await driver.make(state) for state in TERMINAL]]
+        newest_first = sorted(ids(jobs), reverse=True)
+
+        for size in (1, 2, 3, 5, len(jobs) - 1, len(jobs), 50):
+            assert await _pages([driver, other], size=size) == newest_first, size
+
+    @case
+    async def test_pages_stay_the_same_while_jobs_come_change_and_end(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = await driver.submit_many(10)
+        first = await driver.store.list_jobs(limit=4)
+
+        await driver.submit_many(3)
+        await driver.updated(jobs[2], JobState.CANCELLED, kind="cancel")
+        await driver.updated(jobs[3], JobState.HELD, kind="hold")
+        rest = await _pages([other], size=3, after=first.after)
+
+        assert ids(first.jobs) + rest == ids(jobs)[::-1]
+
+    @case
+    async def test_a_job_that_ends_while_it_is_listed_is_seen_once(self) -> None:
+        driver = self.driver()
+        await driver.submit_many(6)
+        batch = await driver.dispatch()
+        first = await driver.store.list_jobs(limit=3)
+
+        for job in batch.jobs:
+            await driver.accepted(job, "succeeded")
+
+        assert ids(first.jobs) + await _pages([driver], size=2, after=first.after) == sorted(
+            ids(batch.jobs), reverse=True
+        )
+
+    @case
+    async def test_a_count_stops_at_its_cap(self) -> None:
+        driver = self.driver()
+        await driver.submit_many(4, task="a")
+        for state in (JobState.SUCCEEDED, JobState.FAILED):
+            await driver.make(state, task="a")
+        await driver.submit(task="b")
+        which = JobFilter(tasks=("a",))
+
+        assert await driver.store.count_jobs(which) == 6
+        assert await driver.store.count_jobs(which, cap=6) == 6
+        assert await driver.store.count_jobs(which, cap=5) == 6
+        assert await driver.store.count_jobs(which, cap=2) == 3
+        assert await driver.store.count_jobs(cap=7) == 7
+
+    @case
+    async def test_a_filter_by_state_finds_exactly_those(self) -> None:
+        driver = self.driver()
+        jobs: dict[JobState, list[JobRecord]] = {
+            state: [await driver.make(state), await driver.make(state)] for state in _OF_JOBS
+        }
+
+        for state in _OF_JOBS:
+            assert await _found(driver, states=frozenset({state})) == _set(jobs[state]), state
+        for states in (TERMINAL, UNDERWAY, frozenset({JobState.QUEUED, JobState.FAILED})):
+            assert await _found(driver, states=states) == _set(job for state in states for job in jobs[state])
+        assert await _found(driver, states=frozenset({JobState.UNKNOWN})) == set()
+
+    @case
+    async def test_a_filter_by_tenant_tells_none_from_everybody(self) -> None:
+        driver = self.driver()
+        none, acme = await _live_and_ended(driver), await _live_and_ended(driver, tenant="acme")
+        other = await _live_and_ended(driver, tenant="acme2")
+
+        assert await _found(driver) == _set([*none, *acme, *other])
+        assert await _found(driver, tenant="") == _set(none)
+        assert await _found(driver, tenant="acme") == _set(acme)
+        assert await _found(driver, tenant="nobody") == set()
+
+    @case
+    async def test_a_filter_by_names_finds_any_of_them(self) -> None:
+        driver = self.driver()
+        a = await _live_and_ended(driver, task="a", queue="qa", key="ka")
+        b = await _live_and_ended(driver, task="b", queue="qb", key="kb")
+        await _live_and_ended(driver, task="c", queue="qc")
+
+        for name, letter in (("tasks", ""), ("queues", "q")):
+            assert await _found(driver, **{name: (f"{letter}a",)}) == _set(a), name
+            assert await _found(driver, **{name: (f"{letter}a", f"{letter}b", "x")}) == _set([*a, *b]), name
+            assert await _found(driver, **{name: ("x",)}) == set(), name
+        assert await _found(driver, keys=(str(a[0].key), str(b[1].key), "x")) == {a[0].id, b[1].id}
+
+    @case
+    async def test_a_filter_by_the_beginning_of_a_task_takes_it_to_the_letter(self) -> None:
+        driver = self.driver()
+        jobs = {
+            task: await _live_and_ended(driver, task=task)
+            for task in ("billing", "billing.pay", "billing_pay", "billingxpay", "Billing.pay", "bill", "100%")
+        }
+
+        for prefix in ("billing", "billing.", "billing_", "b", "billing%", "100%", "1_0", "BILLING"):
+            expected = [job for task, each in jobs.items() if task.startswith(prefix) for job in each]
+            assert await _found(driver, task_prefix=prefix) == _set(expected), prefix
+
+    @case
+    async def test_a_filter_by_error_finds_those_that_failed_with_it(self) -> None:
+        driver = self.driver()
+        jobs = {
+            kind: await driver.accepted(await driver.dispatched(), "failed", error=error("no", kind))
+            for kind in ("TimeoutError", "ValueError", "ssl.SSLError")
+        }
+        await driver.make(JobState.SUCCEEDED)
+        await driver.make(JobState.QUEUED)
+
+        assert await _found(driver, errors=("TimeoutError",)) == {jobs["TimeoutError"].id}
+        assert await _found(driver, errors=("ssl.SSLError", "ValueError")) == {
+            jobs["ssl.SSLError"].id,
+            jobs["ValueError"].id,
+        }
+        assert await _found(driver, errors=("SSLError",)) == set()
+
+    @case
+    async def test_a_filter_by_time_has_a_first_instant_that_counts_and_a_last_that_does_not(self) -> None:
+        driver = self.driver()
+        jobs = [await driver.submit(due=hours * HOUR) for hours in range(4)]
+        jobs += await _live_and_ended(driver)
+        instants = {job.due for job in jobs} | {job.submitted for job in jobs}
+
+        for instant in (0, *instants, *(instant + 1 for instant in instants)):
+            for name in ("submitted_from", "submitted_before", "due_from", "due_before"):
+                await _agrees(driver, jobs, replace(EVERYTHING, **{name: instant}))
+        first, last = jobs[1].due, jobs[3].due
+        assert await _found(driver, due_from=first, due_before=last) == _set(jobs[1:3])
+
+    @case
+    async def test_a_filter_by_attempt_wait_and_duration_finds_those_of_at_least_that(self) -> None:
+        driver = self.driver()
+        jobs: list[JobRecord] = []
+        for attempts, wait, ran in ((1, 0, 10), (2, 500, 5_000), (3, 60_000, 5_001)):
+            job = await driver.dispatched()
+            for _ in range(attempts - 1):
+                await driver.accepted(job, "retry", error=error("again"))
+                job = await driver.again(job)
+            due = (await driver.read(job)).due
+            jobs.append(await driver.accepted(job, "succeeded", started=due + wait, ran=ran))
+
+        for least, expected in ((1, jobs), (2, jobs[1:]), (3, jobs[2:]), (4, [])):
+            assert await _found(driver, min_attempt=least) == _set(expected), least
+        for least, expected in ((10, jobs), (11, jobs[1:]), (5_000, jobs[1:]), (5_001, jobs[2:]), (5_002, [])):
+            assert await _found(driver, min_ran=least) == _set(expected), least
+        for least, expected in ((0, jobs), (1, jobs[1:]), (500, jobs[1:]), (501, jobs[2:]), (60_001, [])):
+            assert await _found(driver, min_waited=least) == _set(expected), least
+
+    @case
+    async def test_a_filter_by_labels_wants_all_of_them(self) -> None:
+        driver = self.driver()
+        red = await _live_and_ended(driver, detail=JobDetail(labels={"team": "red", "größe ☂": 'x "y"'}))
+        blue = await _live_and_ended(driver, detail=JobDetail(labels={"team": "blue", "größe ☂": 'x "y"'}))
+        await _live_and_ended(driver, detail=JobDetail(description="team"))
+        await _live_and_ended(driver)
+
+        assert await _found(driver, labels=(("team", "red"),)) == _set(red)
+        assert await _found(driver, labels=(("größe ☂", 'x "y"'),)) == _set([*red, *blue])
+        assert await _found(driver, labels=(("größe ☂", 'x "y"'), ("team", "blue"))) == _set(blue)
+        assert await _found(driver, labels=(("team", "re"),)) == set()
+        assert await _found(driver, labels=(("team", "red"), ("team", "blue"))) == set()
+
+    @case
+    async def test_a_filter_by_ids_leaves_out_those_that_are_none(self) -> None:
+        driver = self.driver()
+        live, ended = await _live_and_ended(driver)
+        await driver.submit()
+
+        assert await _found(driver, ids=(live.id, ended.id, *_NO_UUIDS)) == {live.id, ended.id}
+        assert await _found(driver, ids=_NO_UUIDS) == set()
+
+    @case
+    async def test_what_a_filter_says_holds_together(self) -> None:
+        driver = self.driver()
+        jobs = [
+            await driver.make(state, task=task, tenant=tenant, queue=QUEUE)
+            for state in (JobState.SUCCEEDED, JobState.FAILED, JobState.HELD)
+            for task in ("a.x", "a.y", "b.x")
+            for tenant in ("", "acme")
+        ]
+        ended = frozenset({JobState.SUCCEEDED, JobState.FAILED})
+
+        for which in (
+            EVERYTHING,
+            JobFilter(tenant="acme", states=ended, task_prefix="a."),
+            JobFilter(tenant="", tasks=("a.x", "b.x"), task_prefix="a"),
+            JobFilter(states=frozenset({JobState.FAILED}), errors=("ValueError",), tasks=("b.x",)),
+            JobFilter(tenant="acme", queues=(QUEUE,), states=frozenset({JobState.HELD}), min_attempt=1),
+            JobFilter(tenant="acme", ids=tuple(ids(jobs)[:5]), task_prefix="a.x"),
+        ):
+            await _agrees(driver, jobs, which)
+
+    @case
+    async def test_pages_of_a_filter_are_whole(self) -> None:
+        driver = self.driver()
+        jobs = [await driver.submit(task=f"t{number % 3}", tenant="acme") for number in range(12)]
+        jobs += [await driver.make(JobState.SUCCEEDED, task=f"t{number % 3}", tenant="acme") for number in range(6)]
+        await driver.submit(task="t1")
+        which = JobFilter(tenant="acme", tasks=("t1",))
+
+        for size in (1, 2, 4, 6):
+            found = await _pages([driver], which, size=size)
+            assert found == [job.id for job in jobs[::-1] if job.task == "t1"], size
+
+
+def _listed(job: JobRecord) -> dict[str, Any]:
+    """What a list shows of the job."""
+    return {
+        name: getattr(job, name) for name in job.__struct_fields__ if name not in {"body", "result", "content_type"}
+    }
+
+
+def _set(jobs: Iterable[JobRecord]) -> set[str]:
+    return {job.id for job in jobs}
+
+
+async def _live_and_ended(driver: JobDriver, **fields: Any) -> list[JobRecord]:
+    """A job that is held and one that has succeeded; where they have a key, each has its own."""
+    key = fields.pop("key", None)
+    keys = [None, None] if key is None else [f"{key}1", f"{key}2"]
+    held = await driver.submit(held=True, key=keys[0], **fields)
+    ended = await driver.accepted(await driver.dispatched(key=keys[1], **fields), "succeeded")
+    return [held, ended]
+
+
+async def _found(driver: JobDriver, **fields: Any) -> set[str]:
+    """The ids that the filter finds; their number has to be that of the count."""
+    which = JobFilter(**fields)
+    found = await _pages([driver], which, size=50)
+    assert len(found) == len(set(found))
+    assert await driver.store.count_jobs(which) == len(found)
+    return set(found)
+
+
+async def _agrees(driver: JobDriver, jobs: list[JobRecord], which: JobFilter) -> None:
+    found = await _pages([driver], which, size=50)
+    assert found == sorted((job.id for job in jobs if fits(which, job)), reverse=True), which
+
+
+async def _pages(
+    drivers: list[JobDriver], which: JobFilter = EVERYTHING, *, size: int, after: str | None = None
+) -> list[str]:
+    """All pages from a cursor on, each from the next of these stores."""
+    found: list[str] = []
+    for turn in range(10_000):
+        page = await drivers[turn % len(drivers)].store.list_jobs(which, after=after, limit=size)
+        assert len(page.jobs) <= size
+        assert len(page.jobs) == size or page.after is None or page.is_bounded
+        found += ids(page.jobs)
+        if (after := page.after) is None:
+            return found
+    raise AssertionError("the pages have no end")

@@ -1,0 +1,415 @@
+"""What workers report: which reports count, and what follows from them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord
+from taskmq.model.jobs.reports import ReportKind, after_report
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import TERMINAL, JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, new_id, report, unlike
+from taskmq.testing.runner import case
+
+__all__ = ["Reports"]
+
+_KINDS: Sequence[ReportKind] = (
+    "started",
+    "succeeded",
+    "failed",
+    "retry",
+    "snoozed",
+    "expired",
+    "cancelled",
+    "refused",
+    "interrupted",
+)
+_ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
+_AGAIN: Sequence[ReportKind] = ("retry", "snoozed", "interrupted")
+_NOT_COUNTED: Sequence[ReportKind] = ("snoozed", "refused")
+_MANY = 500
+
+
+class Reports(JobStoreCase):
+    """Every guarantee of `apply` and `attempts`."""
+
+    @case
+    async def test_every_report_leads_to_its_state_from_a_job_that_runs_and_from_one_that_may(self) -> None:
+        driver = self.driver()
+
+        for kind in _KINDS:
+            for is_running in (False, True):
+                job = await driver.dispatched(queue=f"{kind} {is_running}")
+                if is_running:
+                    await driver.accepted(job, "started")
+                version = (await driver.read(job)).version
+                record = await driver.accepted(job, kind, delay=HOUR)
+                assert record.state is after_report(kind, cancel_requested=False), kind
+                assert record.version == version + 1, kind
+                assert (record.finished is not None) is (record.state in TERMINAL), kind
+
+    @case
+    async def test_a_success_keeps_its_result_and_the_workers_times(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms() - 60_000
+
+        record = await driver.accepted(
+            job,
+            "succeeded",
+            worker="w ☂",
+            started=begun,
+            ran=1_234,
+            content_type="application/json",
+            result=b'{"a":"\xe2\x98\x82"}',
+        )
+
+        assert await other.read(job) == record
+        assert (record.state, record.worker, record.attempt) == (JobState.SUCCEEDED, "w ☂", 1)
+        assert (record.started, record.finished) == (begun, begun + 1_234)
+        assert (record.content_type, record.result) == ("application/json", b'{"a":"\xe2\x98\x82"}')
+        assert record.error is None
+
+    @case
+    async def test_an_end_without_a_start_is_when_the_store_hears_of_it(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        before = await driver.store.now_ms()
+
+        record = await driver.accepted(job, "expired", error=error("too late", ""))
+
+        assert record.finished is not None
+        assert before <= record.finished <= await driver.store.now_ms()
+        assert record.started is None
+
+    @case
+    async def test_ends_keep_their_error_or_reason(self) -> None:
+        driver = self.driver()
+
+        for kind in _ENDS[1:]:
+            for given in (error("größe ☂"), None):
+                record = await driver.accepted(await driver.dispatched(), kind, error=given)
+                assert record.error == given, kind
+                assert record.result == b""
+
+    @case
+    async def test_a_start_is_kept_with_who_runs_it(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms() - 1_000
+
+        record = await driver.accepted(job, "started", worker="w7", started=begun)
+
+        assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w7", begun)
+        assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
+
+    @case
+    async def test_a_second_start_counts_and_says_who_runs_it_now(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms()
+        await driver.accepted(job, "started", worker="w1", started=begun - 5_000)
+
+        record = await driver.accepted(job, "started", worker="w2", started=begun)
+
+        assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w2", begun)
+
+    @case
+    async def test_a_retry_waits_in_the_store_and_counts_the_attempt(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        before = await driver.store.now_ms()
+
+        record = await driver.accepted(job, "retry", delay=HOUR, error=error("no"))
+
+        assert (record.state, record.attempt, record.error) == (JobState.RETRYING, 2, error("no"))
+        assert before + HOUR <= record.due <= await driver.store.now_ms() + HOUR
+        assert [(timer.id, timer.due) for timer in await driver.timers()] == [(job.id, record.due)]
+        assert await driver.lanes() == []
+
+    @case
+    async def test_a_snoozed_or_refused_job_waits_without_counting_the_attempt(self) -> None:
+        driver = self.driver()
+
+        for kind in _NOT_COUNTED:
+            job = await driver.dispatched()
+            before = await driver.store.now_ms()
+            record = await driver.accepted(job, kind, delay=HOUR)
+            assert (record.state, record.attempt) == (JobState.SCHEDULED, 1), kind
+            assert before + HOUR <= record.due <= await driver.store.now_ms() + HOUR
+            assert record.due in [timer.due for timer in await driver.timers() if timer.id == job.id]
+            assert await driver.store.attempts(job.id) == []
+
+    @case
+    async def test_an_interrupted_job_is_ready_at_once_without_counting_the_attempt(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+
+        record = await driver.accepted(job, "interrupted")
+
+        assert (record.state, record.attempt) == (JobState.QUEUED, 1)
+        assert record.due <= await driver.store.now_ms()
+        (again,) = (await driver.dispatch()).jobs
+        assert (again.id, again.attempt) == (job.id, 1)
+        assert await driver.store.attempts(job.id) == []
+
+    @case
+    async def test_the_store_remembers_why_a_worker_refused_a_job(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+
+        await driver.accepted(job, "refused", delay=HOUR, error=error("task mail is not known ☂", ""))
+
+        (event,) = await driver.store.events(job.id)
+        assert (event.kind, event.state) == ("refused", JobState.SCHEDULED)
+        assert "task mail is not known ☂" in event.note
+
+    @case
+    async def test_attempts_that_did_not_end_the_job_are_kept(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms() - HOUR
+        expected: list[AttemptRecord] = []
+        for number in (1, 2, 3):
+            started = begun + number * 1_000
+            failure = error(f"no {number} ☂")
+            await driver.accepted(job, "retry", started=started, ran=10, worker=f"w{number}", error=failure)
+            expected.append(
+                AttemptRecord(attempt=number, started=started, ended=started + 10, worker=f"w{number}", error=failure)
+            )
+            job = await driver.again(job)
+            assert job.attempt == number + 1
+
+        record = await driver.accepted(job, "succeeded")
+
+        assert (record.attempt, record.error) == (4, None)
+        assert await other.store.attempts(job.id) == expected
+
+    @case
+    async def test_a_report_with_another_token_is_superseded(self) -> None:
+        driver = self.driver()
+        old = await driver.dispatched()
+        await driver.accepted(old, "interrupted")
+        job = await driver.again(old)
+        record = await driver.read(job)
+
+        for kind in _KINDS:
+            for token in (old.token, unlike(job.token), 0):
+                applied = await driver.report(job, kind, token=token)
+                assert applied == AppliedReport("superseded", JobState.DISPATCHED, QUEUE), kind
+
+        assert _but_for_events(await driver.read(job)) == _but_for_events(record)
+        assert await driver.store.attempts(job.id) == []
+        assert (await driver.accepted(job, "succeeded")).state is JobState.SUCCEEDED
+
+    @case
+    async def test_a_report_of_a_job_that_waits_again_is_superseded_though_its_token_is_the_last_one(self) -> None:
+        driver = self.driver()
+
+        for first in _AGAIN:
+            job = await driver.dispatched(queue=first)
+            record = await driver.accepted(job, first, delay=HOUR)
+            for kind in _KINDS:
+                applied = await driver.report(job, kind)
+                assert applied == AppliedReport("superseded", record.state, first), f"{first}, {kind}"
+            assert _but_for_events(await driver.read(job)) == _but_for_events(record)
+            assert len(await driver.store.attempts(job.id)) == (first == "retry")
+
+    @case
+    async def test_a_report_of_a_job_that_has_ended_is_superseded(self) -> None:
+        driver = self.driver()
+
+        for first in _ENDS:
+            job = await driver.dispatched(queue=first)
+            record = await driver.accepted(job, first, result=b"first" if first == "succeeded" else b"")
+            for kind in _KINDS:
+                applied = await driver.report(job, kind, result=b"second")
+                assert applied == AppliedReport("superseded", record.state, first), f"{first}, {kind}"
+            assert await driver.read(job) == record
+
+    @case
+    async def test_a_job_that_was_cancelled_while_it_was_under_way_ends_once(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        ended = await driver.updated(await driver.read(job), JobState.CANCELLED, kind="cancel")
+
+        applied = await driver.report(job, "succeeded", result=b"1")
+
+        assert applied == AppliedReport("superseded", JobState.CANCELLED, QUEUE)
+        assert await driver.read(job) == ended
+
+    @case
+    async def test_a_superseded_report_is_kept_as_an_event(self) -> None:
+        driver = self.driver()
+        old = await driver.dispatched()
+        await driver.accepted(old, "interrupted")
+        await driver.again(old)
+
+        await driver.report(old, "succeeded", worker="w9")
+
+        (event,) = await driver.store.events(old.id)
+        assert (event.kind, event.state) == ("superseded", JobState.DISPATCHED)
+
+    @case
+    async def test_a_report_of_a_job_that_nobody_has_is_unknown(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        unknown = [new_id(await driver.store.now_ms()), "", "no-uuid", "x" * 500, "a\0b", "\ud800", "ö"]
+
+        for kind in _KINDS:
+            applied = await driver.schedulers.apply([report(job, kind, id=job_id) for job_id in unknown])
+            assert applied == [AppliedReport("unknown")] * len(unknown)
+
+        assert await driver.state(job) is JobState.DISPATCHED
+
+    @case
+    async def test_what_would_run_again_ends_where_its_cancellation_was_asked_for(self) -> None:
+        driver = self.driver()
+
+        for kind in _KINDS:
+            job = await driver.dispatched(queue=kind)
+            await driver.request_cancel(await driver.read(job), "not needed")
+            record = await driver.accepted(job, kind, delay=HOUR)
+            assert record.state is after_report(kind, cancel_requested=True), kind
+            assert record.cancel_requested == "not needed"
+            assert record.attempt == 1
+            assert await driver.store.attempts(job.id) == []
+            assert await driver.lanes(kind) == []
+        assert await driver.timers() == []
+
+    @case
+    async def test_several_reports_of_one_job_in_one_call_count_in_their_order(self) -> None:
+        driver = self.driver()
+        sequences: list[tuple[list[ReportKind], list[str], JobState]] = [
+            (["started", "succeeded"], ["accepted", "accepted"], JobState.SUCCEEDED),
+            (["succeeded", "started"], ["accepted", "superseded"], JobState.SUCCEEDED),
+            (["succeeded", "failed"], ["accepted", "superseded"], JobState.SUCCEEDED),
+            (["failed", "succeeded", "started"], ["accepted", "superseded", "superseded"], JobState.FAILED),
+            (["started", "retry", "succeeded"], ["accepted", "accepted", "superseded"], JobState.RETRYING),
+            (["retry", "retry"], ["accepted", "superseded"], JobState.RETRYING),
+            (["started", "started", "snoozed"], ["accepted", "accepted", "accepted"], JobState.SCHEDULED),
+            (["interrupted", "expired"], ["accepted", "superseded"], JobState.QUEUED),
+        ]
+        jobs = (await _batch(driver, len(sequences))).jobs
+        reports = [
+            report(job, kinds[turn], delay=HOUR, result=b"1" if kinds[turn] == "succeeded" else b"")
+            # Not one job after the other: what belongs together is scattered.
+            for turn in range(3)
+            for job, (kinds, _, _) in zip(jobs, sequences, strict=True)
+            if turn < len(kinds)
+        ]
+
+        applied = await driver.schedulers.apply(reports)
+
+        for job, (kinds, outcomes, state) in zip(jobs, sequences, strict=True):
+            found = [each.outcome for each, said in zip(applied, reports, strict=True) if said.id == job.id]
+            record = await driver.read(job)
+            assert found == outcomes, kinds
+            assert record.state is state, kinds
+            assert record.attempt == 1 + (state is JobState.RETRYING)
+            assert len(await driver.store.attempts(job.id)) == (state is JobState.RETRYING)
+
+    @case
+    async def test_each_report_of_one_call_says_which_state_it_led_to(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+
+        applied = await driver.schedulers.apply([report(job, "started"), report(job, "succeeded")])
+
+        assert [each.outcome for each in applied] == ["accepted", "accepted"]
+        assert applied[-1].state is JobState.SUCCEEDED
+
+    @case
+    async def test_one_report_that_does_not_count_is_no_harm_to_the_others(self) -> None:
+        driver = self.driver()
+        jobs = (await _batch(driver, 4)).jobs
+        reports = [
+            report(jobs[0], "succeeded"),
+            report(jobs[1], "succeeded", token=unlike(jobs[1].token)),
+            report(jobs[2], "failed", id="no-uuid"),
+            report(jobs[3], "retry", delay=HOUR),
+        ]
+
+        applied = await driver.schedulers.apply(reports)
+
+        assert [each.outcome for each in applied] == ["accepted", "superseded", "unknown", "accepted"]
+        assert [await driver.state(job) for job in jobs] == [
+            JobState.SUCCEEDED,
+            JobState.DISPATCHED,
+            JobState.DISPATCHED,
+            JobState.RETRYING,
+        ]
+
+    @case
+    async def test_many_reports_of_all_kinds_are_applied_together(self) -> None:
+        driver = self.driver()
+        jobs = (await _batch(driver, _MANY)).jobs
+        kinds: list[ReportKind] = [_KINDS[number % len(_KINDS)] for number in range(_MANY)]
+
+        applied = await driver.schedulers.apply(
+            [report(job, kind, delay=HOUR, error=error("no")) for job, kind in zip(jobs, kinds, strict=True)][::-1]
+        )
+
+        expected = [AppliedReport("accepted", after_report(kind, cancel_requested=False), QUEUE) for kind in kinds]
+        assert applied == expected[::-1]
+        for kind in _KINDS:
+            state = after_report(kind, cancel_requested=False)
+            assert await driver.state(jobs[kinds.index(kind)]) is state, kind
+        assert await driver.store.count_jobs() == _MANY
+
+    @case
+    async def test_nothing_may_be_reported(self) -> None:
+        assert await self.driver().schedulers.apply([]) == []
+
+    @case
+    async def test_a_doubled_message_of_reports_changes_nothing_more(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = (await _batch(driver, 9)).jobs
+        reports = [report(job, kind, delay=HOUR) for job, kind in zip(jobs, _KINDS, strict=True)]
+        await driver.schedulers.apply(reports)
+        before = [await driver.read(job) for job in jobs]
+
+        applied = await other.schedulers.apply(reports)
+
+        after = [await driver.read(job) for job in jobs]
+        assert [each.outcome for each in applied] == ["accepted"] + ["superseded"] * 8
+        assert [_but_for_events(record) for record in after[1:]] == [_but_for_events(record) for record in before[1:]]
+        assert after[0].state is JobState.RUNNING
+
+    @case
+    async def test_texts_that_a_database_cannot_hold_are_kept_escaped(self) -> None:
+        driver = self.driver()
+        odd = ErrorRecord(type_name="A\0\ud800", message="a\0b\udfff☂", traceback="\x00\ud83d\x01")
+        kept = ErrorRecord(type_name="A\\x00\\ud800", message="a\\x00b\\udfff☂", traceback="\\x00\\ud83d\x01")
+
+        failed = await driver.accepted(await driver.dispatched(), "failed", error=odd)
+        retried = await driver.accepted(await driver.dispatched(), "retry", error=odd)
+        refused = await driver.accepted(await driver.dispatched(), "refused", error=odd, delay=HOUR)
+
+        assert failed.error == retried.error == kept
+        assert [attempt.error for attempt in await driver.store.attempts(retried.id)] == [kept]
+        assert refused.state is JobState.SCHEDULED
+
+    @case
+    async def test_a_result_and_a_traceback_of_a_mebibyte_are_kept(self) -> None:
+        driver = self.driver()
+        result = bytes(range(256)) * 4_096
+        long = ErrorRecord(type_name="E", message="m", traceback="☂" * 2**19)
+
+        succeeded = await driver.accepted(await driver.dispatched(), "succeeded", result=result)
+        failed = await driver.accepted(await driver.dispatched(), "failed", error=long)
+
+        assert succeeded.result == result
+        assert failed.error == long
+
+
+async def _batch(driver: JobDriver, count: int) -> DispatchBatch:
+    await driver.submit_many(count)
+    batch = await driver.dispatch()
+    assert len(batch.jobs) == count
+    return batch
+
+
+def _but_for_events(job: JobRecord) -> dict[str, Any]:
+    """The record without what a store may touch where it writes an event."""
+    return {name: getattr(job, name) for name in job.__struct_fields__ if name != "version"}

@@ -1,0 +1,183 @@
+"""Jobs that wait for their time, and what happens when it comes."""
+
+from taskmq.contracts.jobs import DueJob, JobRecord
+from taskmq.model.jobs.reports import ReportKind
+from taskmq.model.states import JobState
+from taskmq.testing.job_store.model import shard_of
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, ids
+from taskmq.testing.runner import case
+
+__all__ = ["Timers"]
+
+
+class Timers(JobStoreCase):
+    """Every guarantee of `due` and `fire`."""
+
+    @case
+    async def test_timers_are_found_in_the_order_of_their_times_with_their_shards(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [await driver.submit(due=hours * HOUR) for hours in (3, 1, 2, 5, 4, 9)]
+        jobs.append(await driver.make(JobState.RETRYING))
+        await driver.submit()
+        await driver.submit(held=True, due=HOUR)
+        slots = other.schedulers.slots
+        until = max(job.due for job in jobs) + 1
+
+        for slot in range(slots):
+            found = await other.schedulers.due(slot, until=until, limit=100)
+            assert found == sorted(_timer(job) for job in jobs if shard_of(job.id) % slots == slot)
+
+    @case
+    async def test_what_is_due_at_the_end_of_the_look_ahead_is_not_found_yet(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(due=HOUR)
+        slot = _slot(driver, job)
+
+        assert await driver.schedulers.due(slot, until=job.due, limit=10) == []
+        assert await driver.schedulers.due(slot, until=job.due + 1, limit=10) == [_timer(job)]
+
+    @case
+    async def test_no_more_timers_are_read_than_were_asked_for_and_the_first_of_them(self) -> None:
+        driver = self.driver()
+        jobs = [await driver.submit(due=HOUR + number) for number in range(40, 0, -1)]
+        slot = _slot(driver, jobs[0])
+        of_slot = sorted(_timer(job) for job in jobs if _slot(driver, job) == slot)
+
+        for limit in (1, 2, 3, 100):
+            assert await driver.schedulers.due(slot, until=jobs[0].due + HOUR, limit=limit) == of_slot[:limit]
+
+    @case
+    async def test_jobs_whose_time_has_come_are_queued(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [await _due(driver, queue=queue) for queue in ("a", "b", "b")]
+        jobs.append(await _retrying(driver, queue="c"))
+
+        queues = [await _fire(other, job) for job in jobs]
+
+        assert queues == [{"a"}, {"b"}, {"b"}, {"c"}]
+        for job in jobs:
+            record = await driver.read(job)
+            assert (record.state, record.version, record.due) == (JobState.QUEUED, job.version + 1, job.due)
+            assert record.attempt == job.attempt
+        assert await driver.timers() == []
+        assert sorted(ids((await other.dispatch(queue="b")).jobs)) == sorted(ids(jobs[1:3]))
+
+    @case
+    async def test_many_are_fired_at_once(self) -> None:
+        driver = self.driver()
+        jobs = [await _due(driver, queue=f"q{number % 3}") for number in range(100)]
+        slot = _slot(driver, jobs[0])
+        due = await driver.schedulers.due(slot, until=await driver.store.now_ms() + 1, limit=1_000)
+
+        queues = await driver.schedulers.fire(slot, await driver.epoch(slot), due)
+
+        fired = [job for job in jobs if _slot(driver, job) == slot]
+        assert sorted(one.id for one in due) == sorted(ids(fired))
+        assert queues == {job.queue for job in fired}
+        for job in jobs:
+            expected = JobState.QUEUED if job in fired else JobState.SCHEDULED
+            assert await driver.state(job) is expected
+
+    @case
+    async def test_a_job_is_fired_once(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await _due(driver)
+
+        assert await _fire(driver, job)
+        assert await _fire(other, job) == set()
+
+        assert (await driver.read(job)).version == job.version + 1
+        assert len((await other.dispatch(queue=job.queue)).jobs) == 1
+
+    @case
+    async def test_one_that_was_changed_or_cancelled_since_it_was_read_stays_as_it_is(self) -> None:
+        driver = self.driver()
+        jobs = [await _due(driver) for _ in range(4)]
+        now = await driver.store.now_ms()
+        after = [
+            await driver.updated(jobs[0], due=now + HOUR),
+            await driver.updated(jobs[1], JobState.CANCELLED, kind="cancel"),
+            await driver.updated(jobs[2], JobState.HELD, kind="hold"),
+            await driver.updated(jobs[3], due=jobs[3].due - 1_000),
+        ]
+
+        for job in jobs:
+            assert await _fire(driver, job) == set()
+
+        assert [await driver.read(job) for job in jobs] == after
+        assert [timer.id for timer in await driver.timers()] == [jobs[3].id, jobs[0].id]
+
+    @case
+    async def test_a_change_that_leaves_the_time_is_no_obstacle(self) -> None:
+        driver = self.driver()
+        job = await _due(driver)
+        changed = await driver.updated(job, priority=9, queue="another")
+
+        assert await _fire(driver, job) == {"another"}
+
+        assert [lane.priority for lane in await driver.lanes("another")] == [9]
+        assert (await driver.read(job)).version == changed.version + 1
+
+    @case
+    async def test_nothing_may_be_fired_and_what_nobody_has_is_not(self) -> None:
+        driver = self.driver()
+        slot = 0
+        epoch = await driver.epoch(slot)
+        unknown = await driver.new(due=0)
+
+        assert await driver.schedulers.fire(slot, epoch, []) == set()
+        stranger = DueJob(1, unknown.id, shard_of(unknown.id))
+        assert await driver.schedulers.fire(stranger.shard % driver.schedulers.slots, epoch, [stranger]) == set()
+
+    @case
+    async def test_an_epoch_that_has_passed_on_fires_nothing(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await _due(driver)
+        slot = _slot(driver, job)
+        stale = await driver.epoch(slot)
+        present = await other.next_epoch(slot)
+
+        for epoch in (stale, 0, present + 1):
+            assert await driver.schedulers.fire(slot, epoch, [_timer(job)]) == set()
+
+        assert await driver.read(job) == job
+        assert await driver.schedulers.fire(slot, present, [_timer(job)]) == {job.queue}
+
+    @case
+    async def test_a_retry_and_a_snooze_without_delay_are_due_at_once(self) -> None:
+        driver = self.driver()
+
+        kinds: tuple[ReportKind, ...] = ("retry", "snoozed", "refused")
+        for kind in kinds:
+            job = await driver.accepted(await driver.dispatched(), kind)
+            now = await driver.store.now_ms()
+            assert job.due <= now, kind
+            assert _timer(job) in await driver.schedulers.due(_slot(driver, job), until=now + 1, limit=100)
+            assert await _fire(driver, job) == {job.queue}
+            assert await driver.state(job) is JobState.QUEUED
+            await driver.updated(await driver.read(job), JobState.CANCELLED)
+
+
+def _timer(job: JobRecord) -> DueJob:
+    return DueJob(job.due, job.id, shard_of(job.id))
+
+
+def _slot(driver: JobDriver, job: JobRecord) -> int:
+    return shard_of(job.id) % driver.schedulers.slots
+
+
+async def _due(driver: JobDriver, queue: str = "due") -> JobRecord:
+    """A scheduled job whose time has come."""
+    job = await driver.submit(queue=queue, due=HOUR)
+    return await driver.updated(job, due=await driver.store.now_ms() - 60_000)
+
+
+async def _retrying(driver: JobDriver, queue: str) -> JobRecord:
+    job = await driver.make(JobState.RETRYING, queue=queue)
+    return await driver.updated(job, due=await driver.store.now_ms() - 60_000)
+
+
+async def _fire(driver: JobDriver, job: JobRecord) -> set[str]:
+    slot = _slot(driver, job)
+    return await driver.schedulers.fire(slot, await driver.next_epoch(slot), [_timer(job)])

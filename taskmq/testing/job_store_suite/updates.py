@@ -1,0 +1,223 @@
+"""Changes by operators: compare the state and the version, and set."""
+
+import itertools
+from typing import Any
+
+from taskmq.contracts.jobs import HistoryEntry, JobRecord
+from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import BODY, HOUR, error, ids, new_id
+from taskmq.testing.runner import case
+
+__all__ = ["Updates"]
+
+_LIVE = sorted(CHANGEABLE | UNDERWAY)
+_WAITS = (JobState.SCHEDULED, JobState.RETRYING)
+
+
+class Updates(JobStoreCase):
+    """Every guarantee of `update` and `events`."""
+
+    @case
+    async def test_every_step_of_the_table_is_taken_and_no_other(self) -> None:
+        driver = self.driver()
+
+        for before, after in itertools.product(_LIVE, JobState):
+            where = f"{before} -> {after}"
+            job = await driver.make(before, queue=f"q {before} {after}")
+            version = await driver.update(job, after)
+            now = await driver.read(job)
+            if before is after or can_follow(before, after):
+                assert version == now.version == job.version + 1, where
+                assert now.state is after, where
+                assert (now.finished is not None) is (after in TERMINAL), where
+            else:
+                assert version is None, where
+                assert now == job, where
+
+    @case
+    async def test_a_job_that_has_ended_never_changes(self) -> None:
+        driver = self.driver()
+
+        for before in sorted(TERMINAL):
+            job = await driver.make(before)
+            for after in JobState:
+                assert await driver.update(job, after) is None, f"{before} -> {after}"
+            assert await driver.read(job) == job
+
+    @case
+    async def test_a_version_or_state_that_is_not_the_jobs_changes_nothing(self) -> None:
+        driver, other = self.driver(), self.driver()
+        first = await driver.submit(due=HOUR)
+        job = await driver.updated(first, priority=9)
+        stale = [
+            first,
+            _with(job, version=job.version + 1),
+            _with(job, version=0),
+            *[_with(job, state=state) for state in JobState if state is not job.state],
+        ]
+
+        for each in stale:
+            assert await other.update(each, JobState.CANCELLED) is None, (each.state, each.version)
+
+        assert await driver.read(job) == job
+        assert len(await driver.store.events(job.id)) == 1
+
+    @case
+    async def test_a_job_that_nobody_has_is_not_changed(self) -> None:
+        driver = self.driver()
+        job = await driver.submit()
+
+        for job_id in (new_id(await driver.store.now_ms()), "", "no-uuid", "a\0b"):
+            assert await driver.update(_with(job, id=job_id), JobState.CANCELLED) is None
+
+    @case
+    async def test_what_is_given_changes_and_the_rest_stays(self) -> None:
+        driver, other = self.driver(), self.driver()
+        body = b'{"task":"send_mail","args":["' + b"x" * 5_000 + b'"]}'
+        due = await driver.store.now_ms() + 2 * HOUR
+        changes: list[dict[str, Any]] = [
+            {"due": due},
+            {"expires": due + HOUR},
+            {"expires": None},
+            {"priority": 9},
+            {"queue": "another"},
+            {"body": body},
+            {"body": BODY},
+            {"cancel_requested": "not needed ☂"},
+            {"error": error("no")},
+        ]
+        job = await driver.submit(due=HOUR, expires=3 * HOUR, key="k")
+
+        for fields in changes:
+            assert await driver.update(job, **fields) == job.version + 1
+            job = _with(job, version=job.version + 1, **fields)
+            assert await other.read(job.id) == job, fields
+
+    @case
+    async def test_the_event_says_what_was_done_by_whom_and_why(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.submit(due=HOUR)
+        steps: list[tuple[Any, JobState]] = [
+            ("change", JobState.SCHEDULED),
+            ("hold", JobState.HELD),
+            ("release", JobState.SCHEDULED),
+            ("retry", JobState.QUEUED),
+            ("cancel_requested", JobState.QUEUED),
+            ("cancel", JobState.CANCELLED),
+        ]
+        before = await driver.store.now_ms()
+
+        for kind, after in steps:
+            job = await driver.updated(job, after, kind=kind, by=f"ann {kind}", note=f"☂ {kind}")
+
+        events = await other.store.events(job.id)
+        now = await driver.store.now_ms()
+        assert [_without_time(event) for event in events] == [
+            HistoryEntry(version=number, at=0, kind=kind, state=after, by=f"ann {kind}", note=f"☂ {kind}")
+            for number, (kind, after) in enumerate(steps, 2)
+        ]
+        assert all(before <= event.at <= now for event in events)
+
+    @case
+    async def test_a_job_without_events_has_none(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+        await driver.accepted(job, "started")
+        await driver.accepted(job, "succeeded")
+
+        assert await driver.store.events(job.id) == []
+
+    @case
+    async def test_an_end_has_its_time_and_its_reason(self) -> None:
+        driver = self.driver()
+        before = await driver.store.now_ms()
+
+        job = await driver.updated(await driver.submit(), JobState.CANCELLED, error=error("asked\0for \ud800", ""))
+
+        assert job.finished is not None
+        assert before <= job.finished <= await driver.store.now_ms()
+        assert job.error is not None
+        assert job.error.message == "asked\\x00for \\ud800"
+
+    @case
+    async def test_only_a_job_that_is_queued_is_ready(self) -> None:
+        driver = self.driver()
+
+        for before, after in itertools.product(_LIVE, JobState):
+            if before is not after and not can_follow(before, after):
+                continue
+            queue = f"q {before} {after}"
+            now = await driver.store.now_ms()
+            job = await driver.updated(await driver.make(before, queue=queue), after, due=now)
+            assert bool(await driver.lanes(queue)) is (job.state is JobState.QUEUED), f"{before} -> {after}"
+            batch = await driver.try_dispatch(queue=queue)
+            assert (batch is not None and ids(batch.jobs) == [job.id]) is (after is JobState.QUEUED)
+
+    @case
+    async def test_only_a_job_that_waits_for_its_time_has_a_timer(self) -> None:
+        driver = self.driver()
+        due = await driver.store.now_ms() + HOUR
+
+        for before, after in itertools.product(_LIVE, JobState):
+            if before is not after and not can_follow(before, after):
+                continue
+            job = await driver.updated(await driver.make(before, queue=f"q {before} {after}"), after, due=due)
+            timers = [timer for timer in await driver.timers() if timer.id == job.id]
+            assert bool(timers) is (job.state in _WAITS), f"{before} -> {after}"
+            assert {timer.due for timer in timers} <= {due}
+
+    @case
+    async def test_a_ready_job_moves_to_the_lane_that_it_is_changed_to(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(priority=1, tenant="acme")
+
+        job = await driver.updated(job, priority=8)
+        assert [(lane.priority, lane.tenant) for lane in await driver.lanes()] == [(8, "acme")]
+        job = await driver.updated(job, queue="another")
+        assert await driver.lanes() == []
+        assert [lane.queue for lane in await driver.lanes("another")] == ["another"]
+
+        batch = await driver.dispatch(queue="another")
+        assert [(one.id, one.priority, one.queue) for one in batch.jobs] == [(job.id, 8, "another")]
+
+    @case
+    async def test_a_timer_moves_with_its_job(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(due=HOUR)
+        later, earlier = job.due + HOUR, job.due - HOUR // 2
+
+        for due in (later, earlier):
+            job = await driver.updated(job, due=due)
+            assert [(timer.id, timer.due) for timer in await driver.timers()] == [(job.id, due)]
+
+    @case
+    async def test_what_is_dispatched_is_what_the_last_change_left(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(held=True, expires=HOUR)
+        job = await driver.updated(job, body=b'{"task":"other"}', queue="another", priority=0, expires=None)
+        await driver.updated(job, JobState.QUEUED, kind="release")
+
+        (one,) = (await driver.dispatch(queue="another")).jobs
+
+        assert (one.body, one.queue, one.priority, one.expires) == (b'{"task":"other"}', "another", 0, None)
+
+    @case
+    async def test_a_worker_that_is_to_stop_its_job_is_no_obstacle_to_its_end(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+
+        asked = await driver.request_cancel(await driver.read(job), "not needed")
+        assert (asked.state, asked.cancel_requested) == (JobState.DISPATCHED, "not needed")
+
+        ended = await driver.accepted(job, "succeeded", result=b"1")
+        assert (ended.state, ended.cancel_requested) == (JobState.SUCCEEDED, "not needed")
+
+
+def _with(job: JobRecord, **fields: Any) -> JobRecord:
+    known = {name: getattr(job, name) for name in job.__struct_fields__}
+    return JobRecord(**{**known, **fields})
+
+
+def _without_time(event: HistoryEntry) -> HistoryEntry:
+    return HistoryEntry(version=event.version, at=0, kind=event.kind, state=event.state, by=event.by, note=event.note)
