@@ -1,8 +1,13 @@
+import asyncio
+
 import pytest
 
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
 from taskmq.testing.job_store_suite import JobStoreSuite
+from taskmq_sql import open_job_store
+from taskmq_sql.migrations import upgrade
 
 
 class TestMemory(JobStoreSuite):
@@ -12,3 +17,13 @@ class TestMemory(JobStoreSuite):
 
     def open_store(self) -> JobStore:
         return MemoryJobStore(self.model, clock=self.clock)
+
+
+class TestPostgreSQL(JobStoreSuite):
+    @pytest.fixture(autouse=True)
+    def _database(self, postgres_url: str) -> None:
+        self.url = postgres_url
+        asyncio.run(upgrade(postgres_url))
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite"))

@@ -8,7 +8,16 @@ import msgspec
 from taskmq.contracts.jobs import JobDetail
 from taskmq.model.outcome import ErrorRecord
 
-__all__ = ["decode_detail", "encode_detail", "escaped", "escaped_error", "is_job_id", "reason", "shard_of", "submitted_at"]
+__all__ = [
+    "decode_detail",
+    "encode_detail",
+    "escaped",
+    "escaped_error",
+    "is_job_id",
+    "reason",
+    "shard_of",
+    "submitted_at",
+]
 
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _encoder: Final = msgspec.json.Encoder(order="deterministic")

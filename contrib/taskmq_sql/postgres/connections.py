@@ -31,6 +31,8 @@ _TRIES: Final = 5
 # Classes of SQLSTATE: connection; resources are used up; operator intervention; system error; wrong user or database.
 _OUTAGE: Final = ("08", "53", "57", "58", "28", "3D")
 _READ_ONLY: Final = "25006"
+# Answers of a server that has done nothing: it has no room, or is a standby.
+_REFUSALS: Final = ("53", _READ_ONLY)
 _COLLISIONS: Final = ("40001", "40P01")
 
 
@@ -104,7 +106,7 @@ class Connections:
                         raise self._translated(error, purpose, progress) from error
                 except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                     self._drop(connection)
-                    if isinstance(error, asyncpg.DataError):
+                    if isinstance(error, ValueError):
                         raise
                     raise self._lost(error, purpose, progress) from error
                 except BaseException:
@@ -128,7 +130,11 @@ class Connections:
                 connection.terminate()
 
     async def _attempt(
-        self, connection: Connection, purpose: Purpose, work: Callable[[Connection], Awaitable[T]], progress: "_Progress"
+        self,
+        connection: Connection,
+        purpose: Purpose,
+        work: Callable[[Connection], Awaitable[T]],
+        progress: "_Progress",
     ) -> T:
         if purpose != "transaction":
             return await work(connection)
@@ -173,7 +179,12 @@ class Connections:
             if not connection.is_closed():
                 self._used.add(connection)
                 return connection
-        connection = None
+        connection = await self._connected()
+        self._used.add(connection)
+        return connection
+
+    async def _connected(self) -> Connection:
+        connection: Connection | None = None
         try:
             connection = await _connect(
                 self._url,
@@ -184,11 +195,12 @@ class Connections:
             )
             await connection.execute(";".join(self._settings))
             await self._prepare(connection)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
-        finally:
+        except BaseException as error:
             if connection is not None:
-                self._used.add(connection)
+                connection.terminate()
+            if isinstance(error, (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
+            raise
         return connection
 
     def _give_back(self, connection: Connection) -> None:
@@ -210,7 +222,9 @@ class Connections:
         return error
 
     def _lost(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
-        is_certain = purpose == "read" or (purpose == "transaction" and not progress.is_committing)
+        is_refused = isinstance(error, asyncpg.PostgresError) and _sqlstate(error).startswith(_REFUSALS)
+        is_undone = purpose == "transaction" and not progress.is_committing
+        is_certain = purpose == "read" or is_undone or is_refused
         what = "nothing was changed" if is_certain else "it is not known whether the change was made"
         return StoreUnavailable(f"{self._address} was lost: {_text(error)}; {what}", is_certain=is_certain)
 

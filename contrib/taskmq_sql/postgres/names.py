@@ -34,20 +34,22 @@ class Names:
     async def ids(self, kind: Kind, names: Iterable[str]) -> dict[str, int]:
         """Their integers; new names get one."""
         wanted = set(names)
-        if missing := wanted - self._ids[kind].keys():
-            await self.find(kind, missing)
-            if new := sorted(wanted - self._ids[kind].keys()):
+        # Again where a new connection has made us forget what we knew.
+        while missing := wanted - self._ids[kind].keys():
+            known = await self.find(kind, missing)
+            if new := sorted(missing - known.keys()):
                 await self._make(kind, new)
         known = self._ids[kind]
         return {name: known[name] for name in wanted}
 
     async def find(self, kind: Kind, names: Iterable[str]) -> dict[str, int]:
         """The integers of those that have one."""
-        wanted = set(names)
-        if missing := [name for name in wanted if name not in self._ids[kind] and _can_be_kept(name)]:
-            await self._read(kind, f"select id, name from taskmq.{kind} where name = any($1::text[])", missing)
-        known = self._ids[kind]
-        return {name: known[name] for name in wanted if name in known}
+        found = {name: self._ids[kind][name] for name in set(names) if name in self._ids[kind]}
+        if missing := [name for name in names if name not in found and _can_be_kept(name)]:
+            found |= await self._read(
+                kind, f"select id, name from taskmq.{kind} where name = any($1::text[])", missing
+            )
+        return found
 
     async def find_prefix(self, kind: Kind, prefix: str) -> list[int]:
         """The integers of all names that begin so."""
@@ -59,12 +61,13 @@ class Names:
 
     async def texts(self, kind: Kind, ids: Iterable[int | None]) -> dict[int | None, str]:
         """The names that these integers stand for; that of None is ""."""
-        wanted = set(ids)
-        missing = [one for one in wanted if one is not None and one not in self._names[kind]]
-        if missing:
-            await self._read(kind, f"select id, name from taskmq.{kind} where id = any($1::int[])", missing)
-        known = self._names[kind]
-        return {one: "" if one is None else known[one] for one in wanted}
+        wanted = {one for one in ids if one is not None}
+        found: dict[int | None, str] = {one: self._names[kind][one] for one in wanted if one in self._names[kind]}
+        if missing := [one for one in wanted if one not in found]:
+            query = f"select id, name from taskmq.{kind} where id = any($1::int[])"
+            found |= {number: name for name, number in (await self._read(kind, query, missing)).items()}
+        found[None] = ""
+        return found
 
     async def _make(self, kind: Kind, names: Sequence[str]) -> None:
         if kind == "queue":
@@ -81,13 +84,13 @@ class Names:
             return await connection.execute(query, *args)
 
         await self._connections.run("statement", make)
-        await self.find(kind, names)
 
-    async def _read(self, kind: Kind, query: str, wanted: Sequence[object]) -> None:
+    async def _read(self, kind: Kind, query: str, wanted: Sequence[object]) -> dict[str, int]:
         rows = await self._connections.run("read", lambda connection: connection.fetch(query, wanted))
         for row in rows:
             self._ids[kind][row["name"]] = row["id"]
             self._names[kind][row["id"]] = row["name"]
+        return {row["name"]: row["id"] for row in rows}
 
 
 def _can_be_kept(name: str) -> bool:

@@ -85,8 +85,8 @@ gone as (delete from taskmq.ready where ctid = any(array(
      (select ctid from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
       order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n for update skip locked) d
    where exists (select from fence))) returning id),
-u as (update taskmq.job j set state = 2, version = j.version + 1, dispatched = (select taskmq.now_ms()), started = null,
-        token = ((((j.token >> 32) + 1) & 2097151) << 32)
+u as (update taskmq.job j set state = 2, version = j.version + 1, started = null,
+        dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32)
                 | ('x' || substr(gen_random_uuid()::text, 1, 8))::bit(32)::bigint
       from gone where j.id = gone.id and j.state = 1
         and (j.expires is null or j.expires > (select taskmq.now_ms()))
@@ -95,8 +95,8 @@ x as (delete from taskmq.job j using gone where j.id = gone.id and j.state = 1
         and j.expires <= (select taskmq.now_ms())
         and (select count(*) from gone) > (select count(*) from u) returning j.*),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
-      select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt, priority,
-             8, key, cancel_requested, '', $8, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
+      select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
+             priority, 8, key, cancel_requested, '', $8, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
 o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
       select $7, $6, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0 returning id)
 select u.*, o.id as batch from u, o"""
@@ -117,8 +117,8 @@ left join taskmq.job j on j.id = i.id and j.token = i.token and j.state in (2, 3
 END: Final = f"""
 with gone as (
   delete from taskmq.job j
-  using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::text[], $8::bytea[],
-               $9::text[], $10::text[], $11::text[])
+  using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::text[],
+               $8::bytea[], $9::text[], $10::text[], $11::text[])
         as r(id, token, outcome, ran_by, began, until, content_type, result, kind, message, trace)
   where j.id = r.id and j.token = r.token and j.state in (2, 3)
   returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace)
@@ -147,8 +147,8 @@ u as (
          attempt = j.attempt + (r.after = 4)::int,
          started = coalesce(r.began, j.started), worker = coalesce(r.ran_by, j.worker),
          error_type = r.kind, error_message = r.message, traceback = r.trace
-  from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],
-              $9::text[], $10::text[]) as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
+  from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
+              $8::text[], $9::text[], $10::text[]) as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
   where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.attempt, j.state, r.ran_by, r.began, r.until,
             r.kind, r.message, r.trace),
