@@ -80,9 +80,7 @@ class Database:
 
 def _mismatch(address: str, revision: str | None) -> str:
     if revision is None:
-        return (
-            f"{address} has no tables of taskmq, this version works with revision {HEAD}: run `taskmq store upgrade`"
-        )
+        return f"{address} has no tables of taskmq yet; this version works with {HEAD}: run `taskmq store upgrade`"
     if revision < HEAD:
         return (
             f"{address} has tables of revision {revision}, this version works with {HEAD}: run `taskmq store upgrade`"

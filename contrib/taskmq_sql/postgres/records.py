@@ -14,7 +14,7 @@ __all__ = ["attempt_records", "dispatched_jobs", "error_columns", "error_of", "h
 
 
 async def job_records(rows: Sequence[Row], names: Names) -> list[JobRecord]:
-    """Rows of `job` or `job_history` with `finished`, `content_type`, `detail`; `body` and `result` where they are."""
+    """Rows of `job` or `job_history`, with `finished`, `body`, `detail` and so on where they were asked for."""
     text = await _texts(rows, names, ("tenant", "queue", "task", "worker"))
     return [_job_record(row, text) for row in rows]
 

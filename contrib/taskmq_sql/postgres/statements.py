@@ -148,7 +148,8 @@ u as (
          started = coalesce(r.began, j.started), worker = coalesce(r.ran_by, j.worker),
          error_type = r.kind, error_message = r.message, traceback = r.trace
   from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
-              $8::text[], $9::text[], $10::text[]) as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
+              $8::text[], $9::text[], $10::text[])
+       as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
   where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.attempt, j.state, r.ran_by, r.began, r.until,
             r.kind, r.message, r.trace),
@@ -163,8 +164,8 @@ select id, queue, version, state from u"""
 
 UNDISPATCH: Final = f"""
 with u as (
-  update taskmq.job j set state = $3, version = j.version + 1,
-         due = case when $3 = 1 then j.due else taskmq.now_ms() + $4 end
+  update taskmq.job j set state = $3::smallint, version = j.version + 1,
+         due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end
   from unnest($1::uuid[], $2::bigint[]) as r(id, token)
   where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.state),
