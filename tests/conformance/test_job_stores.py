@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
@@ -7,7 +5,6 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
 from taskmq.testing.job_store_suite import JobStoreSuite
 from taskmq_sql import open_job_store
-from taskmq_sql.migrations import upgrade
 
 
 class TestMemory(JobStoreSuite):
@@ -21,9 +18,8 @@ class TestMemory(JobStoreSuite):
 
 class TestPostgreSQL(JobStoreSuite):
     @pytest.fixture(autouse=True)
-    def _database(self, postgres_url: str) -> None:
-        self.url = postgres_url
-        asyncio.run(upgrade(postgres_url))
+    def _database(self, job_store_url: str) -> None:
+        self.url = job_store_url
 
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite"))
