@@ -1,5 +1,6 @@
 """The servers of the test session; `tests.servers` tells where they come from."""
 
+import asyncio
 import functools
 import os
 from collections.abc import Iterator, Mapping
@@ -68,6 +69,23 @@ def postgres_server() -> Iterator[PostgreSQL]:
 def postgres_url(postgres_server: PostgreSQL) -> Iterator[str]:
     """A database of the test's own."""
     url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def _job_store_template(postgres_server: PostgreSQL) -> str:
+    from taskmq_sql.migrations import upgrade
+
+    url = postgres_server.create_database()
+    asyncio.run(upgrade(url))
+    return url
+
+
+@pytest.fixture
+def job_store_url(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[str]:
+    """A database of the test's own with the tables of the job store."""
+    url = postgres_server.create_database(template=_job_store_template)
     yield url
     postgres_server.drop_database(url)
 

@@ -16,7 +16,18 @@ Two transactions with one key at a time: on PostgreSQL the second waits for the 
 that rolls back. On SQLite, which has one writer at a time, the second waits for SQLite's `timeout`.
 """
 
+from taskmq_sql.jobs.opening import open_job_store
 from taskmq_sql.once import acreate_tables, aforget, aonce, create_tables, forget, once
 from taskmq_sql.tables import metadata, once_keys
 
-__all__ = ["acreate_tables", "aforget", "aonce", "create_tables", "forget", "metadata", "once", "once_keys"]
+__all__ = [
+    "acreate_tables",
+    "aforget",
+    "aonce",
+    "create_tables",
+    "forget",
+    "metadata",
+    "once",
+    "once_keys",
+    "open_job_store",
+]

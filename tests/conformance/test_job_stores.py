@@ -1,33 +1,25 @@
-import os
-
 import pytest
 
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
-from taskmq.testing.job_store_suite import JobStoreSuite, MovedClocks
-
-# A campaign compares more of them: TASKMQ_TEST_HISTORIES=10000.
-_HISTORIES = int(os.environ.get("TASKMQ_TEST_HISTORIES", "10"))
+from taskmq.testing.job_store_suite import JobStoreSuite
+from taskmq_sql import open_job_store
 
 
-class TestMemory(MovedClocks, JobStoreSuite):
+class TestMemory(JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self) -> None:
-        self.empty()
-
-    def empty(self) -> None:
         self.model, self.clock = JobModel(), FakeClock()
 
     def open_store(self) -> JobStore:
         return MemoryJobStore(self.model, clock=self.clock)
 
-    async def advance(self, seconds: float) -> None:
-        self.clock.advance(seconds)
 
+class TestPostgreSQL(JobStoreSuite):
+    @pytest.fixture(autouse=True)
+    def _database(self, job_store_url: str) -> None:
+        self.url = job_store_url
 
-def test_many_random_histories_do_what_the_model_does() -> None:
-    for seed in range(_HISTORIES):
-        suite = TestMemory()
-        suite.empty()
-        suite.seed = seed
-        suite.test_random_histories_do_what_the_model_does()
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite"))

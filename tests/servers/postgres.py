@@ -60,10 +60,11 @@ class PostgreSQL(Server):
             raise ServerFailed(f"psql failed: {result.stderr.strip()}")
         return result.stdout.strip()
 
-    def create_database(self) -> str:
-        """The URL of a fresh, empty database."""
+    def create_database(self, *, template: str | None = None) -> str:
+        """The URL of a fresh database: an empty one, or a copy of one that nobody is connected to."""
         name = f"test_{secrets.token_hex(6)}"
-        self.sql(f'CREATE DATABASE "{name}"')
+        source = "" if template is None else f' TEMPLATE "{urlsplit(template).path.removeprefix("/")}"'
+        self.sql(f'CREATE DATABASE "{name}"{source}')
         return urlsplit(self.url)._replace(path=f"/{name}").geturl()
 
     def drop_database(self, url: str) -> None:

@@ -89,6 +89,8 @@ class JobHistory:
 
     async def _submit(self) -> set[str]:
         jobs = [await self._new() for _ in range(self.dice.choice((1, 1, 2, 4)))]
+        # What was due at the moment in which it was made is due for the model, too.
+        self.model.now = await self._any().store.now_ms()
         answers = await self._any().store.submit(jobs)
         expected = self.model.submit(jobs)
         assert answers == expected, f"{answers} instead of {expected}"

@@ -1,0 +1,1 @@
+"""What job stores on SQL have in common: their tables, and how values stand in them."""

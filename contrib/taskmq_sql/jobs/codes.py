@@ -1,0 +1,66 @@
+"""States and kinds of events as the small integers that the tables hold. A number is never given to another one."""
+
+from typing import Final, Literal
+
+from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState
+
+__all__ = [
+    "CHANGEABLE_CODES",
+    "CODES",
+    "EVENT_CODES",
+    "EVENT_KINDS",
+    "STATES",
+    "TERMINAL_CODES",
+    "UNDERWAY_CODES",
+    "EventKind",
+]
+
+EventKind = Literal[
+    "change",
+    "cancel",
+    "cancel_requested",
+    "hold",
+    "release",
+    "retry",
+    "superseded",
+    "lost",
+    "refused",
+    "undispatched",
+    "unknown_attempt",
+]
+
+CODES: Final[dict[JobState, int]] = {
+    JobState.QUEUED: 1,
+    JobState.DISPATCHED: 2,
+    JobState.RUNNING: 3,
+    JobState.RETRYING: 4,
+    JobState.SUCCEEDED: 5,
+    JobState.FAILED: 6,
+    JobState.CANCELLED: 7,
+    JobState.EXPIRED: 8,
+    JobState.SKIPPED: 9,
+    JobState.UPSTREAM_FAILED: 10,
+    JobState.WAITING: 11,
+    JobState.HELD: 12,
+    JobState.SCHEDULED: 13,
+}
+STATES: Final = {code: state for state, code in CODES.items()}
+
+CHANGEABLE_CODES: Final = tuple(sorted(CODES[state] for state in CHANGEABLE))
+UNDERWAY_CODES: Final = tuple(sorted(CODES[state] for state in UNDERWAY))
+TERMINAL_CODES: Final = tuple(sorted(CODES[state] for state in TERMINAL))
+
+EVENT_CODES: Final[dict[EventKind, int]] = {
+    "change": 1,
+    "cancel": 2,
+    "cancel_requested": 3,
+    "hold": 4,
+    "release": 5,
+    "retry": 6,
+    "superseded": 7,
+    "lost": 8,
+    "refused": 9,
+    "undispatched": 10,
+    "unknown_attempt": 11,
+}
+EVENT_KINDS: Final = {code: kind for kind, code in EVENT_CODES.items()}

@@ -1,0 +1,28 @@
+"""A job store for a URL."""
+
+from typing import TYPE_CHECKING
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.errors import InvalidSetting, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from taskmq.contracts.jobs import JobStore
+
+__all__ = ["open_job_store"]
+
+
+def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
+    """A job store, not yet connected.
+
+    Raises:
+        InvalidSetting: the URL cannot be read.
+        UnsupportedFeature: what it needs is not installed.
+    """
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme not in ("postgres", "postgresql"):
+        raise InvalidSetting(f"{scheme}:// is no job store: it looks like postgresql://user@host/db")
+    try:
+        from taskmq_sql.postgres.store import PostgresJobStore
+    except ImportError as error:
+        raise UnsupportedFeature(f"the job store needs {error.name}: pip install 'taskmq[sql]'") from error
+    return PostgresJobStore(url, name=options.name)

@@ -1,0 +1,302 @@
+"""The tables of the job store, as SQLAlchemy Core describes them; migrations make them.
+
+    job            live jobs: the one row that decides. No index but its key, so that every change is made in place
+    job_body       bodies beyond `LONGEST_BODY`
+    job_detail     what few jobs have, as JSON
+    job_key        the ids that submitters chose
+    ready          one narrow row per queued job
+    timer          one narrow row per scheduled or retrying job
+    dispatch_batch outbox and list of what is under way
+    job_history    ended jobs, by day of their end
+    attempt        attempts that did not end their job, by day
+    event          what is no ordinary step, by day
+    tenant, queue, task, worker   names, and the integers that stand for them
+    lease          who holds a slot or a duty; its `epoch` only grows
+    setting        the number of slots, and which older code may use these tables
+
+Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
+of version 7, so the order of ids is that of submissions, and the time of submission is in the id. On PostgreSQL the
+tables are in the schema `taskmq`; SQLite has no schemas (translate it to None), keeps ids as 16 bytes, lists of ids
+and tokens as they come to it, and does not divide tables by day.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.types import TypeEngine
+
+__all__ = [
+    "BY_DAY",
+    "LONGEST_BODY",
+    "NAMES",
+    "SCHEMA",
+    "attempt",
+    "dispatch_batch",
+    "event",
+    "job",
+    "job_body",
+    "job_detail",
+    "job_history",
+    "job_key",
+    "lease",
+    "metadata",
+    "queue",
+    "ready",
+    "setting",
+    "task",
+    "tenant",
+    "timer",
+    "worker",
+]
+
+SCHEMA: Final = "taskmq"
+LONGEST_BODY: Final = 1536
+"""Bytes of a body that stands in the job's row."""
+
+metadata: Final = MetaData(schema=SCHEMA)
+
+_ID: Final[TypeEngine[object]] = Uuid().with_variant(LargeBinary(16), "sqlite")
+_IDS: Final[TypeEngine[object]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
+_TOKENS: Final[TypeEngine[object]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
+# An alias of the rowid, which SQLite counts by itself.
+_COUNTED: Final[TypeEngine[object]] = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
+    """Storage parameters of a table whose rows change or go all the time."""
+    return {
+        **others,
+        "autovacuum_vacuum_scale_factor": scale,
+        "autovacuum_vacuum_threshold": threshold,
+        "autovacuum_vacuum_cost_delay": 0,
+    }
+
+
+def _job_columns() -> list[Column[object]]:
+    """What a live job and an ended one have in common; wide columns first, so that nothing is padded."""
+    return [
+        Column("id", _ID, nullable=False),
+        Column("due", BigInteger, nullable=False),
+        Column("token", BigInteger, nullable=False, server_default=text("0")),
+        Column("expires", BigInteger),
+        Column("dispatched", BigInteger),
+        Column("started", BigInteger),
+        Column("tenant", Integer, nullable=False),
+        Column("queue", Integer, nullable=False),
+        Column("task", Integer, nullable=False),
+        Column("worker", Integer),
+        Column("version", Integer, nullable=False, server_default=text("1")),
+        Column("attempt", Integer, nullable=False, server_default=text("1")),
+        Column("priority", SmallInteger, nullable=False),
+        Column("state", SmallInteger, nullable=False),
+        Column("key", Text),
+        Column("cancel_requested", Text),
+        Column("error_type", Text),
+        Column("error_message", Text),
+        Column("traceback", Text),
+        # None: it is in job_body.
+        Column("body", LargeBinary),
+    ]
+
+
+job: Final = Table(
+    "job",
+    metadata,
+    *_job_columns(),
+    PrimaryKeyConstraint("id", name="job_pkey"),
+    postgresql_with=_vacuumed(fillfactor=70),
+)
+
+job_body: Final = Table(
+    "job_body",
+    metadata,
+    Column("id", _ID, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("id", name="job_body_pkey"),
+)
+
+job_detail: Final = Table(
+    "job_detail",
+    metadata,
+    Column("id", _ID, nullable=False),
+    Column("detail", Text, nullable=False),
+    PrimaryKeyConstraint("id", name="job_detail_pkey"),
+)
+
+job_key: Final = Table(
+    "job_key",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("id", _ID, nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("tenant", "key", name="job_key_pkey"),
+)
+
+ready: Final = Table(
+    "ready",
+    metadata,
+    Column("queue", Integer, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("tenant", Integer, nullable=False),
+    Column("due", BigInteger, nullable=False),
+    Column("id", _ID, nullable=False),
+    PrimaryKeyConstraint("queue", "priority", "tenant", "due", "id", name="ready_pkey"),
+    postgresql_with=_vacuumed(),
+    sqlite_with_rowid=False,
+)
+
+timer: Final = Table(
+    "timer",
+    metadata,
+    Column("shard", SmallInteger, nullable=False),
+    Column("due", BigInteger, nullable=False),
+    Column("id", _ID, nullable=False),
+    PrimaryKeyConstraint("shard", "due", "id", name="timer_pkey"),
+    postgresql_with=_vacuumed(scale=0.01),
+    sqlite_with_rowid=False,
+)
+
+dispatch_batch: Final = Table(
+    "dispatch_batch",
+    metadata,
+    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    Column("slot", SmallInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("confirmed", Boolean, nullable=False, server_default=text("false")),
+    Column("ids", _IDS, nullable=False),
+    Column("tokens", _TOKENS, nullable=False),
+    PrimaryKeyConstraint("id", name="dispatch_batch_pkey"),
+    postgresql_with=_vacuumed(threshold=500),
+)
+
+job_history: Final = Table(
+    "job_history",
+    metadata,
+    *_job_columns(),
+    # By the store's clock; `finished` is what the worker's says, which may be any instant.
+    Column("ended", BigInteger, nullable=False),
+    Column("finished", BigInteger, nullable=False),
+    Column("content_type", Text),
+    Column("result", LargeBinary),
+    PrimaryKeyConstraint("id", "ended", name="job_history_pkey"),
+    Index("job_history_tenant", "tenant", "id"),
+    Index("job_history_task", "tenant", "task", "id"),
+    Index(
+        "job_history_task_unusual",
+        "tenant",
+        "task",
+        "id",
+        postgresql_where=text("state <> 5"),
+        sqlite_where=text("state <> 5"),
+    ),
+    Index(
+        "job_history_tenant_state",
+        "tenant",
+        "state",
+        "id",
+        postgresql_where=text("state <> 5"),
+        sqlite_where=text("state <> 5"),
+    ),
+    Index(
+        "job_history_state",
+        "state",
+        "id",
+        postgresql_where=text("state <> 5"),
+        sqlite_where=text("state <> 5"),
+    ),
+    postgresql_partition_by="RANGE (ended)",
+)
+
+attempt: Final = Table(
+    "attempt",
+    metadata,
+    Column("id", _ID, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("started", BigInteger),
+    Column("ended", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("worker", Integer),
+    Column("error_type", Text),
+    Column("error_message", Text),
+    Column("traceback", Text),
+    PrimaryKeyConstraint("id", "attempt", "at", name="attempt_pkey"),
+    postgresql_partition_by="RANGE (at)",
+)
+
+event: Final = Table(
+    "event",
+    metadata,
+    Column("id", _ID, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    # Counted over all of them: the order of those of one moment. PostgreSQL takes it from a sequence, `event_number`.
+    Column("number", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("actor", Text, nullable=False, server_default=text("''")),
+    Column("note", Text, nullable=False, server_default=text("''")),
+    PrimaryKeyConstraint("id", "at", "number", name="event_pkey"),
+    postgresql_partition_by="RANGE (at)",
+)
+
+
+def _dictionary(name: str, *others: Column[int]) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("id", Integer, Identity(always=True), nullable=False),
+        Column("name", Text, nullable=False),
+        *others,
+        PrimaryKeyConstraint("id", name=f"{name}_pkey"),
+        UniqueConstraint("name", name=f"{name}_name_key"),
+    )
+
+
+tenant: Final = _dictionary("tenant")
+queue: Final = _dictionary("queue", Column("slot", SmallInteger, nullable=False))
+task: Final = _dictionary("task")
+worker: Final = _dictionary("worker")
+
+lease: Final = Table(
+    "lease",
+    metadata,
+    Column("key", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    # None: it was released.
+    Column("holder", Text),
+    Column("expires", BigInteger, nullable=False),
+    Column("note", Text, nullable=False, server_default=text("''")),
+    PrimaryKeyConstraint("key", name="lease_pkey"),
+    postgresql_with={"fillfactor": 50, "autovacuum_vacuum_threshold": 100},
+)
+
+setting: Final = Table(
+    "setting",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    PrimaryKeyConstraint("name", name="setting_pkey"),
+)
+
+NAMES: Final = {"tenant": tenant, "queue": queue, "task": task, "worker": worker}
+BY_DAY: Final = {"job_history": "ended", "attempt": "at", "event": "at"}
+"""Tables that are divided by day, and the column that says which."""

@@ -1,0 +1,78 @@
+"""Values as the tables hold them."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.jobs import JobDetail
+from taskmq.model.outcome import ErrorRecord
+
+__all__ = [
+    "decode_detail",
+    "encode_detail",
+    "escaped",
+    "escaped_error",
+    "is_job_id",
+    "reason",
+    "shard_of",
+    "submitted_at",
+]
+
+_JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+_decoder: Final = msgspec.json.Decoder(JobDetail)
+
+
+def is_job_id(text: str) -> bool:
+    """Whether it is a UUID in the form in which ids are given."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
+def submitted_at(job_id: str) -> int:
+    """When a job was submitted, ms since the epoch: the first 48 bits of its id."""
+    return int(job_id[:8] + job_id[9:13], 16)
+
+
+def shard_of(job_id: str) -> int:
+    """The timer's shard of a job."""
+    return int(job_id[-2:], 16) & 63
+
+
+def escaped(text: str) -> str:
+    """The text without NUL and lone surrogates, which have no form in a database."""
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def escaped_error(error: ErrorRecord) -> ErrorRecord:
+    return ErrorRecord(
+        type_name=escaped(error.type_name), message=escaped(error.message), traceback=escaped(error.traceback)
+    )
+
+
+def reason(text: str) -> ErrorRecord:
+    """Of an end that is no failure of the task."""
+    return ErrorRecord(type_name="", message=escaped(text), traceback="")
+
+
+def encode_detail(detail: JobDetail) -> str:
+    """As JSON, with what has no form there escaped."""
+    try:
+        return _encoder.encode(detail).decode()
+    except UnicodeEncodeError:
+        return _encoder.encode(
+            JobDetail(
+                description=escaped(detail.description),
+                owner=escaped(detail.owner),
+                labels={escaped(name): escaped(value) for name, value in detail.labels.items()},
+                definition=escaped(detail.definition),
+                definition_version=detail.definition_version,
+                retry_of=escaped(detail.retry_of),
+            )
+        ).decode()
+
+
+def decode_detail(text: str | None) -> JobDetail | None:
+    return None if text is None else _decoder.decode(text)

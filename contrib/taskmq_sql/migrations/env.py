@@ -1,0 +1,18 @@
+"""What Alembic runs: the migrations, on the connection that `taskmq_sql.migrations` hands it."""
+
+from typing import cast
+
+from alembic import context
+from sqlalchemy import Connection
+
+from taskmq_sql.jobs.tables import SCHEMA, metadata
+
+connection = cast("Connection", context.config.attributes["connection"])
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    version_table="schema_version",
+    version_table_schema=None if connection.dialect.name == "sqlite" else SCHEMA,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,1 @@
+"""The job store on PostgreSQL 13 and newer."""

@@ -1,0 +1,256 @@
+"""Dedicated connections to PostgreSQL, which come back, and the border at which its errors become ours."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Literal, Protocol, TypeVar, cast
+
+import asyncpg
+
+from taskmq.errors import StoreUnavailable
+
+__all__ = ["HOT", "LISTS", "Connection", "Connections", "Purpose", "Row", "undone"]
+
+T = TypeVar("T")
+
+Row = Any
+"""One of asyncpg's records: by position, or by name."""
+
+HOT: Final = ("set enable_seqscan = off", "set enable_hashjoin = off", "set enable_mergejoin = off")
+"""Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another."""
+LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
+"""A plan that was made for every tenant takes the wrong index for most of them."""
+_EVERY: Final = ("set default_transaction_isolation = 'read committed'",)
+
+Purpose = Literal["read", "statement", "transaction"]
+"""What is lost with a connection: nothing; one statement, which may have been committed; a transaction, which was
+committed or not only where its commit was on its way."""
+
+_SECONDS_TO_CONNECT: Final = 10.0
+_SECONDS_TO_ANSWER: Final = 60.0
+_TRIES: Final = 5
+# Classes of SQLSTATE: connection; resources are used up; operator intervention; system error; wrong user or database.
+_OUTAGE: Final = ("08", "53", "57", "58", "28", "3D")
+_READ_ONLY: Final = "25006"
+# Answers of a server that has done nothing: it has no room, or is a standby.
+_REFUSALS: Final = ("53", _READ_ONLY)
+_COLLISIONS: Final = ("40001", "40P01")
+
+
+class Connection(Protocol):
+    """What is used of asyncpg's connection."""
+
+    async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
+    async def fetchrow(self, query: str, *args: object) -> Row | None: ...
+    async def fetchval(self, query: str, *args: object) -> Any: ...
+    async def execute(self, query: str, *args: object) -> str: ...
+    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
+    def is_closed(self) -> bool: ...
+    def terminate(self) -> None: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+
+
+_connect: Final = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
+
+
+class Connections:
+    """Up to `size` connections of one kind, made when they are first needed and again when they are lost.
+
+    Args:
+        url: of the database.
+        address: the same without its password, for messages.
+        name: shown at the server as that of the application.
+        settings: statements that each connection begins with.
+        prepare: what is done with a new connection before it is used; may refuse it with an exception.
+        heal: what is done where a table has no room for a day.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        address: str,
+        name: str,
+        size: int,
+        settings: Sequence[str],
+        prepare: Callable[[Connection], Awaitable[None]],
+        heal: Callable[[Connection], Awaitable[None]],
+    ) -> None:
+        self._url = url
+        self._address = address
+        self._name = name
+        self._settings = [*_EVERY, *settings]
+        self._prepare = prepare
+        self._heal = heal
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._used: set[Connection] = set()
+        self._is_closed = False
+
+    async def run(self, purpose: Purpose, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `work` returns, done on one connection.
+
+        A transaction is one for all of `work`, and begins again where it collides with another one: `work` is called
+        anew then.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached, or was lost; `is_certain` where nothing was changed.
+        """
+        async with self._places:
+            for _ in range(_TRIES):
+                connection = await self._open()
+                progress = _Progress()
+                try:
+                    return await self._attempt(connection, purpose, work, progress)
+                except asyncpg.PostgresError as error:
+                    if not await self._may_try_again(connection, error):
+                        raise self._translated(error, purpose, progress) from error
+                except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+                    self._drop(connection)
+                    if isinstance(error, ValueError):
+                        raise
+                    raise self._lost(error, purpose, progress) from error
+                except BaseException:
+                    # A cancelled call may have left anything behind: a transaction, or an answer on its way.
+                    self._drop(connection)
+                    raise
+                finally:
+                    self._give_back(connection)
+            raise StoreUnavailable(f"{self._address}: the change collided with others {_TRIES} times; try again")
+
+    async def aclose(self) -> None:
+        """Close them all; what is under way is cut."""
+        self._is_closed = True
+        for connection in list(self._used):
+            self._drop(connection)
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                await connection.close(timeout=2.0)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
+
+    async def _attempt(
+        self,
+        connection: Connection,
+        purpose: Purpose,
+        work: Callable[[Connection], Awaitable[T]],
+        progress: "_Progress",
+    ) -> T:
+        if purpose != "transaction":
+            return await work(connection)
+        await connection.execute("begin")
+        try:
+            result = await work(connection)
+        except _Undone as undone:
+            await connection.execute("rollback")
+            return cast("T", undone.result)
+        progress.is_committing = True
+        await connection.execute("commit")
+        return result
+
+    async def _may_try_again(self, connection: Connection, error: asyncpg.PostgresError) -> bool:
+        state = _sqlstate(error)
+        is_full_day = isinstance(error, asyncpg.CheckViolationError) and "no partition" in str(error)
+        if state not in _COLLISIONS and not is_full_day:
+            if not await self._rolled_back(connection) or state.startswith(_OUTAGE) or state == _READ_ONLY:
+                self._drop(connection)
+            return False
+        if not await self._rolled_back(connection):
+            return False
+        if is_full_day:
+            await self._heal(connection)
+        return True
+
+    async def _rolled_back(self, connection: Connection) -> bool:
+        if connection.is_closed():
+            return False
+        try:
+            await connection.execute("rollback")
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            self._drop(connection)
+            return False
+        return True
+
+    async def _open(self) -> Connection:
+        if self._is_closed:
+            raise StoreUnavailable(f"{self._address} is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                self._used.add(connection)
+                return connection
+        connection = await self._connected()
+        self._used.add(connection)
+        return connection
+
+    async def _connected(self) -> Connection:
+        connection: Connection | None = None
+        try:
+            connection = await _connect(
+                self._url,
+                timeout=_SECONDS_TO_CONNECT,
+                command_timeout=_SECONDS_TO_ANSWER,
+                max_cached_statement_lifetime=0,
+                server_settings={"application_name": self._name},
+            )
+            await connection.execute(";".join(self._settings))
+            await self._prepare(connection)
+        except BaseException as error:
+            if connection is not None:
+                connection.terminate()
+            if isinstance(error, (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
+            raise
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection in self._used:
+            self._used.remove(connection)
+            if self._is_closed or connection.is_closed():
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+
+    def _drop(self, connection: Connection) -> None:
+        self._used.discard(connection)
+        connection.terminate()
+
+    def _translated(self, error: asyncpg.PostgresError, purpose: Purpose, progress: "_Progress") -> Exception:
+        state = _sqlstate(error)
+        if state.startswith(_OUTAGE) or state == _READ_ONLY:
+            return self._lost(error, purpose, progress)
+        return error
+
+    def _lost(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
+        is_refused = isinstance(error, asyncpg.PostgresError) and _sqlstate(error).startswith(_REFUSALS)
+        is_undone = purpose == "transaction" and not progress.is_committing
+        is_certain = purpose == "read" or is_undone or is_refused
+        what = "nothing was changed" if is_certain else "it is not known whether the change was made"
+        return StoreUnavailable(f"{self._address} was lost: {_text(error)}; {what}", is_certain=is_certain)
+
+
+class _Progress:
+    """How far a transaction has come."""
+
+    def __init__(self) -> None:
+        self.is_committing = False
+
+
+class _Undone(Exception):
+    """Raised by the work of a transaction that comes to nothing: it is rolled back, and returns `result`."""
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+
+
+def undone(result: object) -> Exception:
+    """What the work of a transaction raises so that it is rolled back and `run` returns `result`."""
+    return _Undone(result)
+
+
+def _sqlstate(error: asyncpg.PostgresError) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

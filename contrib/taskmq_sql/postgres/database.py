@@ -1,0 +1,109 @@
+"""One database of jobs: its connections by what they are used for, its names and its number of slots."""
+
+import hashlib
+from typing import Final
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from taskmq.contracts.jobs import SLOTS
+from taskmq.errors import InvalidSetting, StoreMismatch
+from taskmq_sql.migrations import HEAD, VERSION_TABLE
+from taskmq_sql.postgres.connections import HOT, LISTS, Connection, Connections
+from taskmq_sql.postgres.days import make_days
+from taskmq_sql.postgres.names import Names
+
+__all__ = ["Database"]
+
+_READERS: Final = 2
+_SETTINGS: Final = f"""
+select (select version_num from taskmq.{VERSION_TABLE}) as revision,
+       (select value from taskmq.setting where name = 'slots') as slots,
+       (select value from taskmq.setting where name = 'understood_by') as understood_by"""
+
+
+class Database:
+    """What the parts of a store have in common. Connects on first use.
+
+    Attributes:
+        address: the URL without its password.
+        submits, changes, dispatches, reports, leases: a connection each, so that none of them waits for another.
+        reads: for lists and single jobs.
+        slots: as the store was made; known from the first connection on.
+    """
+
+    def __init__(self, url: str, *, name: str) -> None:
+        self.address = _address(url)
+        self._url = _plain(url)
+        self._name = name
+        self.slots = SLOTS
+        self.submits = self._connections(1, HOT)
+        self.changes = self._connections(1, HOT)
+        self.dispatches = self._connections(1, HOT)
+        self.reports = self._connections(1, HOT)
+        self.leases = self._connections(1, HOT)
+        self.reads = self._connections(_READERS, LISTS)
+        self.names = Names(self.reads, self.slot_of)
+
+    def slot_of(self, queue: str) -> int:
+        """The slot of a queue."""
+        return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
+
+    async def aclose(self) -> None:
+        for each in (self.submits, self.changes, self.dispatches, self.reports, self.leases, self.reads):
+            await each.aclose()
+
+    def _connections(self, size: int, settings: tuple[str, ...]) -> Connections:
+        return Connections(
+            self._url,
+            address=self.address,
+            name=self._name,
+            size=size,
+            settings=settings,
+            prepare=self._prepare,
+            heal=make_days,
+        )
+
+    async def _prepare(self, connection: Connection) -> None:
+        try:
+            row = await connection.fetchrow(_SETTINGS)
+        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+            row = None
+        revision = None if row is None else row["revision"]
+        understood = "" if row is None else row["understood_by"] or ""
+        if row is None or (revision != HEAD and HEAD not in understood.split()):
+            raise StoreMismatch(_mismatch(self.address, revision))
+        self.slots = int(row["slots"])
+        # A new connection may lead to a database that was restored, where names have other numbers.
+        self.names.forget()
+
+
+def _mismatch(address: str, revision: str | None) -> str:
+    if revision is None:
+        return f"{address} has no tables of taskmq yet; this version works with {HEAD}: run `taskmq store upgrade`"
+    if revision < HEAD:
+        return (
+            f"{address} has tables of revision {revision}, this version works with {HEAD}: run `taskmq store upgrade`"
+        )
+    return (
+        f"{address} has tables of revision {revision}, and this older version works with {HEAD}: "
+        "install the taskmq that has run `taskmq store upgrade` there"
+    )
+
+
+def _plain(url: str) -> str:
+    """The URL as asyncpg reads it: without the name of a driver."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme.partition('+')[0]}{separator}{rest}"
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or "localhost"
+        where = f"[{host}]" if ":" in host else host
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError as error:
+        raise InvalidSetting("the job store's URL cannot be read: it looks like postgresql://user@host/db") from error
+    user = f"{parts.username}@" if parts.username else ""
+    return f"{parts.scheme}://{user}{where}{port}{parts.path}"

@@ -1,0 +1,82 @@
+"""What is wrong with the database, or may soon be."""
+
+from typing import Final
+
+from taskmq.contracts.finding import Finding
+from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.days import days_of
+from taskmq_sql.postgres.partitions import DAY, day_of
+
+__all__ = ["diagnose"]
+
+_ABOUT: Final = "job store"
+_LONG_MS: Final = 300_000
+_FULL: Final = 0.8
+_FACTS: Final = """
+select taskmq.now_ms() as now, current_setting('server_version_num')::int as version,
+  current_setting('synchronous_commit') as durability,
+  (select max(floor(extract(epoch from clock_timestamp() - xact_start) * 1000))::bigint from pg_stat_activity
+   where datname = current_database() and pid <> pg_backend_pid()) as oldest,
+  (select count(*) from pg_stat_activity) as used, current_setting('max_connections')::int as room,
+  (select n_dead_tup from pg_stat_user_tables where schemaname = 'taskmq' and relname = 'ready') as dead"""
+_MANY_DEAD: Final = 1_000_000
+_OLDEST_SERVER: Final = 130_000
+
+
+async def diagnose(connection: Connection, address: str) -> list[Finding]:
+    """Every problem and warning; one line where there is none."""
+    facts = await connection.fetchrow(_FACTS)
+    assert facts is not None
+    found: list[Finding] = []
+    if facts["version"] < _OLDEST_SERVER:
+        found.append(
+            Finding("problem", _ABOUT, f"PostgreSQL {facts['version'] // 10_000} is too old", "use 13 or newer")
+        )
+    if facts["durability"] == "off":
+        found.append(
+            Finding(
+                "problem",
+                _ABOUT,
+                "synchronous_commit is off: acknowledged submissions may be lost when the server stops",
+                "switch it on for this database",
+            )
+        )
+    if facts["oldest"] is not None and facts["oldest"] > _LONG_MS:
+        found.append(
+            Finding(
+                "warning",
+                _ABOUT,
+                f"a transaction has been open for {facts['oldest'] // 1000} s: nothing is vacuumed meanwhile",
+                "end it: select pid, query from pg_stat_activity order by xact_start",
+            )
+        )
+    if facts["used"] > _FULL * facts["room"]:
+        found.append(
+            Finding(
+                "warning",
+                _ABOUT,
+                f"{facts['used']} of {facts['room']} connections are used",
+                "raise max_connections, or put a pooler in session mode before the server",
+            )
+        )
+    if (facts["dead"] or 0) > _MANY_DEAD:
+        found.append(
+            Finding(
+                "warning",
+                _ABOUT,
+                f"taskmq.ready has {facts['dead']:,} dead rows",
+                "see that autovacuum runs, and which transaction holds it up",
+            )
+        )
+    days = [day_of(name) for name in await days_of(connection, "job_history")]
+    ahead = max(days, default=0) - facts["now"] // DAY
+    if ahead < 1:
+        found.append(
+            Finding(
+                "warning",
+                _ABOUT,
+                "the day to come has no partition yet",
+                "let a `taskmq scheduler` run: it makes them a week ahead",
+            )
+        )
+    return found or [Finding("ok", _ABOUT, f"{address}: {ahead} days ahead, no long transactions")]

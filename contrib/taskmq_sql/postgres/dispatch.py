@@ -1,0 +1,221 @@
+"""What schedulers do with the jobs in PostgreSQL."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import (
+    AppliedReport,
+    DispatchBatch,
+    DispatchedJob,
+    DueJob,
+    JobRecord,
+    Lane,
+    Pick,
+    slot_key,
+)
+from taskmq.model.jobs.reports import Report
+from taskmq.model.states import JobState
+from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.jobs.values import is_job_id, reason
+from taskmq_sql.postgres.connections import Connection, Row
+from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.days import drop_days, make_days
+from taskmq_sql.postgres.leases import PostgresLeases
+from taskmq_sql.postgres.partitions import DAY
+from taskmq_sql.postgres.records import dispatched_jobs, job_records
+from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
+from taskmq_sql.postgres.statements import (
+    CONFIRM,
+    DISPATCH,
+    DUE,
+    FIRE,
+    FORGET,
+    IN_FLIGHT,
+    LANES,
+    STANDING,
+    TAKE_OVER,
+    UNDISPATCH,
+)
+
+__all__ = ["PostgresDispatch"]
+
+KEPT_DAYS: Final = 30
+_SHARDS: Final = 64
+_OVER: Final = "its time was over before it started"
+_BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
+
+
+class PostgresDispatch:
+    """A `DispatchStore`; its statements go over connections of their own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._names = database.names
+        self._leases = PostgresLeases(database.leases)
+
+    @property
+    def slots(self) -> int:
+        return self._database.slots
+
+    @property
+    def leases(self) -> PostgresLeases:
+        return self._leases
+
+    def slot_of(self, queue: str) -> int:
+        return self._database.slot_of(queue)
+
+    async def lanes(self, slot: int) -> list[Lane]:
+        rows = await self._database.dispatches.run("read", lambda connection: connection.fetch(LANES, slot))
+        queues = await self._names.texts("queue", {row[0] for row in rows})
+        tenants = await self._names.texts("tenant", {row[2] for row in rows})
+        return [Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows]
+
+    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
+        tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
+        known = [
+            pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants and pick.count > 0
+        ]
+        if not known:
+            return None
+        lanes = [(queues[pick.lane.queue], pick.lane.priority, tenants[pick.lane.tenant]) for pick in known]
+
+        async def dispatch(connection: Connection) -> Sequence[Row]:
+            return await connection.fetch(
+                DISPATCH,
+                *([lane[column] for lane in lanes] for column in range(3)),
+                [pick.count for pick in known],
+                slot_key(slot),
+                epoch,
+                slot,
+                _OVER,
+            )
+
+        rows = await self._database.dispatches.run("statement", dispatch)
+        if not rows:
+            return None
+        order = {lane: place for place, lane in reversed(list(enumerate(lanes)))}
+        rows = sorted(
+            rows, key=lambda row: (order[row["queue"], row["priority"], row["tenant"]], row["due"], row["id"].bytes)
+        )
+        jobs = await dispatched_jobs(rows, await self._bodies(rows), self._names)
+        return DispatchBatch(rows[0]["batch"], False, jobs)
+
+    async def confirm(self, batches: Sequence[int]) -> None:
+        await self._for_batches(CONFIRM, batches)
+
+    async def forget(self, batches: Sequence[int]) -> None:
+        await self._for_batches(FORGET, batches)
+
+    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
+        if jobs := [job for job in jobs if is_job_id(job.id)]:
+            await self._database.reports.run(
+                "transaction", lambda connection: _undispatch(connection, jobs, delay, reason)
+            )
+
+    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        if endings := _endings(jobs, JobState.FAILED, reason):
+            await self._database.reports.run("statement", lambda connection: end(connection, endings))
+
+    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+        async def take_over(connection: Connection) -> Sequence[Row]:
+            rows = await connection.fetch(TAKE_OVER, slot_key(slot), epoch, slot)
+            under_way = {row["batch"] for row in rows if row["id"] is not None}
+            if over := {row["batch"] for row in rows} - under_way:
+                await connection.execute(FORGET, sorted(over))
+            return [row for row in rows if row["id"] is not None]
+
+        rows = await self._database.dispatches.run("transaction", take_over)
+        bodies = await self._bodies(rows)
+        batches: dict[int, list[Row]] = {}
+        for row in rows:
+            batches.setdefault(row["batch"], []).append(row)
+        return [
+            DispatchBatch(number, found[0]["confirmed"], await dispatched_jobs(found, bodies, self._names))
+            for number, found in sorted(batches.items())
+        ]
+
+    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+        return await apply(self._database, reports)
+
+    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
+        shards = [shard for shard in range(_SHARDS) if shard % self.slots == slot]
+        rows = await self._database.dispatches.run(
+            "read", lambda connection: connection.fetch(DUE, shards, until, limit)
+        )
+        return [DueJob(due, str(job_id), shard) for due, job_id, shard in rows]
+
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+        jobs = sorted({job.id: job for job in jobs if is_job_id(job.id)}.values())
+        if not jobs:
+            return set()
+
+        async def fire(connection: Connection) -> Sequence[Row]:
+            return await connection.fetch(
+                FIRE,
+                [job.shard for job in jobs],
+                [job.due for job in jobs],
+                [job.id for job in jobs],
+                slot_key(slot),
+                epoch,
+            )
+
+        rows = await self._database.dispatches.run("statement", fire)
+        return set((await self._names.texts("queue", {row[0] for row in rows})).values()) - {""}
+
+    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+        rows = await self._database.dispatches.run(
+            "read", lambda connection: connection.fetch(IN_FLIGHT, slot, dispatched_before)
+        )
+        return await job_records(rows, self._names)
+
+    async def maintain(self) -> None:
+        async def maintain(connection: Connection) -> None:
+            await make_days(connection)
+            now = await connection.fetchval("select taskmq.now_ms()")
+            await drop_days(connection, before=now - KEPT_DAYS * DAY)
+
+        await self._database.changes.run("statement", maintain)
+
+    async def _for_batches(self, statement: str, batches: Sequence[int]) -> None:
+        if batches:
+            await self._database.dispatches.run(
+                "statement", lambda connection: connection.execute(statement, list(batches))
+            )
+
+    async def _bodies(self, rows: Sequence[Row]) -> dict[Any, bytes]:
+        """The bodies that do not stand in the rows; no change reaches them while their jobs are under way."""
+        wanted = [row["id"] for row in rows if row["body"] is None]
+        if not wanted:
+            return {}
+        found = await self._database.dispatches.run("read", lambda connection: connection.fetch(_BODIES, wanted))
+        return {row["id"]: row["body"] for row in found}
+
+
+async def _undispatch(connection: Connection, jobs: Sequence[DispatchedJob], delay: float, why: str) -> None:
+    jobs = sorted(jobs, key=lambda job: job.id)
+    after = JobState.SCHEDULED if delay > 0 else JobState.QUEUED
+    rows = await connection.fetch(
+        UNDISPATCH,
+        [job.id for job in jobs],
+        [job.token for job in jobs],
+        CODES[after],
+        round(delay * 1000),
+    )
+    notes = [Note(str(row["id"]), row["version"], "undispatched", after, "", why) for row in rows]
+    done = {each.id for each in notes}
+    if left := {job.id: job for job in jobs if job.id not in done}:
+        standing = await connection.fetch(STANDING, sorted(left))
+        asked = [
+            Ending(id=str(row["id"]), token=left[str(row["id"])].token, state=JobState.CANCELLED)
+            for row in standing
+            if row["cancel_requested"] is not None
+        ]
+        ended = await end(connection, asked) if asked else ()
+        notes += [Note(str(row["id"]), row["version"], "undispatched", JobState.CANCELLED, "", why) for row in ended]
+    await note(connection, notes)
+
+
+def _endings(jobs: Sequence[DispatchedJob], state: JobState, why: str) -> list[Ending]:
+    by_id = {job.id: job for job in jobs if is_job_id(job.id)}
+    return [Ending(id=job.id, token=job.token, state=state, error=reason(why)) for job in by_id.values()]

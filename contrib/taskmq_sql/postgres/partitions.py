@@ -1,0 +1,48 @@
+"""What the days of the tables that are divided by day are called, and what makes them."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
+
+__all__ = ["AHEAD", "DAY", "day_of", "make_partitions", "partition_statements"]
+
+DAY: Final = 86_400_000
+AHEAD: Final = 7
+"""So many days are made before they come."""
+
+
+def make_partitions(connection: Connection) -> None:
+    """Make those of yesterday, today and the next days that are not there yet."""
+    now = connection.execute(text(f"select {SCHEMA}.now_ms()")).scalar_one()
+    known = text("select to_regclass(:name) is not null")
+    for name, statements in partition_statements(int(now)).items():
+        if not connection.execute(known, {"name": f"{SCHEMA}.{name}"}).scalar_one():
+            for statement in statements:
+                connection.execute(text(statement))
+
+
+def partition_statements(now: int) -> dict[str, list[str]]:
+    """What makes the days around `now` (ms since the epoch), by their names."""
+    today = now // DAY
+    return {_name(table, day): _made(table, day) for table in BY_DAY for day in range(today - 1, today + AHEAD + 1)}
+
+
+def day_of(name: str) -> int:
+    """Which day since the epoch a partition is of."""
+    date = datetime.strptime(name.rpartition("_")[2], "%Y%m%d").replace(tzinfo=UTC)
+    return int(date.timestamp() * 1000) // DAY
+
+
+def _name(table: str, day: int) -> str:
+    return f"{table}_{datetime.fromtimestamp(day * DAY / 1000, UTC):%Y%m%d}"
+
+
+def _made(table: str, day: int) -> list[str]:
+    whole, part = f"{SCHEMA}.{table}", f"{SCHEMA}.{_name(table, day)}"
+    return [
+        f"create table {part} (like {whole} including defaults including constraints including indexes)",
+        f"alter table {whole} attach partition {part} for values from ({day * DAY}) to ({(day + 1) * DAY})",
+    ]

@@ -1,0 +1,119 @@
+"""Rows as records."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobRecord
+from taskmq.model.outcome import ErrorRecord
+from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
+from taskmq_sql.jobs.values import decode_detail, submitted_at
+from taskmq_sql.postgres.connections import Row
+from taskmq_sql.postgres.names import Kind, Names
+
+__all__ = ["attempt_records", "dispatched_jobs", "error_columns", "error_of", "history_entries", "job_records"]
+
+
+async def job_records(rows: Sequence[Row], names: Names) -> list[JobRecord]:
+    """Rows of `job` or `job_history`, with `finished`, `body`, `detail` and so on where they were asked for."""
+    text = await _texts(rows, names, ("tenant", "queue", "task", "worker"))
+    return [_job_record(row, text) for row in rows]
+
+
+async def dispatched_jobs(rows: Sequence[Row], bodies: dict[Any, bytes], names: Names) -> list[DispatchedJob]:
+    """Jobs that were dispatched.
+
+    Args:
+        bodies: of those whose bodies are not in their rows, by id.
+    """
+    text = await _texts(rows, names, ("tenant", "queue", "task"))
+    tenants, queues, tasks = text["tenant"], text["queue"], text["task"]
+    return [
+        DispatchedJob(
+            id=str(row["id"]),
+            key=row["key"],
+            tenant=tenants[row["tenant"]],
+            task=tasks[row["task"]],
+            queue=queues[row["queue"]],
+            priority=row["priority"],
+            attempt=row["attempt"],
+            token=row["token"],
+            expires=row["expires"],
+            body=bodies[row["id"]] if row["body"] is None else row["body"],
+        )
+        for row in rows
+    ]
+
+
+async def attempt_records(rows: Sequence[Row], names: Names) -> list[AttemptRecord]:
+    text = await _texts(rows, names, ("worker",))
+    return [
+        AttemptRecord(
+            attempt=row["attempt"],
+            started=row["started"],
+            ended=row["ended"],
+            worker=text["worker"][row["worker"]],
+            error=error_of(row),
+        )
+        for row in rows
+    ]
+
+
+def history_entries(rows: Iterable[Row]) -> list[HistoryEntry]:
+    return [
+        HistoryEntry(
+            version=row["version"],
+            at=row["at"],
+            kind=EVENT_KINDS[row["kind"]],
+            state=STATES[row["state"]],
+            by=row["actor"],
+            note=row["note"],
+        )
+        for row in rows
+    ]
+
+
+def error_of(row: Row) -> ErrorRecord | None:
+    """The error of a job or an attempt."""
+    if row["error_type"] is None:
+        return None
+    return ErrorRecord(
+        type_name=row["error_type"], message=row["error_message"] or "", traceback=row["traceback"] or ""
+    )
+
+
+def error_columns(error: ErrorRecord | None) -> tuple[str | None, str | None, str | None]:
+    """An error that is escaped, as it stands in its three columns."""
+    return (None, None, None) if error is None else (error.type_name, error.message, error.traceback)
+
+
+def _job_record(row: Row, text: dict[Kind, dict[int | None, str]]) -> JobRecord:
+    job_id = str(row["id"])
+    return JobRecord(
+        id=job_id,
+        tenant=text["tenant"][row["tenant"]],
+        key=row["key"],
+        task=text["task"][row["task"]],
+        queue=text["queue"][row["queue"]],
+        priority=row["priority"],
+        state=STATES[row["state"]],
+        version=row["version"],
+        attempt=row["attempt"],
+        token=row["token"],
+        due=row["due"],
+        submitted=submitted_at(job_id),
+        expires=row["expires"],
+        dispatched=row["dispatched"],
+        started=row["started"],
+        finished=row.get("finished"),
+        worker=text["worker"][row["worker"]],
+        cancel_requested=row["cancel_requested"],
+        body=row.get("body") or b"",
+        content_type=row.get("content_type") or "",
+        result=row.get("result") or b"",
+        error=error_of(row),
+        detail=decode_detail(row.get("detail")),
+    )
+
+
+async def _texts(rows: Sequence[Row], names: Names, kinds: Sequence[Kind]) -> dict[Kind, dict[int | None, str]]:
+    return {kind: await names.texts(kind, {row[kind] for row in rows}) for kind in kinds}

@@ -1,0 +1,271 @@
+"""Applying reports: grouped by what follows from them, each group one statement, all of them one transaction."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.jobs import AppliedReport
+from taskmq.model.jobs.reports import Report, after_report
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
+from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id
+from taskmq_sql.postgres.connections import Connection, Row
+from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.records import error_columns
+from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, STANDING, STARTED
+
+__all__ = ["Ending", "Note", "apply", "end", "note"]
+
+_ENDED: Final = """
+select distinct on (h.id) h.id, h.state, h.version, h.queue from taskmq.job_history h
+where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job under way ends; None where its row says it."""
+
+    id: str
+    token: int
+    state: JobState
+    worker: int | None = None
+    started: int | None = None
+    finished: int | None = None
+    content_type: str | None = None
+    result: bytes | None = None
+    error: ErrorRecord | None = None
+
+
+class Note(msgspec.Struct, frozen=True):
+    """An event."""
+
+    id: str
+    version: int
+    kind: EventKind
+    state: JobState
+    by: str = ""
+    text: str = ""
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """What has become of a job."""
+
+    state: JobState
+    queue: int
+    version: int
+    is_accepted: bool = True
+
+
+async def apply(database: Database, reports: Sequence[Report]) -> list[AppliedReport]:
+    """What `DispatchStore.apply` does."""
+    workers = await database.names.ids("worker", {escaped(report.worker) for report in reports if report.worker})
+    places = [place for place, report in enumerate(reports) if is_job_id(report.id)]
+    applying = _Applying(reports, workers)
+    steps: dict[int, _Step] = {}
+    if places and len(turns := _turns(reports, places)) == 1 and all(_is_end(reports[place]) for place in places):
+        # The ordinary case: one statement is a transaction of its own.
+        steps = await database.reports.run("statement", lambda connection: applying.end(connection, places))
+    else:
+        turns = _turns(reports, places)
+    if rest := [left for turn in turns if (left := [place for place in turn if place not in steps])]:
+        steps |= await database.reports.run("transaction", lambda connection: applying.apply(connection, rest))
+    queues = await database.names.texts("queue", {step.queue for step in steps.values()})
+    return [_applied(steps.get(place), queues) for place in range(len(reports))]
+
+
+class _Applying:
+    """One call, which may begin again: it keeps nothing of what it has done."""
+
+    def __init__(self, reports: Sequence[Report], workers: dict[str, int]) -> None:
+        self._reports = reports
+        self._workers = workers
+
+    async def apply(self, connection: Connection, turns: Sequence[Sequence[int]]) -> dict[int, _Step]:
+        """Let them count, turn by turn; what became of each that the store knows."""
+        steps: dict[int, _Step] = {}
+        notes: list[Note] = []
+        for turn in turns:
+            steps |= await self.end(connection, [place for place in turn if _is_end(self._reports[place])])
+            steps |= await self._start(
+                connection, [place for place in turn if self._reports[place].kind == "started"]
+            )
+            steps |= await self._again(connection, [place for place in turn if _is_again(self._reports[place])])
+            if left := [place for place in turn if place not in steps]:
+                steps |= await self._settle(connection, left)
+            notes += [found for place in turn if (found := self._note(place, steps.get(place))) is not None]
+        await note(connection, notes)
+        return steps
+
+    async def end(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
+        """Those that ended their jobs."""
+        if not places:
+            return {}
+        by_id = {self._reports[place].id: place for place in places}
+        rows = await end(connection, [self._ending(self._reports[place]) for place in places])
+        states = {place: after_report(self._reports[place].kind, cancel_requested=False) for place in places}
+        return {(place := by_id[str(row[0])]): _Step(states[place], row[1], row[2]) for row in rows}
+
+    async def _start(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
+        if not places:
+            return {}
+        found = sorted((self._reports[place] for place in places), key=_by_id)
+        rows = await connection.fetch(
+            STARTED,
+            [report.id for report in found],
+            [report.token for report in found],
+            [self._worker(report) for report in found],
+            [report.started for report in found],
+        )
+        by_id = {self._reports[place].id: place for place in places}
+        return {by_id[str(row["id"])]: _Step(JobState.RUNNING, row["queue"], row["version"]) for row in rows}
+
+    async def _again(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
+        if not places:
+            return {}
+        found = sorted((self._reports[place] for place in places), key=_by_id)
+        errors = [error_columns(_escaped(report.error)) for report in found]
+        rows = await connection.fetch(
+            AGAIN,
+            [report.id for report in found],
+            [report.token for report in found],
+            [CODES[after_report(report.kind, cancel_requested=False)] for report in found],
+            [self._worker(report) for report in found],
+            [report.started for report in found],
+            [_end_of(report) for report in found],
+            [report.delay for report in found],
+            *([each[column] for each in errors] for column in range(3)),
+        )
+        by_id = {self._reports[place].id: place for place in places}
+        return {by_id[str(row["id"])]: _Step(STATES[row["state"]], row["queue"], row["version"]) for row in rows}
+
+    async def _settle(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
+        """Those that found their jobs otherwise: ended, with another token, or asked to end."""
+        wanted = sorted({self._reports[place].id for place in places})
+        rows = {str(row["id"]): row for row in await connection.fetch(STANDING, wanted)}
+        cancelled = [
+            place for place in places if _is_cancelled(self._reports[place], rows.get(self._reports[place].id))
+        ]
+        steps: dict[int, _Step] = {}
+        if cancelled:
+            endings = [self._ending(self._reports[place], JobState.CANCELLED) for place in cancelled]
+            by_id = {self._reports[place].id: place for place in cancelled}
+            for row in await end(connection, endings):
+                steps[by_id[str(row[0])]] = _Step(JobState.CANCELLED, row[1], row[2])
+        if gone := [job_id for job_id in wanted if job_id not in rows]:
+            rows |= {str(row["id"]): row for row in await connection.fetch(_ENDED, gone)}
+        for place in places:
+            row = rows.get(self._reports[place].id)
+            if place not in steps and row is not None:
+                steps[place] = _Step(STATES[row["state"]], row["queue"], row["version"], is_accepted=False)
+        return steps
+
+    def _note(self, place: int, step: _Step | None) -> Note | None:
+        report = self._reports[place]
+        if step is None:
+            return None
+        if not step.is_accepted:
+            return Note(report.id, step.version, "superseded", step.state, report.worker, report.kind)
+        if report.kind == "refused":
+            text = report.error.message if report.error is not None else ""
+            return Note(report.id, step.version, "refused", step.state, report.worker, text)
+        return None
+
+    def _ending(self, report: Report, state: JobState | None = None) -> Ending:
+        state = state or after_report(report.kind, cancel_requested=False)
+        is_success = state is JobState.SUCCEEDED
+        return Ending(
+            id=report.id,
+            token=report.token,
+            state=state,
+            worker=self._worker(report),
+            started=report.started,
+            finished=_end_of(report),
+            content_type=report.content_type if is_success else None,
+            result=report.result if is_success else None,
+            error=None if is_success else _escaped(report.error),
+        )
+
+    def _worker(self, report: Report) -> int | None:
+        return self._workers[escaped(report.worker)] if report.worker else None
+
+
+async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row]:
+    """End those jobs that are still under way with these tokens: their ids, queues and versions."""
+    endings = sorted(endings, key=_by_id)
+    errors = [error_columns(ending.error) for ending in endings]
+    return await connection.fetch(
+        END,
+        [ending.id for ending in endings],
+        [ending.token for ending in endings],
+        [CODES[ending.state] for ending in endings],
+        [ending.worker for ending in endings],
+        [ending.started for ending in endings],
+        [ending.finished for ending in endings],
+        [ending.content_type for ending in endings],
+        [ending.result for ending in endings],
+        *([each[column] for each in errors] for column in range(3)),
+    )
+
+
+async def note(connection: Connection, notes: Sequence[Note]) -> None:
+    """Write the events down."""
+    if notes:
+        await connection.execute(
+            EVENTS,
+            [each.id for each in notes],
+            [each.version for each in notes],
+            [EVENT_CODES[each.kind] for each in notes],
+            [CODES[each.state] for each in notes],
+            [escaped(each.by) for each in notes],
+            [escaped(each.text) for each in notes],
+        )
+
+
+def _turns(reports: Sequence[Report], places: Iterable[int]) -> list[list[int]]:
+    """The places in turns of which each has one report of a job: several of one job count in their order."""
+    found: list[list[int]] = []
+    seen: dict[str, int] = {}
+    for place in places:
+        number = seen[reports[place].id] = seen.get(reports[place].id, -1) + 1
+        if number == len(found):
+            found.append([])
+        found[number].append(place)
+    return found
+
+
+def _is_end(report: Report) -> bool:
+    return after_report(report.kind, cancel_requested=False) in TERMINAL
+
+
+def _is_again(report: Report) -> bool:
+    return report.kind != "started" and not _is_end(report)
+
+
+def _is_cancelled(report: Report, row: Row | None) -> bool:
+    """Whether the report counts, and its job is not to run again."""
+    return (
+        row is not None
+        and row["token"] == report.token
+        and STATES[row["state"]] in UNDERWAY
+        and row["cancel_requested"] is not None
+        and _is_again(report)
+    )
+
+
+def _applied(step: _Step | None, queues: dict[int | None, str]) -> AppliedReport:
+    if step is None:
+        return AppliedReport("unknown")
+    return AppliedReport("accepted" if step.is_accepted else "superseded", step.state, queues[step.queue])
+
+
+def _end_of(report: Report) -> int | None:
+    return None if report.started is None else report.started + report.ran
+
+
+def _escaped(error: ErrorRecord | None) -> ErrorRecord | None:
+    return None if error is None else escaped_error(error)
+
+
+def _by_id(one: Report | Ending) -> str:
+    return one.id

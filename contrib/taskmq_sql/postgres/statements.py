@@ -1,0 +1,206 @@
+"""The hot statements, as text: prepared once per connection, and each planned by primary keys only.
+
+A statement joins its `unnest` parameters to one table by that table's key; what follows takes the rows that came of
+it. Rows of `ready` and `timer` are locked before those of `job`, everywhere: so no two of these statements can wait
+for each other.
+"""
+
+from typing import Final
+
+__all__ = [
+    "AGAIN",
+    "CONFIRM",
+    "DISPATCH",
+    "DUE",
+    "END",
+    "EVENTS",
+    "FIRE",
+    "FORGET",
+    "IN_FLIGHT",
+    "JOB_COLUMNS",
+    "LANES",
+    "STANDING",
+    "STARTED",
+    "SUBMIT",
+    "SUBMIT_KEYED",
+    "TAKE_OVER",
+    "UNDISPATCH",
+]
+
+JOB_COLUMNS: Final = (
+    "id, due, token, expires, dispatched, started, tenant, queue, task, worker, version, attempt, priority, state, "
+    "key, cancel_requested, error_type, error_message, traceback, body"
+)
+_SHARD: Final = "(get_byte(uuid_send(id), 15) & 63)::smallint"
+
+_SUBMIT: Final = """
+with i as materialized (
+  select i.id, greatest(i.due, n.now) as due, i.expires, i.tenant, i.queue, i.task, i.priority, i.key, i.fingerprint,
+         i.body, (case when i.held then 12 when i.due <= n.now then 1 else 13 end)::smallint as state
+  from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::int[], $7::smallint[],
+              $8::boolean[], $9::text[], $10::bytea[], $11::bytea[])
+       as i(id, due, expires, tenant, queue, task, priority, held, key, fingerprint, body),
+       (select taskmq.now_ms() as now) n),
+{keys}
+n as (insert into taskmq.job (id, due, expires, tenant, queue, task, priority, state, key, body)
+      select id, due, expires, tenant, queue, task, priority, state, key, body from i {chosen}
+      on conflict do nothing returning id, due, tenant, queue, priority, state),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+      select queue, priority, tenant, due, id from n where state = 1),
+t as (insert into taskmq.timer (shard, due, id) select {shard}, due, id from n where state = 13)
+select id, state from n"""
+
+SUBMIT: Final = _SUBMIT.format(keys="", chosen="", shard=_SHARD)
+"""New jobs without keys; the ids and states of those that were made."""
+
+SUBMIT_KEYED: Final = _SUBMIT.format(
+    keys="""k as (insert into taskmq.job_key (tenant, key, id, fingerprint)
+      select tenant, key, id, fingerprint from i where key is not null on conflict do nothing returning id),""",
+    chosen="where key is null or id in (select id from k)",
+    shard=_SHARD,
+)
+"""The same with keys, sorted by tenant and key."""
+
+LANES: Final = """
+with recursive l as (
+  select r.queue, r.priority, r.tenant from taskmq.queue q cross join lateral
+    (select queue, priority, tenant from taskmq.ready where queue = q.id
+     order by queue, priority, tenant limit 1) r where q.slot = $1
+  union all
+  select r.queue, r.priority, r.tenant from l cross join lateral
+    (select queue, priority, tenant from taskmq.ready
+     where queue = l.queue and (priority, tenant) > (l.priority, l.tenant)
+     order by queue, priority, tenant limit 1) r)
+select queue, priority, tenant from l"""
+"""One probe of the key's index a lane, however many jobs are in it."""
+
+_FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
+and holder is not null for share)"
+
+DISPATCH: Final = f"""
+with {_FENCE.format(key="$5", epoch="$6")},
+gone as (delete from taskmq.ready where ctid = any(array(
+   select d.ctid from unnest($1::int[], $2::smallint[], $3::int[], $4::int[]) as w(queue, priority, tenant, n)
+   cross join lateral
+     (select ctid from taskmq.ready r where r.queue = w.queue and r.priority = w.priority and r.tenant = w.tenant
+      order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n for update skip locked) d
+   where exists (select from fence))) returning id),
+u as (update taskmq.job j set state = 2, version = j.version + 1, started = null,
+        dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32)
+                | ('x' || substr(gen_random_uuid()::text, 1, 8))::bit(32)::bigint
+      from gone where j.id = gone.id and j.state = 1
+        and (j.expires is null or j.expires > (select taskmq.now_ms()))
+      returning j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due, j.expires, j.body),
+x as (delete from taskmq.job j using gone where j.id = gone.id and j.state = 1
+        and j.expires <= (select taskmq.now_ms())
+        and (select count(*) from gone) > (select count(*) from u) returning j.*),
+h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
+      select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
+             priority, 8, key, cancel_requested, '', $8, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
+o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
+      select $7, $6, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0 returning id)
+select u.*, o.id as batch from u, o"""
+"""No lease, no change at all. Those that are over end instead; nothing looks for them where all were taken."""
+
+CONFIRM: Final = "update taskmq.dispatch_batch set confirmed = true where id = any($1::bigint[])"
+FORGET: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
+
+TAKE_OVER: Final = f"""
+with {_FENCE.format(key="$1", epoch="$2")},
+b as (update taskmq.dispatch_batch set epoch = $2 where slot = $3 and epoch < $2 and exists (select from fence)
+      returning id, confirmed, ids, tokens)
+select b.id as batch, b.confirmed, j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due,
+       j.expires, j.body
+from b cross join lateral unnest(b.ids, b.tokens) as i(id, token)
+left join taskmq.job j on j.id = i.id and j.token = i.token and j.state in (2, 3)"""
+
+END: Final = f"""
+with gone as (
+  delete from taskmq.job j
+  using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::text[],
+               $8::bytea[], $9::text[], $10::text[], $11::text[])
+        as r(id, token, outcome, ran_by, began, until, content_type, result, kind, message, trace)
+  where j.id = r.id and j.token = r.token and j.state in (2, 3)
+  returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace)
+insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result)
+select id, due, token, expires, dispatched, coalesce(began, started), tenant, queue, task, coalesce(ran_by, worker),
+       version + 1, attempt, priority, outcome, key, cancel_requested,
+       case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else kind end,
+       case when kind is null and outcome in (7, 8) then cancel_requested else message end,
+       case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else trace end,
+       body, now, coalesce(until, now), content_type, result
+from gone, (select taskmq.now_ms() as now) n
+returning id, queue, version"""
+"""Ends by (id, token). No fence: whoever applies a report, its token decides."""
+
+STARTED: Final = """
+update taskmq.job j set state = 3, version = j.version + 1, started = coalesce(r.began, j.started),
+       worker = coalesce(r.ran_by, j.worker)
+from unnest($1::uuid[], $2::bigint[], $3::int[], $4::bigint[]) as r(id, token, ran_by, began)
+where j.id = r.id and j.token = r.token and j.state in (2, 3) returning j.id, j.queue, j.version"""
+
+AGAIN: Final = f"""
+with n as materialized (select taskmq.now_ms() as now),
+u as (
+  update taskmq.job j set state = r.after, version = j.version + 1,
+         due = case when r.after = 1 then j.due else (select now from n) + r.delay end,
+         attempt = j.attempt + (r.after = 4)::int,
+         started = coalesce(r.began, j.started), worker = coalesce(r.ran_by, j.worker),
+         error_type = r.kind, error_message = r.message, traceback = r.trace
+  from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
+              $8::text[], $9::text[], $10::text[])
+       as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
+  where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
+  returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.attempt, j.state, r.ran_by, r.began, r.until,
+            r.kind, r.message, r.trace),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+      select queue, priority, tenant, due, id from u where state = 1),
+t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1),
+a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback)
+      select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace
+      from u, n where state = 4)
+select id, queue, version, state from u"""
+"""Jobs that run again, by (id, token), unless somebody has asked for their end."""
+
+UNDISPATCH: Final = f"""
+with u as (
+  update taskmq.job j set state = $3::smallint, version = j.version + 1,
+         due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end
+  from unnest($1::uuid[], $2::bigint[]) as r(id, token)
+  where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
+  returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.state),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+      select queue, priority, tenant, due, id from u where state = 1),
+t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1)
+select id, version from u"""
+
+STANDING: Final = """
+select j.id, j.token, j.state, j.version, j.queue, j.cancel_requested from taskmq.job j
+where j.id = any($1::uuid[]) order by j.id for update"""
+"""What has become of jobs whose reports did not count, as far as they live."""
+
+EVENTS: Final = """
+insert into taskmq.event (id, at, number, version, kind, state, actor, note)
+select r.id, taskmq.now_ms(), nextval('taskmq.event_number'), r.version, r.kind, r.state, r.actor, r.note
+from unnest($1::uuid[], $2::int[], $3::smallint[], $4::smallint[], $5::text[], $6::text[])
+     as r(id, version, kind, state, actor, note)"""
+
+DUE: Final = """
+select t.due, t.id, t.shard from unnest($1::smallint[]) as s(shard) cross join lateral
+  (select due, id, shard from taskmq.timer where shard = s.shard and due < $2 order by shard, due, id limit $3) t
+order by t.due, t.id limit $3"""
+
+FIRE: Final = f"""
+with {_FENCE.format(key="$4", epoch="$5")},
+gone as (delete from taskmq.timer t using unnest($1::smallint[], $2::bigint[], $3::uuid[]) as f(shard, due, id)
+         where t.shard = f.shard and t.due = f.due and t.id = f.id and exists (select from fence) returning t.id),
+u as (update taskmq.job j set state = 1, version = j.version + 1 from gone
+      where j.id = gone.id and j.state in (4, 13) returning j.id, j.queue, j.priority, j.tenant, j.due),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
+select distinct queue from u"""
+
+IN_FLIGHT: Final = f"""
+select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body
+from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token)
+join taskmq.job j on j.id = i.id and j.token = i.token and j.state in (2, 3)
+where b.slot = $1 and b.at <= $2 and j.dispatched < $2 order by j.id"""

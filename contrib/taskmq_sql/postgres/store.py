@@ -1,0 +1,200 @@
+"""The job store on PostgreSQL, as apps and operators use it."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from sqlalchemy import Select
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+
+from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs import (
+    AttemptRecord,
+    HistoryEntry,
+    JobPage,
+    JobRecord,
+    JobUpdate,
+    NewJob,
+    Submitted,
+)
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq_sql.jobs.listing import Known, Scan, page_of, scans
+from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.postgres.changes import change
+from taskmq_sql.postgres.connections import Connection, Row
+from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.diagnosis import diagnose
+from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.partitions import DAY
+from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
+from taskmq_sql.postgres.statements import JOB_COLUMNS
+from taskmq_sql.postgres.submission import submit
+from taskmq_sql.postgres.transactions import connection_of
+
+__all__ = ["PostgresJobStore"]
+
+_DIALECT: Final = PGDialect_asyncpg()
+_COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
+_BODY: Final = "coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body"
+_DETAIL: Final = "(select detail from taskmq.job_detail d where d.id = t.id) as detail"
+_LIVE: Final = f"""
+select {_COLUMNS}, null::bigint as finished, null::text as content_type, null::bytea as result, {_BODY}, {_DETAIL}
+from taskmq.job t where t.id = $1"""
+_ENDED: Final = f"""
+select {_COLUMNS}, finished, content_type, result, {_BODY}, {_DETAIL}
+from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1"""
+_FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2"
+_FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
+_EVENTS: Final = """
+select version, at, kind, state, actor, note from taskmq.event where id = $1 order by number"""
+_ATTEMPTS: Final = """
+select attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt
+where id = $1 order by attempt, at"""
+
+
+class PostgresJobStore:
+    """A `JobStore`.
+
+    Args:
+        url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`.
+        name: what is shown at the server for this process.
+    """
+
+    def __init__(self, url: str, *, name: str = "taskmq") -> None:
+        self._database = Database(url, name=name)
+        self._dispatching = PostgresDispatch(self._database)
+
+    @property
+    def address(self) -> str:
+        return self._database.address
+
+    @property
+    def dispatching(self) -> PostgresDispatch:
+        return self._dispatching
+
+    async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
+        if not jobs:
+            return []
+        own = None if connection is None else await connection_of(connection)
+        return await submit(self._database, jobs, own)
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        if not is_job_id(job_id):
+            return None
+        # It may have ended between the first look and the second, but never the other way round. A clock that is a
+        # day ahead of ours has made the id of what only the last look finds.
+        earliest = submitted_at(job_id) - DAY
+
+        async def get(connection: Connection) -> Row | None:
+            return (
+                await connection.fetchrow(_LIVE, job_id)
+                or await connection.fetchrow(_ENDED, job_id, earliest)
+                or await connection.fetchrow(_ENDED, job_id, 0)
+            )
+
+        row = await self._database.reads.run("read", get)
+        return None if row is None else (await job_records([row], self._database.names))[0]
+
+    async def find_key(self, tenant: str, key: str) -> str | None:
+        numbers = await self._database.names.find("tenant", [tenant])
+        if tenant not in numbers or "\0" in key:
+            return None
+        found = await self._database.reads.run(
+            "read", lambda connection: connection.fetchval(_FIND_KEY, numbers[tenant], key)
+        )
+        return None if found is None else str(found)
+
+    async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        if (known := await self._known(which)) is None:
+            return JobPage([], None)
+        jobs: list[JobRecord] = []
+        floors: list[str] = []
+        for scan in scans(which, known):
+            floor = await self._floor(scan, after)
+            rows = await self._fetch(scan.rows(limit + 1, after=_uuid(after), until=_uuid(floor)))
+            jobs += await job_records(rows, self._database.names)
+            if floor is not None and len(rows) <= limit:
+                floors.append(floor)
+        return page_of(jobs, floors, limit)
+
+    async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        if (known := await self._known(which)) is None:
+            return 0
+        total = 0
+        for scan in scans(which, known):
+            floor = await self._floor(scan, None)
+            total += (await self._fetch(scan.count(cap, until=_uuid(floor))))[0][0]
+            if floor is not None or total > cap:
+                return cap + 1
+        return total
+
+    async def update(self, update: JobUpdate) -> int | None:
+        return await change(self._database, update)
+
+    async def events(self, job_id: str) -> list[HistoryEntry]:
+        if not is_job_id(job_id):
+            return []
+        return history_entries(await self._rows(_EVENTS, job_id))
+
+    async def attempts(self, job_id: str) -> list[AttemptRecord]:
+        if not is_job_id(job_id):
+            return []
+        return await attempt_records(await self._rows(_ATTEMPTS, job_id), self._database.names)
+
+    async def now_ms(self) -> int:
+        return int((await self._rows("select taskmq.now_ms()"))[0][0])
+
+    async def check(self) -> None:
+        await self._rows("select 1")
+
+    async def diagnose(self) -> list[Finding]:
+        return await self._database.reads.run("read", lambda connection: diagnose(connection, self.address))
+
+    async def aclose(self) -> None:
+        await self._database.aclose()
+
+    async def _known(self, which: JobFilter) -> Known | None:
+        """The filter's names as the tables have them; None where they say that nothing fits."""
+        names = self._database.names
+        tenant: int | None = None
+        if which.tenant is not None:
+            tenant = (await names.find("tenant", [which.tenant])).get(which.tenant)
+            if tenant is None:
+                return None
+        tasks = set((await names.find("task", which.tasks)).values()) if which.tasks else None
+        if which.task_prefix:
+            begins = set(await names.find_prefix("task", which.task_prefix))
+            tasks = begins if tasks is None else tasks & begins
+        queues = set((await names.find("queue", which.queues)).values()) if which.queues else None
+        ids = {one for one in which.ids if is_job_id(one)} if which.ids else None
+        if which.keys and tenant is not None:
+            keys = [key for key in which.keys if "\0" not in key]
+            keyed = {str(row[0]) for row in await self._rows(_FIND_KEYS, tenant, keys)}
+            ids = keyed if ids is None else ids & keyed
+        if any(found is not None and not found for found in (tasks, queues, ids)):
+            return None
+        return Known(
+            tenant=tenant,
+            tasks=None if tasks is None else sorted(tasks),
+            queues=None if queues is None else sorted(queues),
+            ids=None if ids is None else sorted(ids),
+        )
+
+    async def _floor(self, scan: Scan, after: str | None) -> str | None:
+        """Where the scan stops; None where it goes to the end."""
+        if not scan.rest:
+            return None
+        rows = await self._fetch(scan.boundary(after=_uuid(after)))
+        return str(rows[0][0]) if rows else None
+
+    async def _fetch(self, statement: Select[Any]) -> Sequence[Row]:
+        compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
+        places = cast("list[str]", compiled.positiontup or [])
+        return await self._rows(str(compiled), *(compiled.params[place] for place in places))
+
+    async def _rows(self, query: str, *args: object) -> Sequence[Row]:
+        return await self._database.reads.run("read", lambda connection: connection.fetch(query, *args))
+
+
+def _uuid(job_id: str | None) -> uuid.UUID | None:
+    return None if job_id is None else uuid.UUID(job_id)
