@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, QueueStats, Subscription
 from taskmq.contracts.topology_plan import Topology
 from taskmq.errors import BrokerUnavailable, QueueMissing
-from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_class_queue
+from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, is_on_demand
 from taskmq_rabbitmq.admin.http_api import Management
 from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.archive import keep_copy, read_archive
@@ -190,7 +190,7 @@ class RabbitMQBroker:
         return any(listener.hears_of_queues for listener in self._listeners)
 
     def _tell_of_queue(self, queue: str) -> None:
-        if is_class_queue(queue):
+        if is_on_demand(queue):
             self._expect(queue)
             self.announce(NEW_QUEUE, queue.encode())
 

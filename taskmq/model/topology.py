@@ -2,12 +2,12 @@
 
 A queue `Q` that people name stands for several physical ones: those that a worker consumes, and `Q.dlq`, where dead
 jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three priority classes `Q.p.high`, `Q` and
-`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue. Two
-queues are shared by all: `taskmq.parking` for messages that no worker can run, and `taskmq.unroutable` for those
-whose queue has gone while they waited.
+`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; and
+`Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking` for messages
+that no worker can run, and `taskmq.unroutable` for those whose queue has gone while they waited.
 
-A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low` and `Q.dlq` may be
-made when the first message is for them.
+A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and
+`Q.dlq` may be made when the first message is for them.
 """
 
 import hashlib
@@ -36,6 +36,7 @@ __all__ = [
     "dead_letter_queue",
     "is_class_queue",
     "is_jobs_queue",
+    "is_on_demand",
     "is_reports_queue",
     "is_shard",
     "jobs_queue",
@@ -131,17 +132,17 @@ class WorkQueue:
 
     @property
     def physical(self) -> tuple[str, ...]:
-        """The queues that a worker consumes, the highest class first."""
+        """The queues that a worker consumes: the classes, the highest first, and that of the store's jobs."""
         if self.ordered is not None:
             return tuple(shard_queue(self.name, number) for number in range(self.ordered))
         if self.priorities == "native":
-            return (self.name,)
-        return tuple(self.name + _SUFFIX[name] for name in CLASSES)
+            return (self.name, jobs_queue(self.name))
+        return (*(self.name + _SUFFIX[name] for name in CLASSES), jobs_queue(self.name))
 
     @property
     def always(self) -> tuple[str, ...]:
         """Those of `physical` that are there from the start; the others are made when a job first needs them."""
-        return tuple(name for name in self.physical if not is_class_queue(name))
+        return tuple(name for name in self.physical if not is_on_demand(name))
 
     @property
     def is_limited(self) -> bool:
@@ -259,6 +260,11 @@ def is_shard(physical: str) -> bool:
 def is_class_queue(physical: str) -> bool:
     """Whether a physical queue is that of a priority class beside the default one."""
     return physical.endswith((_SUFFIX["high"], _SUFFIX["low"]))
+
+
+def is_on_demand(physical: str) -> bool:
+    """Whether a physical queue may be absent until the first message for it."""
+    return is_class_queue(physical) or is_jobs_queue(physical)
 
 
 @lru_cache(_NAMES)

@@ -87,8 +87,10 @@ class Dispatcher:
         )
         self._monotonic = self.slots.monotonic
         self._journal = JournalService(app)
-        self._processor = Processor(app, executors, config, journal_writer=self._journal)
         self._settler = Settler(app, worker=worker, result_limit=config.result_limit, log_errors=config.log_errors)
+        self._processor = Processor(
+            app, executors, config, journal_writer=self._journal, tell_start=self._settler.tell_start
+        )
         self._fast_path = FastPath(
             app,
             stats,

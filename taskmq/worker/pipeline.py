@@ -143,6 +143,8 @@ class Pipeline:
                 outcome = Cancelled(attempt.cancelled)
             if outcome is None:
                 self._stats.start(attempt, now=self._slots.monotonic())
+                if (invitation := attempt.envelope.store) is not None:
+                    self._settler.reports.run_begins(attempt, invitation)
                 outcome = await self._outcome(attempt, self._runner_of(attempt)(attempt))
         finally:
             if attempt.grant is not None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TaskMQError
-from taskmq.model.topology import dead_letter_queue, is_class_queue, is_shard
+from taskmq.model.topology import dead_letter_queue, is_on_demand, is_shard
 from taskmq_rabbitmq.amqp.channels import ChannelEnd, ChannelRefused, OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import Properties, headers_of
 from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
@@ -153,7 +153,7 @@ class QueueConsumer:
             except AccessDenied:
                 raise
             except QueueMissing:
-                if not is_class_queue(self.queue):
+                if not is_on_demand(self.queue):
                     raise
                 self._news = asyncio.Event()
             except BrokerUnavailable:
@@ -322,7 +322,7 @@ class QueueConsumer:
     @property
     def _was_there(self) -> bool:
         """Whether the queue was declared or consumed by this process."""
-        if is_class_queue(self.queue):
+        if is_on_demand(self.queue):
             return self._declarations.is_known(self.queue)
         return self._declarations.declared(self.queue)
 
@@ -379,7 +379,7 @@ class QueueConsumer:
             raise
         if self._feed is before:
             self._feed, self._lost, self._trying = feed, lost, None
-            if is_class_queue(self.queue):
+            if is_on_demand(self.queue):
                 self._declarations.found(self.queue)
         else:
             feed.abandon()

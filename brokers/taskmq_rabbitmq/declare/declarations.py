@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from taskmq.errors import QueueMissing, UnsupportedFeature
-from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, jobs_queue, logical_queue
+from taskmq.model.topology import ReportQueue, WorkQueue, dead_letter_queue, logical_queue
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
 from taskmq_rabbitmq.declare.requests import (
     APPLY,
@@ -36,7 +36,6 @@ from taskmq_rabbitmq.model.entities import (
     delivery_binding,
     entrance,
     events,
-    invitations,
     ladder,
     main_queues,
     queues_on_demand,
@@ -193,7 +192,7 @@ class Declarations:
             TopologyMismatch: it exists with other properties.
         """
         work = self._queues.get(logical_queue(queue))
-        later = {} if work is None else _on_demand(work)
+        later = {} if work is None else queues_on_demand(work)
         if work is None or (queue not in later and queue not in {*work.always, dead_letter_queue(queue)}):
             raise QueueMissing(queue)
         if self._passive:
@@ -296,7 +295,7 @@ class Declarations:
         self._has_shared = True
 
     def _needed(self, queue: WorkQueue) -> tuple[Entity, ...]:
-        later = _on_demand(queue)
+        later = queues_on_demand(queue)
         known = [entity for name in later if name in self._known for entity in later[name]]
         return (*main_queues(queue), *known)
 
@@ -320,10 +319,6 @@ class Declarations:
             self._has_shared = False
             self._complete.clear()
             self._deliverable.clear()
-
-
-def _on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
-    return {**queues_on_demand(queue), jobs_queue(queue.name): invitations(queue)}
 
 
 def _check_version(queue: WorkQueue, version: tuple[int, ...] | None) -> None:

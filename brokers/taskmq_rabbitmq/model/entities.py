@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
-from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue, WorkQueue, dead_letter_queue, jobs_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue, WorkQueue, dead_letter_queue, is_jobs_queue, jobs_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = [
@@ -121,7 +121,11 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
     Raises:
         InvalidOption: as `delivery_binding`.
     """
-    later = {name: _queues_of_work(queue, (name,)) for name in queue.physical if name not in queue.always}
+    later = {
+        name: invitations(queue) if is_jobs_queue(name) else _queues_of_work(queue, (name,))
+        for name in queue.physical
+        if name not in queue.always
+    }
     if queue.delivery_limit is not None:
         # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
         return later
@@ -133,7 +137,7 @@ def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
     name = jobs_queue(queue.name)
     limits = ("x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer")
     arguments = {key: value for key, value in _work_arguments(queue).items() if key not in limits}
-    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}), delivery_binding(name))
+    return (Queue(name, {**arguments, "x-dead-letter-routing-key": name}),)
 
 
 def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:

@@ -76,8 +76,11 @@ class Guard(Protocol):
 
 
 def is_marked(envelope: Envelope) -> bool:
-    """Whether a message says of itself that guards are concerned: it has a key, or is a step of a workflow."""
-    return envelope.key is not None or envelope.flow is not None
+    """Whether a message says of itself that more than its run is concerned.
+
+    It has a key, is a step of a workflow, or invites to run a job of the store.
+    """
+    return envelope.key is not None or envelope.flow is not None or envelope.store is not None
 
 
 class Guards:

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.broker import Delivery
-from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue
+from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_queue, jobs_queue
 
 __all__ = ["WEIGHTS", "Backlog"]
 
@@ -283,4 +283,6 @@ def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
 def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
     if queue.ordered is not None or queue.priorities == "native":
         return [("default", physical) for physical in queue.physical]
-    return list(zip(CLASSES, queue.physical, strict=True))
+    # The jobs of the store were put in order by it: they take turns with those of the default class.
+    names = [name for name in queue.physical if not is_jobs_queue(name)]
+    return [*zip(CLASSES, names, strict=True), ("default", jobs_queue(queue.name))]

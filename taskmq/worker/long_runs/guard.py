@@ -405,6 +405,8 @@ def _can_be_handed_over(attempt: Attempt) -> bool:
     delivery = attempt.delivery
     return (
         attempt.task.plan.ack == "late"
+        # What stands in for a job of the store is in the store.
+        and attempt.envelope.store is None
         and not isinstance(delivery, LeasedDelivery)
         and not is_shard(delivery.queue)
         and not is_revoked(delivery)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from datetime import timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from taskmq.errors import InvalidArguments, MalformedMessage, RunSuperseded
 from taskmq.executors import CoroutineExecutor
 from taskmq.middleware.chain import Proceed, execute_chain
 from taskmq.model import headers as header
-from taskmq.model.envelope import JSON, Envelope, decode_envelope, new_job_id
+from taskmq.model.envelope import JSON, Envelope, Invitation, decode_envelope, new_job_id
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
 from taskmq.model.resources import Grant
 from taskmq.model.topology import logical_queue
@@ -26,10 +26,12 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.run.outcome_of_error import outcome_of_error
 
-__all__ = ["Processor"]
+__all__ = ["EXPIRED", "Processor"]
 
 """Header: how often the message was put back because nobody knew its task."""
 
+EXPIRED: Final = "expired before it started"
+"""The reason of a job whose time was over."""
 # A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
 _EARLY: Final = 125
 
@@ -40,6 +42,7 @@ class Processor:
     Args:
         executors: one for each kind that the app's tasks use.
         journal_writer: where the tasks' contexts write to.
+        tell_start: tells the store that a job of its runs; True once that is confirmed.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Processor:
         config: WorkerConfig,
         *,
         journal_writer: JournalWriter = DETACHED,
+        tell_start: Callable[[Attempt, Invitation], Awaitable[bool]] | None = None,
     ) -> None:
         self._tasks = app.tasks.by_name
         self._clock = app.sessions.clock
@@ -58,6 +62,7 @@ class Processor:
         }
         self._coroutines = CoroutineExecutor()
         self._journal_writer = journal_writer
+        self._start_teller = tell_start
         self.is_interrupting = False
 
     def read(self, delivery: Delivery) -> Attempt | Parked:
@@ -90,9 +95,13 @@ class Processor:
         except BaseException as error:  # noqa: BLE001 - the types of a task run code of their own when they are decoded
             return self.failed(attempt, error)
         attempt.execution = execution
-        if attempt.task.plan.ack == "early" and not await attempt.delivery.ack_confirmed():
-            # Somebody else may have it: at most once means not here.
-            return Interrupted()
+        invitation = envelope.store
+        if attempt.task.plan.ack == "early":
+            # The store is told first: it dispatches the job never again, whatever becomes of it here.
+            is_told = invitation is None or await self._tell_start(attempt, invitation)
+            if not is_told or not await attempt.delivery.ack_confirmed():
+                # Somebody else may have it: at most once means not here.
+                return Interrupted()
         current_context.set(execution.context)
         before = copy_context()
         outcome = await self._ended(attempt, execution, self._chains[attempt.task.plan.executor](execution))
@@ -154,13 +163,16 @@ class Processor:
             context, task.call, args, kwargs, envelope, content_type, plan.timeout, grant, plan.soft_timeout
         )
 
+    async def _tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:
+        return self._start_teller is None or await self._start_teller(attempt, invitation)
+
     async def _not_now(self, envelope: Envelope) -> Outcome | None:
         if envelope.eta is not None and (left := envelope.eta - self._clock.now_ms()) > 0:
             if left > _EARLY:
                 return Snoozed(timedelta(milliseconds=left))
             await self._clock.sleep_until(envelope.eta)
         if envelope.expires is not None and self._clock.now_ms() >= envelope.expires:
-            return Cancelled("expired before it started")
+            return Cancelled(EXPIRED)
         return None
 
     def _unknown(self, delivery: Delivery, envelope: Envelope) -> Parked:

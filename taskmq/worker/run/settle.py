@@ -17,6 +17,9 @@ while the broker or the state does not answer: a slot that waits is better than 
 cannot be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry
 what the broker has written on the original.
 
+Of a job of the store (`Envelope.store`) nothing of that is stored or published: its outcome is reported, and then
+acknowledged (`reports`).
+
 A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
 it is the first. Whatever else it came to has no effect: whoever has the message now decides what follows.
 """
@@ -25,7 +28,8 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Mapping
-from typing import Final, assert_never
+from functools import partial
+from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
@@ -34,11 +38,20 @@ from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
 from taskmq.durable.service import pause
-from taskmq.errors import EncodeError, ResultTooLarge, SendError, StateUnavailable, TooLarge, WorkerLost
+from taskmq.errors import (
+    EncodeError,
+    MalformedMessage,
+    ResultTooLarge,
+    SendError,
+    StateUnavailable,
+    TooLarge,
+    WorkerLost,
+)
 from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
 from taskmq.model.codec import encode_value
-from taskmq.model.envelope import JSON, LAST_INSTANT, amend
+from taskmq.model.envelope import JSON, LAST_INSTANT, Envelope, Invitation, amend, decode_envelope
+from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.outcome import (
     AlreadyDone,
     Cancelled,
@@ -56,6 +69,8 @@ from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
+from taskmq.worker.run.processor import EXPIRED
+from taskmq.worker.run.reports import ReportSender
 
 __all__ = ["Settler"]
 
@@ -69,6 +84,8 @@ _ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
 # Outcomes after which there is no record of the job's end.
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
+# A job that this worker can never run another one may.
+_REFUSED_MS: Final = 60_000
 
 
 class Settler:
@@ -96,6 +113,9 @@ class Settler:
         self._is_stopping = asyncio.Event()
         session = app.sessions.current()
         self._session = session
+        self.reports = ReportSender(
+            session.broker, worker=worker, timeout=session.send_timeout, stopping=self._is_stopping
+        )
         self._results: ResultStore | None = session.stores.results
 
     @property
@@ -112,6 +132,7 @@ class Settler:
         if (
             type(outcome) is not Succeeded
             or attempt.permits
+            or attempt.envelope.store is not None
             or (self._results is not None and attempt.task.plan.result is not False)
             or is_shard(attempt.delivery.queue)
         ):
@@ -134,6 +155,12 @@ class Settler:
             return False
         if isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome):
             return False
+        if attempt.envelope.store is not None and not isinstance(outcome, Interrupted):
+            return await self._report(attempt, attempt.envelope.store, outcome)
+        return await self._settle(attempt, outcome)
+
+    async def _settle(self, attempt: Attempt, outcome: Outcome) -> bool:
+        delivery = attempt.delivery
         match outcome:
             case Succeeded(value):
                 if attempt.permits or (self._results is not None and attempt.task.plan.result is not False):
@@ -171,6 +198,83 @@ class Settler:
                 return await self.park(delivery, outcome)
             case _:
                 assert_never(outcome)
+
+    async def tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:
+        """Tell the store that a job of its runs now; False where the worker stops before that is confirmed."""
+        return await self.reports.send(invitation, self.reports.started(attempt, invitation))
+
+    async def _report(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> bool:
+        """Say what became of a job of the store, and acknowledge it then."""
+        self.reports.run_ends(attempt)
+        report, record = self._said(attempt, invitation, outcome)
+        if not isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome, record):
+            return False
+        if not await self.reports.send(invitation, report):
+            attempt.delivery.requeue()
+            return False
+        attempt.delivery.ack()
+        return True
+
+    def _said(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> tuple[Report, ResultRecord | None]:
+        """The report of an outcome, and the job's end for its guards."""
+        told = partial(self._about, attempt, invitation)
+        match outcome:
+            case Succeeded(value):
+                content_type, encoded, failure = self._encoded(attempt, value)
+                if failure is not None:
+                    return self._said(attempt, invitation, failure)
+                record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
+                return told("succeeded", content_type=content_type, result=encoded), record
+            case AlreadyDone(content_type, value):
+                record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=value)
+                return told("succeeded", content_type=content_type, result=value), record
+            case Retried(delay, error):
+                self.note_retry(attempt, to_ms(delay), error)
+                return told("retry", delay=to_ms(delay), error=_error_record(error)), None
+            case Snoozed(delay):
+                return told("snoozed", delay=to_ms(delay)), None
+            case Dead(reason, error):
+                self._log_failure(attempt, f"dead ({reason})", error, has_traceback=reason == "error")
+                record = self._record(attempt, JobState.FAILED, error=_error_record(error))
+                return told("failed", error=record.error), record
+            case Cancelled(reason):
+                kind: ReportKind = "expired" if _has_expired(attempt, reason) else "cancelled"
+                error = ErrorRecord(type_name="JobCancelled", message=reason, traceback="")
+                return told(kind, error=error), self._record(attempt, JobState.CANCELLED, error=error)
+            case Parked(reason, delay):
+                return told(
+                    "refused", delay=_REFUSED_MS if delay is None else to_ms(delay), error=_refusal(reason)
+                ), None
+            case Interrupted():
+                return told("interrupted"), None
+            case _:
+                assert_never(outcome)
+
+    def _about(self, attempt: Attempt, invitation: Invitation, kind: ReportKind, **facts: Any) -> Report:
+        started = attempt.started
+        return Report(
+            id=invitation.id,
+            token=invitation.token,
+            kind=kind,
+            attempt=attempt.envelope.attempt,
+            worker=self._worker,
+            started=started,
+            ran=0 if started is None else max(self._clock.now_ms() - started, 0),
+            **facts,
+        )
+
+    def _encoded(self, attempt: Attempt, value: object) -> tuple[str, bytes, Dead | None]:
+        if attempt.task.plan.result is False:
+            return "", b"", None
+        content_type = attempt.delivery.content_type or JSON
+        try:
+            encoded = encode_value(value, content_type)
+        except EncodeError as error:
+            return "", b"", Dead("result", error)
+        if len(encoded) > self._result_limit:
+            too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
+            return "", b"", Dead("result", too_large)
+        return content_type, encoded, None
 
     async def release_permits(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
         """Leave what the attempt's guards have given it.
@@ -217,6 +321,22 @@ class Settler:
 
     async def park(self, delivery: Delivery, parked: Parked) -> bool:
         """Put aside a message that is no attempt of a known task; whether that is done."""
+        if (envelope := _invited(delivery)) is not None and (invitation := envelope.store) is not None:
+            report = Report(
+                id=invitation.id,
+                token=invitation.token,
+                kind="refused",
+                attempt=envelope.attempt,
+                worker=self._worker,
+                delay=_REFUSED_MS if parked.delay is None else to_ms(parked.delay),
+                error=_refusal(parked.reason),
+            )
+            _log.warning("job %s is refused: %s", envelope.id, parked.reason)
+            if not await self.reports.send(invitation, report):
+                delivery.requeue()
+                return False
+            delivery.ack()
+            return True
         if parked.delay is not None:
             seen = delivery.headers.get(header.UNKNOWN, 0)
             count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
@@ -244,23 +364,16 @@ class Settler:
         return True
 
     async def _succeeded(self, attempt: Attempt, outcome: Outcome, value: object) -> bool:
-        if attempt.task.plan.result is False:
-            return await self._ended(attempt, outcome, self._record(attempt, JobState.SUCCEEDED))
-        content_type = attempt.delivery.content_type or JSON
-        try:
-            encoded = encode_value(value, content_type)
-        except EncodeError as error:
+        content_type, encoded, failure = self._encoded(attempt, value)
+        if failure is not None:
             # The work is done; running it again would not make the value any more storable.
-            return await self._dead(attempt, Dead("result", error))
-        if len(encoded) > self._result_limit:
-            too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
-            return await self._dead(attempt, Dead("result", too_large))
+            return await self._dead(attempt, failure)
         record = self._record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
         return await self._ended(attempt, outcome, record)
 
     async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
         reason, error = outcome.reason, outcome.error
-        details = ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
+        details = _error_record(error)
         # Of what has another reason, the traceback is the worker's own.
         self._log_failure(attempt, f"dead ({reason})", error, has_traceback=reason == "error")
         record = self._record(attempt, JobState.FAILED, error=details)
@@ -400,6 +513,26 @@ class Settler:
                 "queue": logical_queue(attempt.delivery.queue),
             },
         )
+
+
+def _error_record(error: BaseException) -> ErrorRecord:
+    return ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
+
+
+def _refusal(reason: str) -> ErrorRecord:
+    return ErrorRecord(type_name="Refused", message=_storable(reason[:_ERROR_LIMIT]), traceback="")
+
+
+def _has_expired(attempt: Attempt, reason: str) -> bool:
+    return attempt.cancelled is None and attempt.started is None and reason == EXPIRED
+
+
+def _invited(delivery: Delivery) -> Envelope | None:
+    """What an invitation says that no attempt was made of; None where the message cannot be read at all."""
+    try:
+        return decode_envelope(delivery.body, delivery.content_type)
+    except MalformedMessage:
+        return None
 
 
 def _backoff() -> Backoff:

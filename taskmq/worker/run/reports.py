@@ -1,0 +1,151 @@
+"""What a worker says of jobs of the store: reports, published and confirmed before a delivery is acknowledged.
+
+    settle -> report -> what one turn of the loop has, or two milliseconds -> one message for each queue -> confirmed
+
+A job of the store comes as an invitation (`Envelope.store`). The worker stores and publishes nothing else of it: no
+result, no copy, no dead letter. What follows from a report is decided where the job is kept. Reports that cannot be
+published are tried again for as long as the worker runs: a slot that waits is better than a job that runs twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.durable.service import pause
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import SendError, TaskMQError, TooLarge, Unroutable
+from taskmq.model.backoff import Backoff
+from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.jobs.reports import Report, encode_reports
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.topology import ReportQueue
+from taskmq.worker.attempt import Attempt
+
+__all__ = ["ReportSender"]
+
+_log = logging.getLogger("taskmq.worker")
+
+_LINGER: Final = 0.002
+# Shorter runs are told with their ends.
+_STARTED_AFTER: Final = 0.25
+_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 5.0
+_TASK: Final = "taskmq.reports"
+
+_Waiting = list[tuple[Report, "asyncio.Future[bool]"]]
+
+
+class ReportSender:
+    """Publishes the reports of one worker.
+
+    Args:
+        worker: its name.
+        timeout: seconds that a publish may take.
+        stopping: once it is set, a report that is not confirmed is given up.
+    """
+
+    def __init__(self, broker: Broker, *, worker: str, timeout: float, stopping: asyncio.Event) -> None:
+        self._broker = broker
+        self._worker = worker
+        self._timeout = timeout
+        self._stopping = stopping
+        self._waiting: dict[str, _Waiting] = {}
+        self._publishing = TaskSet("worker reports", failure="reports were not published")
+        self._starts: dict[Attempt, asyncio.TimerHandle] = {}
+
+    async def send(self, invitation: Invitation, report: Report) -> bool:
+        """True once the report is confirmed; False where the worker stops before that."""
+        loop = asyncio.get_running_loop()
+        confirmed: asyncio.Future[bool] = loop.create_future()
+        if not self._waiting:
+            loop.call_later(_LINGER, self._flush)
+        self._waiting.setdefault(invitation.reports, []).append((report, confirmed))
+        return await confirmed
+
+    def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
+        """Say that the attempt runs if it still does after a quarter of a second."""
+        loop = asyncio.get_running_loop()
+        self._starts[attempt] = loop.call_later(_STARTED_AFTER, self._tell_start, attempt, invitation)
+
+    def run_ends(self, attempt: Attempt) -> None:
+        """It does not run any more."""
+        if (timer := self._starts.pop(attempt, None)) is not None:
+            timer.cancel()
+
+    def started(self, attempt: Attempt, invitation: Invitation) -> Report:
+        """The report that the attempt's run has begun."""
+        return Report(
+            id=invitation.id,
+            token=invitation.token,
+            kind="started",
+            attempt=attempt.envelope.attempt,
+            worker=self._worker,
+            started=attempt.started,
+        )
+
+    def _tell_start(self, attempt: Attempt, invitation: Invitation) -> None:
+        self._starts.pop(attempt, None)
+        self._publishing.start(self._send_start(attempt, invitation))
+
+    async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
+        await self.send(invitation, self.started(attempt, invitation))
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for queue, reports in waiting.items():
+            self._publishing.start(self._publish(queue, reports))
+
+    async def _publish(self, queue: str, waiting: _Waiting) -> None:
+        is_confirmed = False
+        try:
+            is_confirmed = await self._publish_all(queue, [report for report, _ in waiting])
+        finally:
+            for _, confirmed in waiting:
+                if not confirmed.done():
+                    confirmed.set_result(is_confirmed)
+
+    async def _publish_all(self, queue: str, reports: Sequence[Report]) -> bool:
+        backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                for body in encode_reports(reports):
+                    message = Outgoing(queue=queue, body=body, content_type=JSON, job_id="", task=_TASK)
+                    await self._broker.publish(message, timeout=self._timeout)
+            except TooLarge as error:
+                if len(reports) == 1:
+                    reports = [_without_result(reports[0], error)]
+                    continue
+                # One of them is: the others go on by themselves.
+                return all([await self._publish_all(queue, [report]) for report in reports])
+            except SendError as error:
+                _log.warning("%d reports for %s are not published yet: %s", len(reports), queue, error)
+                if await pause(self._stopping, backoff.next()):
+                    return False
+                if isinstance(error, Unroutable):
+                    await self._declare(queue)
+            else:
+                return True
+
+    async def _declare(self, queue: str) -> None:
+        try:
+            await self._broker.declare_reports([ReportQueue(queue)])
+        except TaskMQError as error:
+            _log.warning("queue %s cannot be declared: %s", queue, error)
+
+
+def _without_result(report: Report, error: TooLarge) -> Report:
+    record = ErrorRecord(
+        type_name="TooLarge", message=f"the result does not fit into a message: {error}", traceback=""
+    )
+    return Report(
+        id=report.id,
+        token=report.token,
+        kind="failed",
+        attempt=report.attempt,
+        worker=report.worker,
+        started=report.started,
+        ran=report.ran,
+        error=record,
+    )
