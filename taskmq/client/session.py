@@ -206,9 +206,17 @@ class Session:
 
 
 async def _outcomes(futures: "Sequence[asyncio.Future[None]]") -> list[SendError | None]:
+    for future in futures:
+        # Whoever is cancelled here looks at none of them.
+        future.add_done_callback(_seen)
     if futures:
         await asyncio.wait(futures)
     return [_send_error(future.exception()) for future in futures]
+
+
+def _seen(future: "asyncio.Future[None]") -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def _send_error(failure: BaseException | None) -> SendError | None:

@@ -125,7 +125,9 @@ class ReportConsumer:
             # A look that costs nothing, before anything is taken from the queue again.
             await self._store.now_ms()
         await self._declare()
-        self._consumer = await self._session.broker.consume([Subscription(self._name, _PREFETCH)], self._receive)
+        self._consumer = await self._session.broker.consume(
+            [Subscription(self._name, _PREFETCH, is_punctual=True)], self._receive
+        )
 
     async def _work(self) -> None:
         while not self._is_stopping.is_set():

@@ -255,6 +255,13 @@ def _asked(path: str, page: str) -> str:
             return answer.read()
 
 
+def test_a_scheduler_without_a_store_is_wrong_usage(shop: Path, taskmq: Here) -> None:
+    result = taskmq("scheduler", "shop:app")
+
+    assert (result.code, result.out) == (2, "")
+    assert "store" in result.err
+
+
 def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> None:
     with Started(shop, "beat", "shop:app", env=mark) as one, Started(shop, "beat", "shop:app", env=mark) as other:
         for beat in (one, other):

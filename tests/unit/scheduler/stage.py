@@ -24,7 +24,7 @@ from taskmq_local.memory.broker import MemoryBroker
 from tests.unit.app_kit import OneSession
 from tests.unit.worker.virtual_time import run
 
-__all__ = ["START", "LoopClock", "Player", "Stage", "play", "until"]
+__all__ = ["START", "LoopClock", "Player", "Process", "Stage", "play", "until"]
 
 START = 1_700_000_000_000
 

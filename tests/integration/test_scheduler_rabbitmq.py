@@ -1,0 +1,146 @@
+"""Schedulers on RabbitMQ: two at once, one that dies, and what the broker itself drops."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import pytest
+
+from taskmq import TaskMQ, WorkQueue
+from taskmq.client.plugins import open_broker
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Outgoing, Subscription
+from taskmq.contracts.jobs import NewJob
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.errors import QueueMissing
+from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.jobs.reports import Report, encode_reports
+from taskmq.model.states import JobState
+from taskmq.model.topology import jobs_queue
+from taskmq.scheduler import Scheduler
+from taskmq.testing.job_store import JobModel, MemoryJobStore
+from tests.unit.app_kit import OneSession
+
+pytestmark = pytest.mark.rabbitmq
+
+_PATIENCE = 60.0
+_QUEUE = WorkQueue("work", delivery_limit=2)
+
+
+class _Process:
+    """A scheduler with a connection and a view of the store of its own."""
+
+    def __init__(self, url: str, model: JobModel) -> None:
+        app = TaskMQ(url, name="shop", queues=[_QUEUE])
+        self.store = MemoryJobStore(model, clock=SystemClock())
+        session = Session(
+            open_broker(url, BrokerOptions(name="scheduler")), None, send_timeout=10.0, store=self.store
+        )
+        OneSession(app, lambda: session)
+        self.scheduler = Scheduler(app)
+        self.task = asyncio.create_task(self.scheduler.run())
+
+    async def kill(self) -> None:
+        """From now on it reaches the store no more, and nothing of its work is finished."""
+        self.store.is_reachable = False
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+@asynccontextmanager
+async def _running(*processes: _Process) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.scheduler.stop()
+        await asyncio.wait({process.task for process in processes})
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def _consume(broker: Broker, deliver: Callable[[Delivery], None]) -> None:
+    """Take what is in the queue of invitations, once that is there."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            try:
+                await broker.consume([Subscription(jobs_queue("work"), 200, is_punctual=True)], deliver)
+            except QueueMissing:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+def _jobs(count: int) -> Iterator[NewJob]:
+    for _ in range(count):
+        job_id = new_job_id(SystemClock().now_ms(), uuid4().bytes)
+        yield NewJob(id=job_id, task="t", queue="work", body=encode_envelope(Envelope(id=job_id, task="t")))
+
+
+async def _succeed(broker: Broker, delivery: Delivery) -> None:
+    """Report a success, and acknowledge the invitation."""
+    envelope = decode_envelope(delivery.body)
+    assert envelope.store is not None
+    report = Report(id=envelope.store.id, token=envelope.store.token, attempt=envelope.attempt, kind="succeeded")
+    (body,) = encode_reports([report])
+    message = Outgoing(queue=envelope.store.reports, body=body, content_type=JSON, job_id="", task="taskmq.reports")
+    await broker.publish(message, timeout=10)
+    delivery.ack()
+
+
+def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_accepted_end(amqp_url: str) -> None:
+    async def main() -> None:
+        model = JobModel(now=SystemClock().now_ms())
+        broker = open_broker(amqp_url, BrokerOptions(name="worker"))
+        first, second = _Process(amqp_url, model), _Process(amqp_url, model)
+        reporting: set[asyncio.Task[None]] = set()
+
+        def deliver(delivery: Delivery) -> None:
+            reporting.add(asyncio.create_task(_succeed(broker, delivery)))
+
+        async with _running(second):
+            await _until(lambda: len(second.scheduler.status().slots) == 4)
+            holder = first if model.slot_of("work") in first.scheduler.status().slots else second
+            # The one that dies is the one that dispatches.
+            victim, heir = (first, second) if holder is first else (second, first)
+            async with _running(heir):
+                await victim.store.submit(list(_jobs(3_000)))
+                await _consume(broker, deliver)
+                await _until(lambda: sum(job.state.is_final for job in model.jobs.values()) > 300)
+                await victim.kill()
+
+                await _until(lambda: all(job.state.is_final for job in model.jobs.values()))
+
+                assert {job.state for job in model.jobs.values()} == {JobState.SUCCEEDED}
+                # Each is dispatched once: what was under way when its scheduler died had its token still.
+                assert {job.token >> 32 for job in model.jobs.values()} == {1}
+                await _until(lambda: heir.scheduler.status().in_flight == {})
+        await asyncio.gather(*reporting)
+        await broker.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_job_whose_message_comes_back_too_often_has_failed(amqp_url: str) -> None:
+    async def main() -> None:
+        model = JobModel(now=SystemClock().now_ms())
+        broker = open_broker(amqp_url, BrokerOptions(name="worker"))
+        process = _Process(amqp_url, model)
+        async with _running(process):
+            await process.store.submit(list(_jobs(1)))
+            await _consume(broker, lambda delivery: delivery.requeue())
+
+            await _until(lambda: all(job.state.is_final for job in model.jobs.values()))
+
+            (job,) = model.jobs.values()
+            assert job.state is JobState.FAILED
+            assert job.error is not None
+            assert job.error.type_name == "WorkerLost"
+        await broker.aclose()
+
+    asyncio.run(main())
