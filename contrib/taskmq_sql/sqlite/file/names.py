@@ -26,6 +26,8 @@ class Names:
 
     def id(self, connection: sqlite3.Connection, name: str) -> int:
         """The number of a name, which is given one where it has none."""
+        if (found := self._ids.get(name)) is not None:
+            return found
         if (found := self.find(connection, name)) is not None:
             return found
         cursor = connection.execute("INSERT INTO name (name) VALUES (?) RETURNING id", (escaped(name),))
