@@ -20,6 +20,7 @@ __all__ = [
     "FlowNotFound",
     "Ignore",
     "InvalidArguments",
+    "InvalidFilter",
     "InvalidOption",
     "InvalidSetting",
     "JobCancelled",
@@ -288,6 +289,18 @@ class JobConflict(TaskMQError):
 
 class InvalidOption(TaskMQError):
     """An option of a task, a call or the app is misspelt or has a value that it cannot have."""
+
+
+class InvalidFilter(InvalidOption):
+    """A filter that jobs are looked for with cannot be read.
+
+    Attributes:
+        column: where in its text, from 1.
+    """
+
+    def __init__(self, message: str, *, column: int) -> None:
+        super().__init__(f"column {column}: {message}")
+        self.column = column
 
 
 class InvalidSetting(TaskMQError):

@@ -103,7 +103,8 @@ def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
         EncodeError: a text has no form in UTF-8.
     """
     parts: list[bytes] = []
-    size = 2
+    # Each part has a comma behind it, or the closing bracket.
+    size = 1
     for report in reports:
         try:
             part = _encoder.encode(report)
@@ -111,7 +112,7 @@ def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
             raise EncodeError(f"the report of job {report.id} has no form on the wire: {error}") from error
         if parts and size + len(part) + 1 > LONGEST:
             yield b"[%s]" % b",".join(parts)
-            parts, size = [], 2
+            parts, size = [], 1
         parts.append(part)
         size += len(part) + 1
     if parts:

@@ -58,6 +58,7 @@ class JobModel:
         now: ms since the epoch; whoever calls moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
+        placed: slots of queues where they are not to be the model's own.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -65,6 +66,7 @@ class JobModel:
         self.now = now
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
+        self.placed: dict[str, int] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._events: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
@@ -139,7 +141,8 @@ class JobModel:
     # What schedulers do -----------------------------------------------------------------------------------
 
     def slot_of(self, queue: str) -> int:
-        return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
+        own = int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
+        return self.placed.get(queue, own)
 
     def lanes(self, slot: int) -> list[Lane]:
         return sorted(
@@ -283,6 +286,11 @@ class JobModel:
             if job.state in UNDERWAY and self.slot_of(job.queue) == slot and (job.dispatched or 0) < dispatched_before
         ]
         return sorted(found, key=_by_id)
+
+    def set_token(self, batch: int, job_id: str, token: int) -> None:
+        """Let the job's dispatch have the token that another store has given it."""
+        self._batches[batch].tokens[job_id] = token
+        self.jobs[job_id] = replace(self.jobs[job_id], token=token)
 
     # How ---------------------------------------------------------------------------------------------------
 

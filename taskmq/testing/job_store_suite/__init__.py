@@ -9,20 +9,27 @@
             return my_package.open_store(self.url)
 
 Each test begins with a database without jobs. One test calls `open_store` several times: that is several processes'
-worth of stores on one database. Nothing waits for time to pass: what is to be over has an instant that is over. For
+worth of stores on one database. Nothing waits for time to pass: what is to be over has an instant that is over. A
+store whose clock can be moved adds `MovedClocks`, one that submits in the caller's transaction `JobTransactions`. For
 telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
 """
 
 from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.clocks import MovedClocks
+from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
+from taskmq.testing.job_store_suite.models.jobs import JobsByModel
+from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
+from taskmq.testing.job_store_suite.transactions import JobTransactions
 from taskmq.testing.job_store_suite.updates import Updates
 
-__all__ = ["JobStoreCase", "JobStoreSuite"]
+__all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
 
 
 class JobStoreSuite(
@@ -33,6 +40,10 @@ class JobStoreSuite(
     Batches,
     Reports,
     Timers,
+    SlotLeases,
+    Races,
+    StoreClosure,
+    JobsByModel,
     JobStoreCase,
 ):
     """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""

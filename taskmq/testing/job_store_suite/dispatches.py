@@ -81,7 +81,7 @@ class Dispatches(JobStoreCase):
 
         order = [(await driver.dispatch(Pick(lane, 1))).jobs[0].id for _ in jobs]
 
-        assert order == ids(sorted(jobs, key=lambda job: (job.due, job.id)))
+        assert order == [job_id for _, job_id in sorted((job.due, job.id) for job in jobs)]
 
     @case
     async def test_so_many_of_each_lane_are_taken_as_were_picked(self) -> None:

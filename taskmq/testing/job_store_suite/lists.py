@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from taskmq.contracts.jobs import JobDetail, JobRecord
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
@@ -14,7 +16,7 @@ from taskmq.testing.runner import case
 __all__ = ["Lists"]
 
 _NO_UUIDS = ("", "1", "no-uuid", "0" * 500, "ö☂", "a\0b", "\ud800", "'", "00000000-0000-7000-8000-00000000000g")
-_OF_JOBS = [state for state in JobState if state is not JobState.UNKNOWN]
+_OF_JOBS: list[JobState] = [state for state in JobState if state is not JobState.UNKNOWN]
 
 
 class Lists(JobStoreCase):
@@ -115,7 +117,9 @@ class Lists(JobStoreCase):
     @case
     async def test_a_filter_by_state_finds_exactly_those(self) -> None:
         driver = self.driver()
-        jobs = {state: [await driver.make(state), await driver.make(state)] for state in _OF_JOBS}
+        jobs: dict[JobState, list[JobRecord]] = {
+            state: [await driver.make(state), await driver.make(state)] for state in _OF_JOBS
+        }
 
         for state in _OF_JOBS:
             assert await _found(driver, states=frozenset({state})) == _set(jobs[state]), state
@@ -185,7 +189,7 @@ class Lists(JobStoreCase):
 
         for instant in (0, *instants, *(instant + 1 for instant in instants)):
             for name in ("submitted_from", "submitted_before", "due_from", "due_before"):
-                await _agrees(driver, jobs, JobFilter(**{name: instant}))
+                await _agrees(driver, jobs, replace(EVERYTHING, **{name: instant}))
         first, last = jobs[1].due, jobs[3].due
         assert await _found(driver, due_from=first, due_before=last) == _set(jobs[1:3])
 

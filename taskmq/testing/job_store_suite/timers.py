@@ -1,6 +1,7 @@
 """Jobs that wait for their time, and what happens when it comes."""
 
 from taskmq.contracts.jobs import DueJob, JobRecord
+from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import JobState
 from taskmq.testing.job_store.model import shard_of
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -147,7 +148,8 @@ class Timers(JobStoreCase):
     async def test_a_retry_and_a_snooze_without_delay_are_due_at_once(self) -> None:
         driver = self.driver()
 
-        for kind in ("retry", "snoozed", "refused"):
+        kinds: tuple[ReportKind, ...] = ("retry", "snoozed", "refused")
+        for kind in kinds:
             job = await driver.accepted(await driver.dispatched(), kind)
             now = await driver.store.now_ms()
             assert job.due <= now, kind

@@ -148,7 +148,8 @@ class Updates(JobStoreCase):
             if before is not after and not can_follow(before, after):
                 continue
             queue = f"q {before} {after}"
-            job = await driver.updated(await driver.make(before, queue=queue), after)
+            now = await driver.store.now_ms()
+            job = await driver.updated(await driver.make(before, queue=queue), after, due=now)
             assert bool(await driver.lanes(queue)) is (job.state is JobState.QUEUED), f"{before} -> {after}"
             batch = await driver.try_dispatch(queue=queue)
             assert (batch is not None and ids(batch.jobs) == [job.id]) is (after is JobState.QUEUED)

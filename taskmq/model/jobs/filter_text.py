@@ -1,0 +1,333 @@
+"""Filters as people write them, and back. Pure.
+
+    status:failed,dead task:billing.* error:TimeoutError created:>-24h attempt:>=3 label.team:ops key:"order 17"
+
+Each part is a field, a colon and what is looked for; a job has to fit all parts. Values with spaces, commas, quotes
+or a star at their end are put in double quotes, where a backslash stands before a quote or a backslash.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from taskmq.errors import InvalidFilter, InvalidOption
+from taskmq.model.envelope import LAST_INSTANT
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.states import JobState
+from taskmq.model.units import did_you_mean, parse_duration, to_ms
+
+__all__ = ["filter_text", "parse_filter"]
+
+_WORDS: Final[dict[str, frozenset[JobState]]] = {
+    **{str(state): frozenset({state}) for state in JobState if state is not JobState.UNKNOWN},
+    # The words of other systems; where one of them is also one of ours, ours holds.
+    "dead": frozenset({JobState.FAILED}),
+    "canceled": frozenset({JobState.CANCELLED}),
+    "claimed": frozenset({JobState.DISPATCHED}),
+    "processing": frozenset({JobState.RUNNING}),
+    "completed": frozenset({JobState.SUCCEEDED}),
+    "pending": frozenset(
+        {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
+    ),
+}
+_LISTS: Final = {"task": "tasks", "queue": "queues", "key": "keys", "error": "errors", "id": "ids"}
+_SPANS: Final = {"duration": "min_ran", "wait": "min_waited"}
+_TIMES: Final = {"created": "submitted", "due": "due"}
+_FIELDS: Final = (
+    "status", "task", "queue", "tenant", "error", "duration", "wait", "attempt", "created", "due", "label.NAME",
+    "key", "id",
+)  # fmt: skip
+_OTHER_NAMES: Final = {"state": "status", "submitted": "created", "name": "task", "ran": "duration"}
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_NAME: Final = re.compile(r"-?[A-Za-z_]*")
+_BARE: Final = re.compile(r'[^\s,"]+')
+_LABEL: Final = re.compile(r'[^\s,":]+')
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
+
+
+class _Value(NamedTuple):
+    text: str
+    column: int
+    is_quoted: bool = False
+    is_beginning: bool = False
+
+
+class _Part(NamedTuple):
+    field: str
+    label: str
+    values: list[_Value]
+    column: int
+
+
+def parse_filter(text: str, now_ms: int) -> JobFilter:
+    """The filter that `text` means; an empty one means everything.
+
+    Args:
+        now_ms: what relative times such as `-24h` start from, ms since the epoch.
+
+    Raises:
+        InvalidFilter: it cannot be read; says where, and what can stand there.
+    """
+    reader = _Reader(text)
+    found: JobFilter = EVERYTHING
+    said: set[str] = set()
+    for part in reader.parts():
+        fields = _meaning(part, now_ms)
+        for name in fields:
+            if name in said and name != "labels":
+                raise _error(part.column, f"{part.field} is said twice: a job has to fit both, so say it once")
+            said.add(name)
+        if "labels" in fields:
+            fields["labels"] = found.labels + fields["labels"]
+        found = replace(found, **fields)
+    return found
+
+
+def filter_text(which: JobFilter) -> str:
+    """The text that `parse_filter` reads as this filter, whatever the time is then."""
+    parts = [f"status:{','.join(sorted(which.states))}"] if which.states else []
+    for field, name in _LISTS.items():
+        if values := getattr(which, name):
+            parts.append(f"{field}:{','.join(map(_quoted, values))}")
+    if which.task_prefix:
+        parts.append(f"task:{_quoted(which.task_prefix)}*")
+    if which.tenant is not None:
+        parts.append(f"tenant:{_quoted(which.tenant)}")
+    for field, name in _SPANS.items():
+        if (span := getattr(which, name)) is not None:
+            parts.append(f"{field}:>={span}ms")
+    if which.min_attempt is not None:
+        parts.append(f"attempt:>={which.min_attempt}")
+    for field, name in _TIMES.items():
+        for sign, end in ((">=", "from"), ("<", "before")):
+            if (instant := getattr(which, f"{name}_{end}")) is not None:
+                parts.append(f"{field}:{sign}{_time_text(instant)}")
+    parts += [f"label.{_quoted(name)}:{_quoted(value)}" for name, value in which.labels]
+    return " ".join(parts)
+
+
+class _Reader:
+    """Parts a text into fields and values, without knowing what they mean."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def parts(self) -> list[_Part]:
+        found: list[_Part] = []
+        while self._skip_spaces():
+            found.append(self._part())
+        return found
+
+    def _skip_spaces(self) -> bool:
+        while self._at < len(self._text) and self._text[self._at].isspace():
+            self._at += 1
+        return self._at < len(self._text)
+
+    def _part(self) -> _Part:
+        start = self._at
+        field = self._match(_NAME) or ""
+        label = self._label() if field == "label" and self._take(".") else ""
+        if not self._take(":"):
+            word = self._text[start:].split(maxsplit=1)[0]
+            raise _error(start, f"{word!r} names no field: write for example task:{word}")
+        return _Part(field, label, self._values(field), start)
+
+    def _label(self) -> str:
+        start = self._at
+        value = self._quoted()
+        text = self._match(_LABEL) if value is None else value
+        if not text:
+            raise _error(start, "the label has no name: write for example label.team:ops")
+        return text
+
+    def _values(self, field: str) -> list[_Value]:
+        values = [self._value(field)]
+        while self._take(","):
+            values.append(self._value(field))
+        if self._at < len(self._text) and not self._text[self._at].isspace():
+            raise _error(self._at, f"a space or a comma belongs behind the value of {field}, or quotes around it all")
+        return values
+
+    def _value(self, field: str) -> _Value:
+        start = self._at
+        if (quoted := self._quoted()) is not None:
+            return _Value(quoted, start, is_quoted=True, is_beginning=self._take("*"))
+        if (bare := self._match(_BARE)) is None:
+            raise _error(start, f"{field}: has no value: write for example {_EXAMPLES.get(field, f'{field}:x')}")
+        return _Value(bare.removesuffix("*"), start, is_beginning=bare.endswith("*"))
+
+    def _quoted(self) -> str | None:
+        if not self._text.startswith('"', self._at):
+            return None
+        start = self._at
+        found = _QUOTED.match(self._text, start)
+        if found is None:
+            raise _error(start, 'the quote has no end: put a " behind the value, and \\ before a " or \\ in it')
+        self._at = found.end()
+        return _ESCAPED.sub(r"\1", found[1])
+
+    def _match(self, form: re.Pattern[str]) -> str | None:
+        if (found := form.match(self._text, self._at)) is None:
+            return None
+        self._at = found.end()
+        return found[0]
+
+    def _take(self, char: str) -> bool:
+        is_there = self._text.startswith(char, self._at)
+        self._at += is_there
+        return is_there
+
+
+def _meaning(part: _Part, now: int) -> dict[str, Any]:
+    """The fields of the filter that a part sets."""
+    field = part.field
+    if field.startswith("-"):
+        raise _error(part.column, f"{field}: leaves jobs out, which is not possible: name what is to be found")
+    if (read := _READERS.get(field)) is None:
+        known = _OTHER_NAMES.get(field)
+        hint = f"did you mean {known!r}?" if known else did_you_mean(field, _FIELDS)
+        raise _error(part.column, f"there is no field {field!r}: {hint}")
+    return read(part, now)
+
+
+def _read_status(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    states: set[JobState] = set()
+    for value in part.values:
+        if value.is_beginning or (meant := _WORDS.get(value.text.lower())) is None:
+            raise _error(value.column, f"there is no status {value.text!r}: {did_you_mean(value.text, _WORDS)}")
+        states |= meant
+    return {"states": frozenset(states)}
+
+
+def _read_names(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    for value in part.values:
+        if value.is_beginning:
+            return _read_beginning(part, value)
+    return {_LISTS[part.field]: tuple(value.text for value in part.values)}
+
+
+def _read_beginning(part: _Part, value: _Value) -> dict[str, Any]:
+    if part.field != "task":
+        raise _error(value.column, f"{part.field} cannot be looked for by its beginning, only task: name all of it")
+    if not value.text or len(part.values) > 1:
+        raise _error(value.column, "one beginning of a task can be looked for, such as task:billing.*")
+    return {"task_prefix": value.text}
+
+
+def _read_tenant(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    return {"tenant": _only(part).text}
+
+
+def _read_label(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    if not part.label:
+        raise _error(part.column, "the label has no name: write for example label.team:ops")
+    return {"labels": ((part.label, _only(part).text),)}
+
+
+def _read_attempt(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    value, rest, least = _at_least(part)
+    if _COUNT.fullmatch(rest) is None:
+        raise _error(value.column, f"{value.text!r} is no number of attempts: write for example attempt:>=3")
+    return {"min_attempt": int(rest) + least}
+
+
+def _read_span(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    value, rest, least = _at_least(part)
+    try:
+        return {_SPANS[part.field]: to_ms(parse_duration(rest)) + least}
+    except InvalidOption:
+        raise _error(value.column, f"{rest!r} is no duration: write for example {_EXAMPLES[part.field]}") from None
+
+
+def _at_least(part: _Part) -> tuple[_Value, str, int]:
+    """The value, what stands behind its sign, and 1 where it has to be more than that."""
+    value = _only(part)
+    for sign, least in ((">=", 0), (">", 1)):
+        if value.text.startswith(sign):
+            return value, value.text.removeprefix(sign), least
+    raise _error(value.column, f"{part.field} can be looked for from a value on: write {_EXAMPLES[part.field]}")
+
+
+def _read_time(part: _Part, now: int) -> dict[str, Any]:
+    value = _only(part)
+    for sign, end, later in ((">=", "from", 0), (">", "from", 1), ("<=", "before", 1), ("<", "before", 0)):
+        if value.text.startswith(sign):
+            instant = _instant(value, value.text.removeprefix(sign), now)
+            return {f"{_TIMES[part.field]}_{end}": instant + later}
+    raise _error(value.column, f"{part.field} wants a > or < before the time: write {_EXAMPLES[part.field]}")
+
+
+def _instant(value: _Value, text: str, now: int) -> int:
+    if text == "now":
+        return now
+    if text[:1] in {"-", "+"}:
+        try:
+            span = to_ms(parse_duration(text[1:]))
+        except InvalidOption:
+            raise _error(value.column, f"{text!r} is no time from now: write for example -24h, +30m or -7d") from None
+        instant = now - span if text[0] == "-" else now + span
+        return min(max(instant, 0), LAST_INSTANT)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise _error(value.column, f"{text!r} is no time: write for example -24h or 2026-01-31T08:00:00Z") from None
+    if when.tzinfo is None:
+        raise _error(value.column, f"{text!r} has no zone: put Z (UTC) or for example +01:00 behind a time")
+    return min(max((when - _EPOCH) // _MS, 0), LAST_INSTANT)
+
+
+def _only(part: _Part) -> _Value:
+    if len(part.values) > 1:
+        raise _error(part.values[1].column, f"{part.field} can have one value: put quotes around one with a comma")
+    (value,) = part.values
+    if value.is_beginning:
+        raise _error(value.column, f"{part.field} cannot be looked for by its beginning: put quotes around a star")
+    return value
+
+
+def _error(index: int, message: str) -> InvalidFilter:
+    return InvalidFilter(message, column=index + 1)
+
+
+def _quoted(text: str) -> str:
+    if _LABEL.fullmatch(text) and not set(text) & set("*\\"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _time_text(instant: int) -> str:
+    return (_EPOCH + instant * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
+    "status": _read_status,
+    **dict.fromkeys(_LISTS, _read_names),
+    "tenant": _read_tenant,
+    "label": _read_label,
+    "attempt": _read_attempt,
+    **dict.fromkeys(_SPANS, _read_span),
+    **dict.fromkeys(_TIMES, _read_time),
+}
+_EXAMPLES: Final = {
+    "status": "status:failed",
+    "attempt": "attempt:>=3",
+    "duration": "duration:>5s",
+    "wait": "wait:>30s",
+    "created": "created:>-24h",
+    "due": "due:<+1h",
+}

@@ -1,0 +1,56 @@
+"""What happens as time passes, for stores whose clock a test can move."""
+
+from taskmq.contracts.jobs import slot_key
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
+from taskmq.testing.runner import case
+
+__all__ = ["MovedClocks"]
+
+
+class MovedClocks(JobStoreCase):
+    """Nothing here waits: `advance` moves the store's clock.
+
+    class TestMine(MovedClocks, JobStoreSuite): ...
+    """
+
+    async def advance(self, seconds: float) -> None:
+        """Move the store's clock on."""
+        raise NotImplementedError
+
+    @case
+    async def test_a_scheduled_job_becomes_due(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(due=HOUR)
+
+        assert [timer for timer in await driver.timers() if timer.due <= await driver.store.now_ms()] == []
+        await self.advance(3_600)
+        assert [timer.id for timer in await driver.timers() if timer.due <= await driver.store.now_ms()] == [job.id]
+
+    @case
+    async def test_a_job_expires_while_it_waits(self) -> None:
+        driver = self.driver()
+        job = await driver.submit(expires=HOUR)
+
+        await self.advance(3_600)
+
+        assert await driver.try_dispatch() is None
+        assert await driver.state(job) is JobState.EXPIRED
+
+    @case
+    async def test_a_slot_whose_holder_is_silent_is_free_for_the_next(self) -> None:
+        driver, other = self.driver(), self.driver()
+        key = slot_key(slot := driver.schedulers.slot_of(QUEUE))
+        await driver.submit()
+        first = await driver.schedulers.leases.acquire(key, owner="a", seconds=5)
+
+        await self.advance(5)
+        second = await other.schedulers.leases.acquire(key, owner="b", seconds=5)
+
+        assert isinstance(first, int)
+        assert isinstance(second, int)
+        assert second > first
+        assert await driver.try_dispatch(epoch=first) is None
+        assert await driver.schedulers.take_over(slot, first) == []
+        assert await other.try_dispatch(epoch=second) is not None

@@ -1,0 +1,109 @@
+"""The store's clock, its address, what looks after it, and its end."""
+
+import asyncio
+import inspect
+
+from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs import slot_key
+from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, LONG, QUEUE, report
+from taskmq.testing.runner import case
+
+__all__ = ["StoreClosure"]
+
+
+class StoreClosure(JobStoreCase):
+    """What is true of a store as a whole."""
+
+    @case
+    async def test_all_stores_on_a_database_have_one_clock_that_does_not_go_back(self) -> None:
+        stores = [self.store() for _ in range(3)]
+
+        readings = [await stores[turn % 3].now_ms() for turn in range(30)]
+
+        assert readings == sorted(readings)
+        assert all(isinstance(reading, int) for reading in readings)
+
+    @case
+    async def test_the_tables_fit_and_nothing_is_wrong_with_a_new_database(self) -> None:
+        store = self.store()
+
+        await store.check()
+        findings = await store.diagnose()
+
+        assert all(isinstance(finding, Finding) for finding in findings)
+        assert [finding for finding in findings if finding.level == "problem"] == []
+
+    @case
+    async def test_maintenance_takes_no_job_away_and_several_may_do_it_at_once(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [await driver.make(state) for state in JobState if state is not JobState.UNKNOWN]
+
+        await asyncio.gather(*(each.schedulers.maintain() for each in (driver, other) * 3))
+
+        assert [await driver.read(job) for job in jobs] == jobs
+
+    @case
+    async def test_a_store_may_be_closed_unused_twice_and_at_the_same_time(self) -> None:
+        unused, used = self.store(), self.store()
+        await used.now_ms()
+        assert "://" in used.address
+
+        for store in (unused, used):
+            await asyncio.gather(store.aclose(), store.aclose())
+            await store.aclose()
+
+    @case
+    async def test_jobs_outlive_the_closing_of_their_store(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.submit(due=HOUR)
+
+        await driver.store.aclose()
+
+        assert await other.read(job) == job
+
+    @case
+    async def test_a_closed_store_says_so(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatched()
+        record, new = await driver.read(job), await driver.new()
+        store, schedulers = driver.store, driver.schedulers
+        epoch = await driver.epoch(slot := schedulers.slot_of(QUEUE))
+        await store.aclose()
+
+        for call in (
+            store.submit([new]),
+            store.get(job.id),
+            store.find_key("", "k"),
+            store.list_jobs(),
+            store.count_jobs(),
+            driver.update(record, JobState.CANCELLED),
+            store.events(job.id),
+            store.attempts(job.id),
+            store.now_ms(),
+            store.check(),
+            schedulers.lanes(slot),
+            driver.try_dispatch(epoch=epoch),
+            schedulers.confirm([1]),
+            schedulers.forget([1]),
+            schedulers.undispatch([job]),
+            schedulers.fail([job], reason="no"),
+            schedulers.take_over(slot, epoch),
+            schedulers.apply([report(job, "succeeded")]),
+            schedulers.due(slot, until=1, limit=1),
+            schedulers.in_flight(slot, dispatched_before=1),
+            schedulers.maintain(),
+            schedulers.leases.acquire(slot_key(slot), owner="a", seconds=LONG),
+            schedulers.leases.find(slot_key(slot)),
+        ):
+            assert inspect.iscoroutine(call)
+            try:
+                async with asyncio.timeout(self.patience):
+                    await call
+            except (StoreUnavailable, StateUnavailable):
+                continue
+            raise AssertionError(f"{call!r} of a closed store did not raise StoreUnavailable")
+
+        assert await other.read(job) == record

@@ -1,0 +1,1 @@
+"""Random histories that a job store is compared on with the reference."""

@@ -1,0 +1,402 @@
+"""Random histories of jobs: what may be done next is read from the model, and done to a store and to the model."""
+
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import (
+    DispatchBatch,
+    DispatchedJob,
+    DueJob,
+    HistoryEntry,
+    JobDetail,
+    JobRecord,
+    JobUpdate,
+    NewJob,
+    Pick,
+    slot_key,
+)
+from taskmq.contracts.stores import Lease
+from taskmq.model.jobs.changes import Action, Decision, decide
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.jobs.reports import Report, ReportKind
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq.testing.job_store.model import JobModel, shard_of
+from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, unlike
+
+__all__ = ["JobHistory"]
+
+_QUEUES: Final = ("mail", "sms", "fax")
+_ACTIONS: Final[tuple[Action, ...]] = ("change", "cancel", "hold", "release", "retry")
+_KINDS: Final[tuple[ReportKind, ...]] = (
+    "started", "started", "succeeded", "failed", "retry", "retry", "snoozed", "expired", "cancelled", "refused",
+    "interrupted",
+)  # fmt: skip
+_OPERATORS: Final = frozenset({"change", "cancel", "cancel_requested", "hold", "release", "retry"})
+# By the store's clock, which the model reads a moment earlier.
+_TIMES: Final = ("due", "submitted", "dispatched", "finished")
+_A_MOMENT: Final = 60_000
+
+
+@dataclass
+class JobHistory:
+    """One history.
+
+    Args:
+        driver: the store that is compared with the model.
+        others: more stores on the same database; each step is done by one of them.
+    """
+
+    dice: random.Random
+    driver: JobDriver
+    others: list[JobDriver]
+    model: JobModel = field(default_factory=JobModel)
+    epochs: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    of_model: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    sent: list[DispatchedJob] = field(default_factory=list[DispatchedJob])
+    batches: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    reported: list[Report] = field(default_factory=list[Report])
+    read: list[DueJob] = field(default_factory=list[DueJob])
+    bodies: int = 0
+
+    async def step(self, where: str) -> None:
+        """Do one thing to both, and compare everything that can be observed."""
+        steps: tuple[tuple[int, Callable[[], Coroutine[Any, Any, set[str]]]], ...] = (
+            (5, self._submit),
+            (6, self._act),
+            (2, self._write),
+            (7, self._dispatch),
+            (9, self._report),
+            (3, self._fire),
+            (1, self._undispatch),
+            (1, self._fail),
+            (2, self._take_over),
+            (3, self._confirm),
+        )
+        chosen = self.dice.choices([do for _, do in steps], weights=[weight for weight, _ in steps])[0]
+        where = f"{where}: {chosen.__name__}"
+        self.model.now = await self._any().store.now_ms()
+        try:
+            touched = await chosen()
+            await self._compare(touched)
+        except AssertionError as failure:
+            raise AssertionError(f"{where}: {failure}") from failure
+
+    # What is done -------------------------------------------------------------------------------------------
+
+    async def _submit(self) -> set[str]:
+        jobs = [await self._new() for _ in range(self.dice.choice((1, 1, 2, 4)))]
+        answers = await self._any().store.submit(jobs)
+        expected = self.model.submit(jobs)
+        assert answers == expected, f"{answers} instead of {expected}"
+        return {answer.id for answer in answers}
+
+    async def _new(self) -> NewJob:
+        dice = self.dice
+        self.bodies += 1
+        has_key = dice.random() < 0.4
+        return await self.driver.new(
+            tenant=dice.choice(("", "acme")),
+            key=f"k{dice.randrange(8)}" if has_key else None,
+            fingerprint=bytes([dice.randrange(2)]) if has_key else b"",
+            task=dice.choice(("a.x", "a_x", "b")),
+            queue=dice.choice(_QUEUES),
+            priority=dice.choice((0, 4, 9)),
+            due=dice.choice((-HOUR, 0, 0, HOUR, 2 * HOUR)),
+            expires=dice.choice((None, None, None, -1, 9 * HOUR)),
+            held=dice.random() < 0.1,
+            body=b'{"task":"b%d"}' % self.bodies,
+            detail=JobDetail(labels={"team": dice.choice("ab")}) if dice.random() < 0.3 else None,
+        )
+
+    async def _act(self) -> set[str]:
+        """An operator's change, decided on what the job is, or on what it was."""
+        if (job := self._job()) is None:
+            return set()
+        action, now = self.dice.choice(_ACTIONS), self.model.now
+        due = now + self.dice.choice((-60_000, HOUR, 3 * HOUR)) if action == "change" else job.due
+        decision = decide(action, job.state, due=due, now=now)
+        if not isinstance(decision, Decision):
+            return set()
+        if decision.is_request:
+            update = self._update(job, job.state, kind="cancel_requested", cancel_requested="not needed")
+        elif action == "change":
+            update = self._update(job, decision.state, kind="change", due=due, **self._changes())
+        elif decision.is_due:
+            update = self._update(job, decision.state, kind="retry", due=now)
+        else:
+            update = self._update(job, decision.state, kind=action)
+        return await self._apply_update(update)
+
+    async def _write(self) -> set[str]:
+        """Any change, also one that the table forbids or that is made for another version."""
+        if (job := self._job()) is None:
+            return set()
+        stale = replace(job, version=job.version - self.dice.choice((0, 0, 1)))
+        after = self.dice.choice(list(JobState))
+        # What is queued is due: nobody decides otherwise.
+        due = {"due": self.model.now} if after is JobState.QUEUED else {}
+        return await self._apply_update(self._update(stale, after, kind="change", **due))
+
+    def _update(self, job: JobRecord, after: JobState, **fields: Any) -> JobUpdate:
+        return JobUpdate(id=job.id, before=job.state, version=job.version, after=after, by="ann", **fields)
+
+    def _changes(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in (
+                ("priority", self.dice.choice((0, 4, 9))),
+                ("queue", self.dice.choice(_QUEUES)),
+                ("body", b'{"task":"changed"}'),
+                ("expires", self.dice.choice((None, self.model.now + 9 * HOUR))),
+            )
+            if self.dice.random() < 0.4
+        }
+
+    async def _apply_update(self, update: JobUpdate) -> set[str]:
+        version = await self._any().store.update(update)
+        expected = self.model.update(update)
+        assert version == expected, f"{update}: {version} instead of {expected}"
+        return {update.id}
+
+    async def _dispatch(self) -> set[str]:
+        queue = self.dice.choice(_QUEUES)
+        slot = self.model_slot(queue)
+        await self._hold(slot)
+        # Now and then the epoch of an earlier holder.
+        nth = self.dice.choice((-1, -1, -1, 0))
+        lanes = [lane for lane in self._lanes(queue) if self.dice.random() < 0.8]
+        ready = {lane: self.model.ready(lane) for lane in lanes}
+        picks = [Pick(lane, self._count(jobs)) for lane, jobs in ready.items()]
+        batch = await self._any().schedulers.dispatch(slot, self.epochs[slot][nth], picks)
+        expected = self.model.dispatch(slot, self.of_model[slot][nth], picks)
+        assert (batch is None) is (expected is None), f"{batch} instead of {expected}"
+        if batch is not None and expected is not None:
+            self._agree(batch, expected)
+        return {job.id for jobs in ready.values() for job in jobs}
+
+    def _count(self, jobs: list[JobRecord]) -> int:
+        # Where two are due in one instant a store may know finer ones, and another order.
+        dues = [job.due for job in jobs]
+        count = self.dice.randrange(1, 4)
+        return count if count >= len(dues) or dues[count - 1] != dues[count] else len(dues)
+
+    def _agree(self, batch: DispatchBatch, expected: DispatchBatch) -> None:
+        """The same jobs; the model takes over the tokens, which are the store's."""
+        said = {job.id: job for job in batch.jobs}
+        for job in expected.jobs:
+            assert job.id in said, f"{job.id} was not dispatched"
+            token = said[job.id].token
+            assert token >> 32 == job.token >> 32
+            assert replace(job, token=token) == said[job.id]
+            self.model.set_token(expected.id, job.id, token)
+        assert len(said) == len(expected.jobs)
+        self.sent += batch.jobs
+        self.batches.append((batch.id, expected.id))
+
+    async def _report(self) -> set[str]:
+        """Reports of the present and of earlier dispatches, some of them once more."""
+        if not self.sent:
+            return set()
+        reports = [self._said() for _ in range(self.dice.choice((1, 1, 2, 5)))]
+        if self.reported and self.dice.random() < 0.3:
+            reports.append(self.dice.choice(self.reported))
+        self.dice.shuffle(reports)
+        applied = await self._any().schedulers.apply(reports)
+        expected = self.model.apply(reports)
+        if len({each.id for each in reports}) == len(reports):
+            assert applied == expected, f"{reports}: {applied} instead of {expected}"
+        outcomes = [each.outcome for each in applied]
+        assert outcomes == [each.outcome for each in expected], f"{reports}: {outcomes}"
+        self.reported += reports
+        return {each.id for each in reports}
+
+    def _said(self) -> Report:
+        # The last ones more often than those before them.
+        job = self.dice.choice(self.sent[-6:] if self.dice.random() < 0.8 else self.sent)
+        token = unlike(job.token) if self.dice.random() < 0.1 else job.token
+        started = self.model.now - 5_000 if self.dice.random() < 0.8 else None
+        failure = error("no", self.dice.choice(("A", "B")))
+        kind = self.dice.choice(_KINDS)
+        return Report(
+            id=job.id,
+            token=token,
+            kind=kind,
+            attempt=job.attempt,
+            worker=self.dice.choice(("w1", "w2")),
+            started=started,
+            ran=self.dice.randrange(1_000),
+            delay=self.dice.choice((0, HOUR)),
+            result=b"1" if kind == "succeeded" else b"",
+            error=failure if kind in ("failed", "retry", "refused") else None,
+        )
+
+    async def _fire(self) -> set[str]:
+        slot = self.dice.randrange(self.model.slots)
+        await self._hold(slot)
+        now = await self._any().store.now_ms()
+        due = await self._any().schedulers.due(slot, until=now + 1, limit=5)
+        self.read = [*self.read, *due][-20:]
+        chosen = [timer for timer in self.read if timer.shard % self.model.slots == slot]
+        nth = self.dice.choice((-1, -1, -1, 0))
+        queues = await self._any().schedulers.fire(slot, self.epochs[slot][nth], chosen)
+        expected = self.model.fire(slot, self.of_model[slot][nth], chosen)
+        assert queues == expected, f"{queues} instead of {expected}"
+        return {timer.id for timer in chosen}
+
+    async def _undispatch(self) -> set[str]:
+        jobs, delay = self._some(), self.dice.choice((0.0, 0.0, LONG))
+        await self._any().schedulers.undispatch(jobs, delay=delay, reason="no queue")
+        self.model.undispatch(jobs, delay=delay, reason="no queue")
+        return {job.id for job in jobs}
+
+    async def _fail(self) -> set[str]:
+        jobs = self._some()
+        await self._any().schedulers.fail(jobs, reason="too large")
+        self.model.fail(jobs, reason="too large")
+        return {job.id for job in jobs}
+
+    def _some(self) -> list[DispatchedJob]:
+        return self.dice.sample(self.sent[-10:], k=min(2, len(self.sent)))
+
+    async def _confirm(self) -> set[str]:
+        if self.batches:
+            number, of_model = self.dice.choice(self.batches)
+            if self.dice.random() < 0.7:
+                await self._any().schedulers.confirm([number])
+                self.model.confirm([of_model])
+            else:
+                await self._any().schedulers.forget([number])
+                self.model.forget([of_model])
+        return set()
+
+    async def _take_over(self) -> set[str]:
+        slot = self.model_slot(self.dice.choice(_QUEUES))
+        await self._hold(slot)
+        if self.dice.random() < 0.3 and len(self.epochs[slot]) > 1:
+            assert await self._any().schedulers.take_over(slot, self.epochs[slot][0]) == []
+            return set()
+        await self._next_holder(slot)
+        found = await self._any().schedulers.take_over(slot, self.epochs[slot][-1])
+        expected = self.model.take_over(slot, self.of_model[slot][-1])
+        numbers = {of_model: number for number, of_model in self.batches}
+        seen = {batch.id: (batch.confirmed, sorted(job.id for job in batch.jobs)) for batch in found}
+        wanted = {numbers[batch.id]: (batch.confirmed, sorted(job.id for job in batch.jobs)) for batch in expected}
+        assert seen == wanted, f"{seen} instead of {wanted}"
+        return set()
+
+    # Slots ---------------------------------------------------------------------------------------------------
+
+    def model_slot(self, queue: str) -> int:
+        """The slot that the store says; the model follows it."""
+        slot = self.driver.schedulers.slot_of(queue)
+        self.model.placed[queue] = slot
+        return slot
+
+    async def _hold(self, slot: int) -> None:
+        if slot not in self.epochs:
+            self.epochs[slot], self.of_model[slot] = [], []
+            await self._next_holder(slot)
+
+    async def _next_holder(self, slot: int) -> None:
+        self.epochs[slot].append(await self._any().next_epoch(slot))
+        key = slot_key(slot)
+        if self.of_model[slot]:
+            self.model.leases.release(key, token=self.of_model[slot][-1])
+        taken = self.model.leases.acquire(key, owner="driver", seconds=LONG, now=self.model.now)
+        assert not isinstance(taken, Lease)
+        self.of_model[slot].append(taken)
+
+    def _any(self) -> JobDriver:
+        return self.dice.choice(self.others)
+
+    def _job(self) -> JobRecord | None:
+        live = [job for job in self.model.jobs.values() if job.state not in TERMINAL]
+        return self.dice.choice(live) if live else None
+
+    def _lanes(self, queue: str) -> list[Any]:
+        return [lane for lane in self.model.lanes(self.model_slot(queue)) if lane.queue == queue]
+
+    # What is compared ----------------------------------------------------------------------------------------
+
+    async def _compare(self, touched: set[str]) -> None:
+        reader = self._any()
+        for job_id in sorted(touched):
+            await self._compare_job(reader, job_id)
+        for queue in _QUEUES:
+            assert await reader.lanes(queue) == sorted(
+                self._lanes(queue), key=lambda lane: (-lane.priority, lane.tenant)
+            )
+        timers = sorted(
+            DueJob(job.due, job.id, shard_of(job.id))
+            for job in self.model.jobs.values()
+            if job.state in (JobState.SCHEDULED, JobState.RETRYING)
+        )
+        assert await reader.timers() == timers
+        await self._compare_lists(reader)
+
+    async def _compare_job(self, reader: JobDriver, job_id: str) -> None:
+        known, seen = self.model.jobs.get(job_id), await reader.store.get(job_id)
+        if known is None or seen is None:
+            assert known is seen, f"{job_id}: {seen} instead of {known}"
+            return
+        # Where two reports were applied at once, a store may write once.
+        assert seen.version <= known.version, f"{seen} instead of {known}"
+        adopted = replace(known, version=seen.version, **_unsaid(known, seen))
+        for name in _TIMES:
+            told, said = getattr(known, name), getattr(seen, name)
+            assert (told is None) is (said is None), f"{name} of {seen} instead of {known}"
+            if told is not None:
+                assert abs(told - said) <= _A_MOMENT or _may_be_kept(known, name), f"{name} of {seen}, not {known}"
+                adopted = replace(adopted, **{name: said})
+        assert seen == adopted, f"{seen} instead of {adopted}"
+        self.model.jobs[job_id] = seen
+        events = [_said(event) for event in await reader.store.events(job_id) if event.kind in _OPERATORS]
+        assert events == [_said(event) for event in self.model.events(job_id) if event.kind in _OPERATORS]
+        attempts = [attempt.attempt for attempt in await reader.store.attempts(job_id)]
+        assert attempts == [attempt.attempt for attempt in self.model.attempts(job_id)]
+
+    async def _compare_lists(self, reader: JobDriver) -> None:
+        which = self.dice.choice(
+            (
+                JobFilter(),
+                JobFilter(tenant="acme"),
+                JobFilter(states=UNDERWAY),
+                JobFilter(states=TERMINAL, task_prefix="a_"),
+                JobFilter(queues=("mail", "sms"), states=frozenset({JobState.QUEUED})),
+                JobFilter(labels=(("team", "a"),)),
+                JobFilter(min_attempt=2, tenant=""),
+            )
+        )
+        expected = [job.id for job in self.model.list_jobs(which, limit=10_000).jobs]
+        assert await reader.store.count_jobs(which) == len(expected), which
+        page = await reader.store.list_jobs(which, limit=5)
+        if not page.is_bounded:
+            assert [job.id for job in page.jobs] == expected[:5], which
+            assert (page.after is None) is (len(expected) <= 5), which
+
+
+def _unsaid(known: JobRecord, seen: JobRecord) -> dict[str, Any]:
+    """Fields of which the contract does not say what they are in this state: as they were seen."""
+    fields: dict[str, Any] = {}
+    if known.state not in TERMINAL and known.state is not JobState.RUNNING:
+        fields["started"] = seen.started
+    if known.state in (JobState.EXPIRED, JobState.CANCELLED, JobState.FAILED) and known.error != seen.error:
+        is_reason = known.error is None or not known.error.type_name
+        if is_reason or known.cancel_requested is not None:
+            fields["error"] = seen.error
+    if known.state not in TERMINAL and known.state is not JobState.RETRYING:
+        fields["error"] = seen.error
+    return fields
+
+
+def _may_be_kept(known: JobRecord, name: str) -> bool:
+    """Whether a job that is ready again at once may have kept its time, or have that of now."""
+    return name == "due" and known.state is JobState.QUEUED
+
+
+def _said(event: HistoryEntry) -> tuple[Any, ...]:
+    return event.kind, event.state, event.by, event.note

@@ -1,0 +1,31 @@
+"""Random histories on a store, compared with the reference `taskmq.testing.JobModel`."""
+
+import random
+
+from taskmq.testing.job_store import JobModel
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.models.history import JobHistory
+from taskmq.testing.runner import case
+
+__all__ = ["JobsByModel"]
+
+
+class JobsByModel(JobStoreCase):
+    """What is true of any sequence of steps.
+
+    Attributes:
+        steps: so many in one history, on a database that has what the test before it has left: nothing.
+        seed: of the history; another one is another history.
+    """
+
+    steps: int = 250
+    seed: int = 0
+
+    @case
+    async def test_random_histories_do_what_the_model_does(self) -> None:
+        drivers = [self.driver() for _ in range(3)]
+        model = JobModel(slots=drivers[0].schedulers.slots)
+        history = JobHistory(random.Random(self.seed), drivers[0], drivers, model)
+
+        for step in range(self.steps):
+            await history.step(f"seed {self.seed}, step {step}")

@@ -1,0 +1,68 @@
+"""Submitting in a transaction of the caller's own, where a store can."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from taskmq.contracts.jobs import JobStore
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import ids
+from taskmq.testing.runner import case, raises
+
+__all__ = ["JobTransactions"]
+
+
+class _Undone(Exception):
+    pass
+
+
+class JobTransactions(JobStoreCase):
+    """What `submit(connection=...)` promises; for stores that share their database with the caller's data.
+
+    class TestMine(JobTransactions, JobStoreSuite): ...
+    """
+
+    def transaction(self, store: JobStore) -> AbstractAsyncContextManager[Any]:
+        """A transaction on the test's database, whose value is what `connection` takes.
+
+        It commits at its end, and is undone where its block raises.
+        """
+        raise NotImplementedError
+
+    @case
+    async def test_jobs_of_a_callers_transaction_are_there_once_it_has_committed(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [await driver.new(key=f"{number}") for number in range(3)]
+
+        async with self.transaction(driver.store) as connection:
+            submitted = await driver.store.submit(jobs, connection=connection)
+            assert [each.is_new for each in submitted] == [True] * 3
+
+        assert [await other.state(job.id) for job in jobs] == [JobState.QUEUED] * 3
+        assert sorted(ids((await other.dispatch()).jobs)) == sorted(ids(jobs))
+
+    @case
+    async def test_jobs_of_a_transaction_that_is_undone_never_were(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.new(key="k", fingerprint=b"1")
+
+        with raises(_Undone):
+            async with self.transaction(driver.store) as connection:
+                await driver.store.submit([job], connection=connection)
+                raise _Undone
+
+        assert await other.store.get(job.id) is None
+        assert await other.store.find_key("", "k") is None
+        assert await other.lanes() == []
+        assert (await other.submitted(key="k", fingerprint=b"2")).is_new
+
+    @case
+    async def test_a_transaction_sees_the_keys_of_its_own_jobs(self) -> None:
+        driver = self.driver()
+        first, second = await driver.new(key="k"), await driver.new(key="k")
+
+        async with self.transaction(driver.store) as connection:
+            await driver.store.submit([first], connection=connection)
+            (again,) = await driver.store.submit([second], connection=connection)
+
+        assert (again.id, again.is_new, again.is_same) == (first.id, False, True)

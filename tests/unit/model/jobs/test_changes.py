@@ -1,0 +1,96 @@
+import itertools
+
+import pytest
+
+from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, ready_state
+from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState, can_follow
+
+_NOW = 1_000
+_PAST, _FUTURE = _NOW - 1, _NOW + 1
+_ACTIONS: tuple[Action, ...] = ("change", "cancel", "hold", "release", "retry")
+_STATES = sorted(TERMINAL | CHANGEABLE | UNDERWAY)
+
+
+@pytest.mark.parametrize(("due", "expected"), [(_PAST, "queued"), (_NOW, "queued"), (_FUTURE, "scheduled")])
+def test_a_job_is_ready_once_its_time_has_come(due: int, expected: str) -> None:
+    assert ready_state(due, _NOW) == expected
+
+
+@pytest.mark.parametrize(("action", "state", "due"), [*itertools.product(_ACTIONS, _STATES, (_PAST, _NOW, _FUTURE))])
+def test_every_decision_is_a_step_that_the_table_allows(action: Action, state: JobState, due: int) -> None:
+    decision = decide(action, state, due=due, now=_NOW)
+
+    if isinstance(decision, Decision):
+        assert decision.state is state or can_follow(state, decision.state)
+        assert not decision.is_request or decision.state is state
+    else:
+        assert decision.reason
+
+
+@pytest.mark.parametrize(("action", "state"), [*itertools.product(_ACTIONS, sorted(TERMINAL))])
+def test_what_has_ended_is_left_alone(action: Action, state: JobState) -> None:
+    assert decide(action, state, due=_NOW, now=_NOW) == Refusal(f"has ended: it is {state}")
+
+
+@pytest.mark.parametrize("state", sorted(UNDERWAY))
+def test_what_a_worker_has_can_be_asked_to_stop_and_nothing_else(state: JobState) -> None:
+    assert decide("cancel", state, due=_NOW, now=_NOW) == Decision(state, is_request=True)
+    for action in set(_ACTIONS) - {"cancel"}:
+        refusal = decide(action, state, due=_NOW, now=_NOW)
+        assert isinstance(refusal, Refusal)
+        assert "can be cancelled" in refusal.reason
+
+
+@pytest.mark.parametrize("state", sorted(CHANGEABLE))
+def test_a_cancel_of_what_nobody_has_is_definite(state: JobState) -> None:
+    assert decide("cancel", state, due=_NOW, now=_NOW) == Decision(JobState.CANCELLED)
+
+
+@pytest.mark.parametrize(
+    ("state", "due", "after"),
+    [
+        ("waiting", _PAST, "waiting"),
+        ("held", _PAST, "held"),
+        ("held", _FUTURE, "held"),
+        ("queued", _PAST, "queued"),
+        ("queued", _FUTURE, "scheduled"),
+        ("scheduled", _PAST, "queued"),
+        ("scheduled", _FUTURE, "scheduled"),
+        ("retrying", _PAST, "queued"),
+        ("retrying", _FUTURE, "retrying"),
+    ],
+)
+def test_a_changed_job_waits_or_is_ready_as_its_time_says(state: str, due: int, after: str) -> None:
+    assert decide("change", JobState(state), due=due, now=_NOW) == Decision(JobState(after))
+
+
+@pytest.mark.parametrize("state", ["held", "scheduled", "queued", "retrying"])
+def test_a_job_is_held_wherever_it_waits(state: str) -> None:
+    assert decide("hold", JobState(state), due=_NOW, now=_NOW) == Decision(JobState.HELD)
+
+
+def test_a_released_job_goes_on_as_its_time_says() -> None:
+    assert decide("release", JobState.HELD, due=_PAST, now=_NOW) == Decision(JobState.QUEUED)
+    assert decide("release", JobState.HELD, due=_FUTURE, now=_NOW) == Decision(JobState.SCHEDULED)
+
+
+@pytest.mark.parametrize("state", ["waiting", "scheduled", "queued", "retrying"])
+def test_only_a_held_job_is_released(state: str) -> None:
+    assert decide("release", JobState(state), due=_NOW, now=_NOW) == Refusal(f"is not held: it is {state}")
+
+
+@pytest.mark.parametrize("state", ["scheduled", "retrying", "held"])
+def test_a_retried_job_is_due_now(state: str) -> None:
+    assert decide("retry", JobState(state), due=_FUTURE, now=_NOW) == Decision(JobState.QUEUED, is_due=True)
+
+
+def test_a_retry_of_what_is_queued_changes_nothing() -> None:
+    assert decide("retry", JobState.QUEUED, due=_PAST, now=_NOW) == Decision(JobState.QUEUED)
+
+
+@pytest.mark.parametrize("action", ["hold", "retry"])
+def test_a_job_that_waits_for_others_is_neither_held_nor_retried(action: Action) -> None:
+    refusal = decide(action, JobState.WAITING, due=_NOW, now=_NOW)
+
+    assert isinstance(refusal, Refusal)
+    assert "waits for other jobs" in refusal.reason

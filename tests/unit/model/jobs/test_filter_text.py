@@ -1,0 +1,208 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import InvalidFilter, InvalidOption
+from taskmq.model.envelope import LAST_INSTANT
+from taskmq.model.jobs.filter_text import filter_text, parse_filter
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.states import JobState
+
+_NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+_HOUR = 3_600_000
+
+_texts = st.text(max_size=12) | st.sampled_from(["a*", "*", "a b", 'say "x"', "\\", "a,b", "x:y", "größe ☂", ">=5"])
+_names = st.lists(_texts, max_size=3).map(tuple)
+_numbers = st.none() | st.integers(0, LAST_INSTANT)
+_filters = st.builds(
+    JobFilter,
+    tenant=st.none() | _texts,
+    states=st.frozensets(st.sampled_from([state for state in JobState if state is not JobState.UNKNOWN])),
+    tasks=_names,
+    task_prefix=_texts,
+    queues=_names,
+    keys=_names,
+    errors=_names,
+    submitted_from=_numbers,
+    submitted_before=_numbers,
+    due_from=_numbers,
+    due_before=_numbers,
+    min_attempt=st.none() | st.integers(0, 999_999_999),
+    min_ran=_numbers,
+    min_waited=_numbers,
+    labels=st.lists(st.tuples(_texts.filter(bool), _texts), max_size=3).map(tuple),
+    ids=_names,
+)
+
+
+@given(_filters)
+def test_a_filter_is_read_back_as_it_was_written(which: JobFilter) -> None:
+    assert parse_filter(filter_text(which), _NOW) == which
+
+
+@given(st.text() | st.text(alphabet='status:,-*"\\ >=.5ahlbe', max_size=30))
+def test_any_text_is_a_filter_or_a_typed_error_with_a_column_in_it(text: str) -> None:
+    which, error = _tried(text)
+
+    if which is not None:
+        assert parse_filter(filter_text(which), _NOW) == which
+    if error is not None:
+        assert 1 <= error.column <= len(text) + 1
+        assert str(error).startswith(f"column {error.column}: ")
+
+
+def _tried(text: str) -> tuple[JobFilter | None, InvalidFilter | None]:
+    try:
+        return parse_filter(text, _NOW), None
+    except InvalidFilter as error:
+        return None, error
+
+
+def test_a_whole_filter_is_read() -> None:
+    text = (
+        "status:failed,dead task:billing.* queue:default tenant:acme error:TimeoutError duration:>5s wait:>=30s "
+        'attempt:>=3 created:>=-24h label.team:x key:order-17,"order 18" id:1,2'
+    )
+
+    assert parse_filter(text, _NOW) == JobFilter(
+        states=frozenset({JobState.FAILED}),
+        task_prefix="billing.",
+        queues=("default",),
+        tenant="acme",
+        errors=("TimeoutError",),
+        min_ran=5_001,
+        min_waited=30_000,
+        min_attempt=3,
+        submitted_from=_NOW - 24 * _HOUR,
+        labels=(("team", "x"),),
+        keys=("order-17", "order 18"),
+        ids=("1", "2"),
+    )
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t "])
+def test_an_empty_text_means_everything(text: str) -> None:
+    assert parse_filter(text, _NOW) == EVERYTHING
+    assert filter_text(EVERYTHING) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("status:queued", {JobState.QUEUED}),
+        ("status:QUEUED,Running", {JobState.QUEUED, JobState.RUNNING}),
+        ("status:dead", {JobState.FAILED}),
+        ("status:completed", {JobState.SUCCEEDED}),
+        ("status:processing", {JobState.RUNNING}),
+        ("status:claimed", {JobState.DISPATCHED}),
+        ("status:canceled", {JobState.CANCELLED}),
+        (
+            "status:pending",
+            {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
+        ),
+    ],
+)
+def test_states_may_be_called_as_other_systems_do(text: str, expected: set[JobState]) -> None:
+    assert parse_filter(text, _NOW) == JobFilter(states=frozenset(expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "which"),
+    [
+        ("created:>=-24h", JobFilter(submitted_from=_NOW - 24 * _HOUR)),
+        ("created:>-24h", JobFilter(submitted_from=_NOW - 24 * _HOUR + 1)),
+        ("created:<-1h30m", JobFilter(submitted_before=_NOW - _HOUR * 3 // 2)),
+        ("created:<=now", JobFilter(submitted_before=_NOW + 1)),
+        ("due:<+1h", JobFilter(due_before=_NOW + _HOUR)),
+        ("due:>=2026-01-01T00:00:00Z", JobFilter(due_from=_NOW)),
+        ("due:>=2026-01-01T01:00:00.250+01:00", JobFilter(due_from=_NOW + 250)),
+        ("due:>=now due:<+1h", JobFilter(due_from=_NOW, due_before=_NOW + _HOUR)),
+        ("created:>=-9999999h", JobFilter(submitted_from=0)),
+        ("created:>=1900-01-01T00:00:00Z", JobFilter(submitted_from=0)),
+        ("created:<+9999999999h", JobFilter(submitted_before=LAST_INSTANT)),
+    ],
+)
+def test_times_are_instants_with_a_zone_or_relative_to_now(text: str, which: JobFilter) -> None:
+    assert parse_filter(text, _NOW) == which
+
+
+@pytest.mark.parametrize(
+    ("text", "which"),
+    [
+        ('tenant:""', JobFilter(tenant="")),
+        ('task:"a*"', JobFilter(tasks=("a*",))),
+        ('task:"a b"*', JobFilter(task_prefix="a b")),
+        ("task:a,b task:x.*", JobFilter(tasks=("a", "b"), task_prefix="x.")),
+        (r'key:"say \"x\" \\"', JobFilter(keys=('say "x" \\',))),
+        ("key:a:b", JobFilter(keys=("a:b",))),
+        ('label."größe ☂":"a b" label.team:ops', JobFilter(labels=(("größe ☂", "a b"), ("team", "ops")))),
+        ("attempt:>2", JobFilter(min_attempt=3)),
+        ("duration:>=1h30m", JobFilter(min_ran=_HOUR * 3 // 2)),
+    ],
+)
+def test_names_and_values_are_taken_to_the_letter_in_quotes(text: str, which: JobFilter) -> None:
+    assert parse_filter(text, _NOW) == which
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("billing", 1, "'billing' names no field: write for example task:billing"),
+        ("status:failed billing", 15, "'billing' names no field"),
+        ("staus:failed", 1, "there is no field 'staus': did you mean 'status'?"),
+        ("state:failed", 1, "did you mean 'status'?"),
+        (":x", 1, "there is no field ''"),
+        ("status:faild", 8, "there is no status 'faild': did you mean 'failed'?"),
+        ("status:failed,", 15, "has no value: write for example status:failed"),
+        ("status:fail*", 8, "there is no status 'fail'"),
+        ("queue:", 7, "queue: has no value: write for example queue:x"),
+        ("queue:a*", 7, "only task"),
+        ("-task:x", 1, "-task: leaves jobs out, which is not possible"),
+        ("task:*", 6, "task:billing.*"),
+        ("task:a,b.*", 8, "one beginning of a task"),
+        ('task:"a', 6, "the quote has no end"),
+        ('task:"a"b', 9, "a space or a comma belongs behind the value of task"),
+        ("task:a task:b", 8, "task is said twice"),
+        ("tenant:a,b", 10, "tenant can have one value"),
+        ("tenant:a*", 8, "put quotes around a star"),
+        ("label:x", 1, "the label has no name"),
+        ("label.:x", 7, "the label has no name"),
+        ("attempt:3", 9, "write attempt:>=3"),
+        ("attempt:<3", 9, "write attempt:>=3"),
+        ("attempt:>=x", 9, "no number of attempts"),
+        ("attempt:>=99999999999", 9, "no number of attempts"),
+        ("duration:5s", 10, "write duration:>5s"),
+        ("wait:>soon", 6, "'soon' is no duration: write for example wait:>30s"),
+        ("created:-24h", 9, "wants a > or < before the time: write created:>-24h"),
+        ("created:>2026-01-01", 9, "'2026-01-01' has no zone"),
+        ("created:>2026-01-01T00:00:00", 9, "has no zone: put Z (UTC)"),
+        ("created:>yesterday", 9, "'yesterday' is no time"),
+        ("created:>-yesterday", 9, "'-yesterday' is no time from now"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_refused_with_its_place_and_what_to_write(
+    text: str, column: int, says: str
+) -> None:
+    with pytest.raises(InvalidFilter) as caught:
+        parse_filter(text, _NOW)
+
+    assert caught.value.column == column
+    assert says in str(caught.value)
+    assert isinstance(caught.value, InvalidOption)
+
+
+def test_a_filter_is_written_as_people_would() -> None:
+    which = JobFilter(
+        states=frozenset({JobState.FAILED, JobState.CANCELLED}),
+        tasks=("a",),
+        task_prefix="billing.",
+        tenant="",
+        submitted_from=_NOW,
+        labels=(("team", "a b"),),
+        min_ran=5_000,
+    )
+
+    assert filter_text(which) == (
+        'status:cancelled,failed task:a task:billing.* tenant:"" duration:>=5000ms '
+        'created:>=2026-01-01T00:00:00.000Z label.team:"a b"'
+    )

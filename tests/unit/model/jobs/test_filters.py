@@ -1,0 +1,26 @@
+import msgspec
+import pytest
+
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.states import JobState
+
+
+def test_a_filter_that_says_nothing_means_everything() -> None:
+    assert JobFilter() == EVERYTHING
+    assert msgspec.json.encode(EVERYTHING) == b"{}"
+
+
+def test_filters_are_values() -> None:
+    first, second = JobFilter(tasks=("a",), tenant=""), JobFilter(tasks=("a",), tenant="")
+
+    assert first == second
+    assert {first: 1}[second] == 1
+    with pytest.raises(AttributeError):
+        first.tenant = "acme"  # type: ignore[misc]  # that is what is tried
+
+
+def test_a_filter_travels_as_json_also_from_those_who_know_the_earlier_word_for_failed() -> None:
+    which = JobFilter(states=frozenset({JobState.FAILED}), labels=(("team", "ops"),), min_attempt=2)
+
+    assert msgspec.json.decode(msgspec.json.encode(which), type=JobFilter) == which
+    assert msgspec.json.decode(b'{"states":["dead"]}', type=JobFilter).states == {JobState.FAILED}

@@ -1,0 +1,205 @@
+import itertools
+import json
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskmq.errors import EncodeError, MalformedMessage
+from taskmq.model.envelope import LAST_INSTANT, Envelope, Invitation, decode_envelope, encode_envelope
+from taskmq.model.jobs.reports import (
+    LONGEST,
+    Report,
+    ReportKind,
+    after_report,
+    decode_reports,
+    encode_reports,
+    invite,
+)
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+
+_KINDS: tuple[ReportKind, ...] = get_args(ReportKind)
+
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+_instants = st.integers(0, LAST_INSTANT)
+_errors = st.builds(ErrorRecord, type_name=_texts, message=_texts, traceback=_texts)
+_reports = st.builds(
+    Report,
+    id=_texts,
+    token=st.integers(0, 2**53 - 1),
+    kind=st.sampled_from(_KINDS),
+    attempt=st.integers(1, 2**31 - 1),
+    worker=_texts,
+    started=st.none() | _instants,
+    ran=_instants,
+    delay=_instants,
+    content_type=_texts,
+    result=st.binary(max_size=50),
+    error=st.none() | _errors,
+)
+
+
+def _report(**fields: Any) -> Report:
+    given: dict[str, Any] = {"id": "1", "token": 7, "kind": "succeeded", **fields}
+    return Report(**given)
+
+
+@given(st.lists(_reports, max_size=20))
+def test_reports_are_read_as_they_were_written(reports: list[Report]) -> None:
+    messages = [*encode_reports(reports)]
+
+    assert [report for body in messages for report in decode_reports(body)] == reports
+    assert all(len(body) <= LONGEST for body in messages)
+
+
+@given(st.lists(st.integers(1, LONGEST), max_size=12))
+def test_messages_are_full_and_no_larger_than_allowed(sizes: list[int]) -> None:
+    reports = [_report(worker="w" * size) for size in sizes]
+
+    messages = [*encode_reports(reports)]
+
+    assert [report for body in messages for report in decode_reports(body)] == reports
+    for body, after in itertools.pairwise(messages):
+        assert len(body) <= LONGEST or len(decode_reports(body)) == 1
+        (first, *_) = decode_reports(after)
+        assert len(body) + 1 + len(msgspec.json.encode(first)) > LONGEST
+
+
+def test_a_message_is_filled_to_the_last_byte() -> None:
+    frame = len(msgspec.json.encode([_report(), _report()]))
+    fits = [_report(), _report(worker="w" * (LONGEST - frame - len(',"worker":""')))]
+    one_more = [_report(), _report(worker="w" * (LONGEST - frame - len(',"worker":""') + 1))]
+
+    assert [len(body) for body in encode_reports(fits)] == [LONGEST]
+    assert len([*encode_reports(one_more)]) == 2
+
+
+def test_a_report_that_is_larger_than_a_message_has_one_of_its_own() -> None:
+    large = _report(result=b"x" * 2 * LONGEST)
+
+    messages = [*encode_reports([_report(), large, _report()])]
+
+    assert [decode_reports(body) for body in messages] == [[_report()], [large], [_report()]]
+
+
+def test_no_reports_make_no_message() -> None:
+    assert [*encode_reports([])] == []
+    assert decode_reports(b"[]") == []
+
+
+def test_a_report_on_the_wire_is_what_its_page_says() -> None:
+    report = _report(attempt=2, started=5, ran=3, result=b"1", content_type="application/json", worker="w")
+
+    (body,) = encode_reports([report, _report(kind="started")])
+
+    assert json.loads(body) == [
+        {
+            "id": "1",
+            "token": 7,
+            "kind": "succeeded",
+            "attempt": 2,
+            "worker": "w",
+            "started": 5,
+            "ran": 3,
+            "content_type": "application/json",
+            "result": "MQ==",
+        },
+        {"id": "1", "token": 7, "kind": "started"},
+    ]
+
+
+def test_what_later_versions_say_besides_is_read_over() -> None:
+    assert decode_reports(b'[{"id":"1","token":7,"kind":"succeeded","mood":"good"}]') == [_report()]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[1]",
+        b"[{}]",
+        b"\xff",
+        b'["\xff"]',
+        b"[" * 100_000,
+        b'[{"id":"1","token":7}]',
+        b'[{"id":"1","kind":"succeeded"}]',
+        b'[{"token":7,"kind":"succeeded"}]',
+        b'[{"id":1,"token":7,"kind":"succeeded"}]',
+        b'[{"id":"1","token":"7","kind":"succeeded"}]',
+        b'[{"id":"1","token":-1,"kind":"succeeded"}]',
+        b'[{"id":"1","token":9007199254740992,"kind":"succeeded"}]',
+        b'[{"id":"1","token":7,"kind":"slept"}]',
+        b'[{"id":"1","token":7,"kind":"succeeded","attempt":0}]',
+        b'[{"id":"1","token":7,"kind":"succeeded","attempt":2147483648}]',
+        b'[{"id":"1","token":7,"kind":"succeeded","started":-1}]',
+        b'[{"id":"1","token":7,"kind":"retry","delay":-1}]',
+        b'[{"id":"1","token":7,"kind":"retry","delay":1e300}]',
+        b'[{"id":"1","token":7,"kind":"succeeded","result":"no base64"}]',
+        b'[{"id":"1","token":7,"kind":"failed","error":{"message":"m"}}]',
+        b'[{"id":"1","token":7,"kind":"succeeded"}] []',
+    ],
+)
+def test_what_is_no_list_of_reports_is_malformed(body: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="the message has no reports"):
+        decode_reports(body)
+
+
+@given(st.binary())
+def test_any_bytes_are_reports_or_a_typed_error(body: bytes) -> None:
+    try:
+        decode_reports(body)
+    except MalformedMessage:
+        return
+
+
+def test_a_text_without_a_form_is_a_typed_error_and_those_before_it_are_not_lost() -> None:
+    messages = encode_reports([_report(result=b"x" * LONGEST), _report(id="2"), _report(id="3", worker="\ud800")])
+
+    assert next(messages)
+    with pytest.raises(EncodeError, match="the report of job 3 has no form on the wire"):
+        next(messages)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_every_report_leads_where_the_table_allows(kind: ReportKind) -> None:
+    for asked in (False, True):
+        after = after_report(kind, cancel_requested=asked)
+        for before in UNDERWAY:
+            assert can_follow(before, after) or (before is after and kind == "started")
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_request_to_cancel_ends_what_would_run_again_and_nothing_else(kind: ReportKind) -> None:
+    plain, asked = (after_report(kind, cancel_requested=asked) for asked in (False, True))
+
+    if plain in TERMINAL or plain is JobState.RUNNING:
+        assert asked is plain
+    else:
+        assert asked is JobState.CANCELLED
+
+
+@given(
+    st.builds(
+        Envelope,
+        id=_texts,
+        task=st.just("mail.send"),
+        args=st.lists(_texts | st.integers(0, 2**31)).map(lambda args: msgspec.Raw(msgspec.json.encode(args))),
+        tenant=st.none() | _texts,
+        meta=st.none() | st.dictionaries(_texts, _texts, max_size=3),
+    ),
+    st.integers(1, 2**31 - 1),
+    st.integers(0, 2**53 - 1),
+)
+def test_an_invitation_is_the_stores_body_with_the_attempt_and_where_to_report(
+    envelope: Envelope, attempt: int, token: int
+) -> None:
+    invitation = Invitation(id="0190", token=token, reports="taskmq.reports.shop.3")
+
+    invited = decode_envelope(invite(encode_envelope(envelope), attempt=attempt, invitation=invitation))
+
+    assert invited == msgspec.structs.replace(envelope, attempt=attempt, store=invitation)
