@@ -1,0 +1,60 @@
+"""What is wrong with the file, or may soon be."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from taskmq.contracts.finding import Finding
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
+
+__all__ = ["diagnose"]
+
+_ABOUT: Final = "job store"
+_LITTLE: Final = 0.05
+_LONG_LOG: Final = 256 * 2**20
+_OLDEST: Final = (3, 37)
+
+
+def diagnose(transaction: Transaction, path: Path) -> list[Finding]:
+    """What was found of the file, the disk and the library."""
+    return [_tables(transaction), _library(), _disk(path), _log(path), _pages(transaction)]
+
+
+def _tables(transaction: Transaction) -> Finding:
+    count: int = transaction.connection.execute("SELECT count(*) FROM job").fetchone()[0]
+    return Finding("ok", _ABOUT, f"tables of version {SCHEMA_VERSION}; {count} live job(s)")
+
+
+def _library() -> Finding:
+    if sqlite3.sqlite_version_info < _OLDEST:
+        found = f"SQLite {sqlite3.sqlite_version}"
+        return Finding("problem", _ABOUT, found, "use a Python with SQLite 3.37 or later")
+    return Finding("ok", _ABOUT, f"SQLite {sqlite3.sqlite_version}")
+
+
+def _disk(path: Path) -> Finding:
+    usage = shutil.disk_usage(path.parent)
+    found = f"{usage.free // 2**20} MiB of {usage.total // 2**20} MiB free where the file is"
+    if usage.free < usage.total * _LITTLE:
+        return Finding("warning", _ABOUT, found, "make room: a full disk stops submissions and reports")
+    return Finding("ok", _ABOUT, found)
+
+
+def _log(path: Path) -> Finding:
+    log = path.with_name(path.name + "-wal")
+    size = log.stat().st_size if log.exists() else 0
+    found = f"the write-ahead log has {size // 2**20} MiB"
+    if size > _LONG_LOG:
+        remedy = "a transaction that reads for long keeps it from being reused: find and end it"
+        return Finding("warning", _ABOUT, found, remedy)
+    return Finding("ok", _ABOUT, found)
+
+
+def _pages(transaction: Transaction) -> Finding:
+    connection = transaction.connection
+    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    total: int = connection.execute("PRAGMA page_count").fetchone()[0]
+    size: int = connection.execute("PRAGMA page_size").fetchone()[0]
+    return Finding("ok", _ABOUT, f"{total * size // 2**20} MiB, {free * size // 2**20} of them to be used again")

@@ -1,0 +1,68 @@
+"""Names as numbers: tenants, queues, tasks and workers are said in each row, and are few."""
+
+import sqlite3
+from collections.abc import Iterable
+
+__all__ = ["Names", "escaped"]
+
+
+class Names:
+    """The numbers of names, as far as this connection has seen them. A name that was committed keeps its number."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._fresh: list[str] = []
+
+    def keep(self) -> None:
+        """What this transaction has written is committed."""
+        self._fresh.clear()
+
+    def drop(self) -> None:
+        """What this transaction has written is not."""
+        for name in self._fresh:
+            self._names.pop(self._ids.pop(name, 0), None)
+        self._fresh.clear()
+
+    def id(self, connection: sqlite3.Connection, name: str) -> int:
+        """The number of a name, which is given one where it has none."""
+        if (found := self._ids.get(name)) is not None:
+            return found
+        if (found := self.find(connection, name)) is not None:
+            return found
+        cursor = connection.execute("INSERT INTO name (name) VALUES (?) RETURNING id", (escaped(name),))
+        return self._see(escaped(name), cursor.fetchall()[0][0])
+
+    def find(self, connection: sqlite3.Connection, name: str) -> int | None:
+        """The number of a name; None where it has none."""
+        if (found := self._ids.get(name)) is not None:
+            return found
+        name = escaped(name)
+        rows = connection.execute("SELECT id FROM name WHERE name = ?", (name,)).fetchall()
+        return self._see(name, rows[0][0]) if rows else None
+
+    def find_all(self, connection: sqlite3.Connection, names: Iterable[str]) -> list[int]:
+        """The numbers of those of the names that have one."""
+        found = (self.find(connection, name) for name in names)
+        return [number for number in found if number is not None]
+
+    def name(self, connection: sqlite3.Connection, number: int) -> str:
+        """The name of a number."""
+        if (found := self._names.get(number)) is not None:
+            return found
+        name: str = connection.execute("SELECT name FROM name WHERE id = ?", (number,)).fetchone()[0]
+        self._see(name, number)
+        return name
+
+    def _see(self, name: str, number: int) -> int:
+        self._ids[name] = number
+        self._names[number] = name
+        self._fresh.append(name)
+        return number
+
+
+def escaped(text: str) -> str:
+    """The text as the file keeps it, which holds neither NUL nor lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\\x00").encode(errors="backslashreplace").decode()

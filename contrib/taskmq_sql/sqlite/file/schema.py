@@ -1,0 +1,173 @@
+"""The tables of the file, and their versions.
+
+`job` has one row per live job, the row that decides. `ready` and `timer` have a narrow row for each of those that may
+be dispatched, or wait for their time; `job_history` has those that have ended. Times are ms since the epoch, ids are
+the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`.
+
+The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
+"""
+
+import sqlite3
+from typing import Final
+
+from taskmq.errors import StoreMismatch
+
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "create", "current", "mismatch", "upgrade"]
+
+APPLICATION_ID: Final = 0x746D716A
+"""`tmqj`."""
+
+_LIVE: Final = """
+    id BLOB NOT NULL PRIMARY KEY,
+    state INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    tenant INTEGER NOT NULL,
+    queue INTEGER NOT NULL,
+    task INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    expires INTEGER,
+    dispatched INTEGER,
+    started INTEGER,
+    worker INTEGER,
+    cancel_requested TEXT,
+    error_type TEXT,
+    error TEXT,
+    traceback TEXT,
+    key TEXT,
+    detail TEXT"""
+
+_FIRST: Final = f"""
+CREATE TABLE name (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE job ({_LIVE},
+    body BLOB NOT NULL
+);
+CREATE TABLE job_history ({_LIVE},
+    finished INTEGER NOT NULL,
+    content_type TEXT,
+    body BLOB NOT NULL,
+    result BLOB
+);
+CREATE INDEX job_history_tenant ON job_history (tenant, id);
+CREATE INDEX job_history_task ON job_history (tenant, task, id);
+CREATE INDEX job_history_state ON job_history (state, id) WHERE state <> 8;
+CREATE INDEX job_history_tenant_state ON job_history (tenant, state, id) WHERE state <> 8;
+CREATE TABLE job_key (
+    key TEXT NOT NULL, tenant INTEGER NOT NULL, id BLOB NOT NULL, fingerprint BLOB NOT NULL, PRIMARY KEY (key, tenant)
+) WITHOUT ROWID;
+CREATE TABLE label (
+    name TEXT NOT NULL, value TEXT NOT NULL, id BLOB NOT NULL, PRIMARY KEY (name, value, id)
+) WITHOUT ROWID;
+CREATE INDEX label_job ON label (id);
+CREATE TABLE ready (
+    queue INTEGER NOT NULL, priority INTEGER NOT NULL, tenant INTEGER NOT NULL, due INTEGER NOT NULL,
+    id BLOB NOT NULL,
+    PRIMARY KEY (queue, priority, tenant, due, id)
+) WITHOUT ROWID;
+CREATE TABLE timer (
+    shard INTEGER NOT NULL, due INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (shard, due, id)
+) WITHOUT ROWID;
+CREATE TABLE dispatch_batch (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    slot INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    confirmed INTEGER NOT NULL DEFAULT 0,
+    jobs BLOB NOT NULL
+);
+CREATE INDEX dispatch_batch_slot ON dispatch_batch (slot, id);
+CREATE TABLE attempt (
+    id BLOB NOT NULL, attempt INTEGER NOT NULL, started INTEGER, ended INTEGER NOT NULL, worker INTEGER,
+    error_type TEXT, error TEXT, traceback TEXT
+);
+CREATE INDEX attempt_job ON attempt (id);
+CREATE TABLE event (
+    id BLOB NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, state INTEGER NOT NULL,
+    by TEXT NOT NULL, note TEXT NOT NULL
+);
+CREATE INDEX event_job ON event (id);
+CREATE TABLE lease (
+    key TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL, owner TEXT, until INTEGER NOT NULL, note TEXT NOT NULL
+) WITHOUT ROWID
+"""
+
+# One for each version, in their order. A step that was released never changes.
+_STEPS: Final = (_FIRST,)
+
+SCHEMA_VERSION: Final = len(_STEPS)
+"""The version that this taskmq works with."""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables in a file that is new; nothing where it has any. Safe when several processes do so at once."""
+    if _is_empty(connection):
+        # Has no effect once there is a page.
+        connection.execute("PRAGMA page_size = 8192")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        # Another process may have been faster: look again under the lock.
+        if _is_empty(connection):
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            _take_steps(connection, 0)
+        connection.execute("COMMIT")
+
+
+def current(connection: sqlite3.Connection) -> int:
+    """The version of the file's tables; 0 for a file that is new."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def upgrade(connection: sqlite3.Connection) -> int:
+    """Bring the tables of a store that is behind up to this version, in one transaction; the version before.
+
+    Raises:
+        StoreMismatch: the file is no job store, or of a newer version.
+    """
+    create(connection)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = current(connection)
+        if (reason := mismatch(connection)) and not (_is_ours(connection) and version < SCHEMA_VERSION):
+            raise StoreMismatch(reason)
+        _take_steps(connection, version)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+    return version
+
+
+def mismatch(connection: sqlite3.Connection) -> str:
+    """Why this taskmq cannot work with the file, and what to do; empty where it can."""
+    if not _is_ours(connection):
+        return "is a SQLite file, but no job store: name another path"
+    version = current(connection)
+    if version < SCHEMA_VERSION:
+        return (
+            f"has the tables of version {version}, and this taskmq works with {SCHEMA_VERSION}:"
+            " run `taskmq store upgrade`"
+        )
+    if version > SCHEMA_VERSION:
+        return (
+            f"has the tables of version {version}, and this taskmq works with {SCHEMA_VERSION}:"
+            " install the taskmq that has upgraded it, or a later one"
+        )
+    return ""
+
+
+def _take_steps(connection: sqlite3.Connection, version: int) -> None:
+    for step in _STEPS[version:]:
+        for statement in step.split(";"):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID)
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0 and current(connection) == 0

@@ -1,0 +1,70 @@
+"""States and ids as the file has them."""
+
+from typing import Final
+
+from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+
+__all__ = [
+    "CODES",
+    "ENDED",
+    "STATES",
+    "UNDER_WAY",
+    "first_id",
+    "id_bytes",
+    "id_text",
+    "shard_of",
+]
+
+CODES: Final[dict[JobState, int]] = {
+    JobState.WAITING: 1,
+    JobState.HELD: 2,
+    JobState.SCHEDULED: 3,
+    JobState.QUEUED: 4,
+    JobState.DISPATCHED: 5,
+    JobState.RUNNING: 6,
+    JobState.RETRYING: 7,
+    JobState.SUCCEEDED: 8,
+    JobState.FAILED: 9,
+    JobState.CANCELLED: 10,
+    JobState.EXPIRED: 11,
+    JobState.SKIPPED: 12,
+    JobState.UPSTREAM_FAILED: 13,
+}
+"""States as numbers. They stand in files: none of them ever changes its meaning."""
+
+STATES: Final = {code: state for state, code in CODES.items()}
+ENDED: Final = frozenset(CODES[state] for state in TERMINAL)
+UNDER_WAY: Final = frozenset(CODES[state] for state in UNDERWAY)
+
+_LENGTH: Final = 36
+_BYTES: Final = 16
+_LAST_MS: Final = 2**48 - 1
+_SHARDS: Final = 64
+
+
+def id_bytes(text: str) -> bytes | None:
+    """The bytes of a job's id; None of a text that is no UUID."""
+    if len(text) != _LENGTH or not text[8] == text[13] == text[18] == text[23] == "-":
+        return None
+    try:
+        found = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        return None
+    # It reads over blanks.
+    return found if len(found) == _BYTES else None
+
+
+def id_text(value: bytes) -> str:
+    """The id with these bytes."""
+    digits = value.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def first_id(instant: int) -> bytes:
+    """What no id that was made at this instant (ms since the epoch) or later is smaller than."""
+    return min(max(instant, 0), _LAST_MS).to_bytes(6) + bytes(10)
+
+
+def shard_of(value: bytes) -> int:
+    """The shard of the timer of a job."""
+    return value[-1] % _SHARDS

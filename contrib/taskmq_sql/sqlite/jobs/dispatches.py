@@ -1,0 +1,255 @@
+"""Handing jobs out, and what becomes of them before a worker has them."""
+
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, HistoryEntry, JobRecord, Lane, Pick, slot_key
+from taskmq.model.states import JobState
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
+from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
+from taskmq_sql.sqlite.jobs.records import LISTED, record
+from taskmq_sql.sqlite.leases import is_held
+
+__all__ = ["confirm", "dispatch", "fail", "forget", "holds", "in_flight", "lanes", "take_over", "undispatch"]
+
+_DISPATCHED: Final = CODES[JobState.DISPATCHED]
+_EXPIRED_REASON: Final = "its time was over before it started"
+
+# From one lane to the next, each by one look into the key: the jobs of a lane are not read.
+_LANES: Final = """
+    WITH RECURSIVE lane (queue, priority, tenant) AS (
+        SELECT * FROM (SELECT queue, priority, tenant FROM ready ORDER BY queue, priority, tenant LIMIT 1)
+        UNION ALL
+        SELECT
+            (SELECT r.queue FROM ready AS r WHERE (r.queue, r.priority, r.tenant) >
+                (lane.queue, lane.priority, lane.tenant) ORDER BY r.queue, r.priority, r.tenant LIMIT 1),
+            (SELECT r.priority FROM ready AS r WHERE (r.queue, r.priority, r.tenant) >
+                (lane.queue, lane.priority, lane.tenant) ORDER BY r.queue, r.priority, r.tenant LIMIT 1),
+            (SELECT r.tenant FROM ready AS r WHERE (r.queue, r.priority, r.tenant) >
+                (lane.queue, lane.priority, lane.tenant) ORDER BY r.queue, r.priority, r.tenant LIMIT 1)
+        FROM lane WHERE lane.queue IS NOT NULL
+    )
+    SELECT queue, priority, tenant FROM lane WHERE queue IS NOT NULL
+"""
+_FIRST: Final = """
+    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body
+    FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
+"""
+# What was read above is all that lies before its last row: nobody else writes meanwhile.
+_TAKE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND (due, id) <= (?, ?)"
+_HAND_OUT: Final = """
+    UPDATE job SET state = v.column2, version = version + 1, token = v.column3, dispatched = v.column4, started = NULL
+    FROM (VALUES @rows) AS v WHERE job.id = v.column1
+"""
+_BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE slot = ? AND epoch < ? ORDER BY id"
+_WHOLE: Final = """
+    SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state FROM job WHERE id IN (@values)
+"""
+_UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"  # noqa: S608 - names of columns
+_PAIR: Final = struct.Struct(">16sq")
+
+
+def holds(transaction: Transaction, slot: int, epoch: int) -> bool:
+    """Whether the slot has not passed on since its holder was given this epoch."""
+    return is_held(transaction, slot_key(slot), epoch)
+
+
+def lanes(transaction: Transaction) -> list[Lane]:
+    """The lanes of all queues that have jobs which are ready."""
+    name, connection = transaction.names.name, transaction.connection
+    return [
+        Lane(name(connection, queue), priority, name(connection, tenant))
+        for queue, priority, tenant in connection.execute(_LANES).fetchall()
+    ]
+
+
+def dispatch(transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+    """Take the jobs, and write down the batch; None where none was to be had."""
+    if not holds(transaction, slot, epoch):
+        return None
+    counts: defaultdict[Lane, int] = defaultdict(int)
+    for pick in picks:
+        counts[pick.lane] += pick.count
+    hand = _Hand(transaction)
+    for lane, count in counts.items():
+        hand.take(lane, count)
+    hand.write()
+    if not hand.jobs:
+        return None
+    packed = b"".join(_PAIR.pack(job_id, token) for job_id, _, token, _ in hand.rows)
+    cursor = transaction.connection.execute(
+        "INSERT INTO dispatch_batch (slot, epoch, jobs) VALUES (?, ?, ?)", (slot, epoch, packed)
+    )
+    return DispatchBatch(cursor.lastrowid or 0, False, hand.jobs)
+
+
+def confirm(transaction: Transaction, batches: Sequence[int]) -> None:
+    """The broker has confirmed these batches."""
+    in_each(transaction.connection, "UPDATE dispatch_batch SET confirmed = 1 WHERE id IN (@values)", batches)
+
+
+def forget(transaction: Transaction, batches: Sequence[int]) -> None:
+    """All jobs of these batches have left them."""
+    in_each(transaction.connection, "DELETE FROM dispatch_batch WHERE id IN (@values)", batches)
+
+
+def undispatch(transaction: Transaction, jobs: Sequence[DispatchedJob], delay: float, reason: str) -> None:
+    """Those that still have their tokens are ready again, after `delay` seconds, or end."""
+    now = transaction.now
+    found = list(_still_held(transaction, jobs))
+    for job in found:
+        if job.cancel_requested is not None:
+            job.step(JobState.CANCELLED, now=now)
+            job.give_reason(job.cancel_requested)
+        elif delay > 0:
+            job.step(JobState.SCHEDULED, now=now)
+            job.due = now + round(delay * 1000)
+        else:
+            job.step(JobState.QUEUED, now=now)
+    save(transaction, found)
+    note_events(
+        transaction,
+        [
+            (
+                job.id,
+                HistoryEntry(version=job.version, at=now, kind="undispatched", state=STATES[job.state], note=reason),
+            )
+            for job in found
+        ],
+    )
+
+
+def fail(transaction: Transaction, jobs: Sequence[DispatchedJob], reason: str) -> None:
+    """Those that still have their tokens end as failed."""
+    found = list(_still_held(transaction, jobs))
+    for job in found:
+        job.step(JobState.FAILED, now=transaction.now)
+        job.give_reason(reason)
+    save(transaction, found)
+
+
+def take_over(transaction: Transaction, slot: int, epoch: int) -> list[DispatchBatch]:
+    """What the slot's earlier holders have left: every batch of which jobs are under way."""
+    if not holds(transaction, slot, epoch):
+        return []
+    connection = transaction.connection
+    left: list[DispatchBatch] = []
+    empty: list[int] = []
+    for number, confirmed, packed in connection.execute(_BATCHES, (slot, epoch)).fetchall():
+        tokens = dict(_PAIR.iter_unpack(packed))
+        rows = select_each(connection, _WHOLE, list(tokens))
+        jobs = [_job(transaction, row) for row in rows if row[7] == tokens[row[0]] and row[10] in UNDER_WAY]
+        if jobs:
+            left.append(DispatchBatch(number, bool(confirmed), jobs))
+        else:
+            empty.append(number)
+    forget(transaction, empty)
+    connection.execute("UPDATE dispatch_batch SET epoch = ? WHERE slot = ? AND epoch < ?", (epoch, slot, epoch))
+    return left
+
+
+def in_flight(transaction: Transaction, slot: int, dispatched_before: int) -> list[JobRecord]:
+    """Jobs of the slot's batches under way that were dispatched before an instant, without their bodies."""
+    connection = transaction.connection
+    tokens: dict[bytes, int] = {}
+    for (packed,) in connection.execute("SELECT jobs FROM dispatch_batch WHERE slot = ?", (slot,)).fetchall():
+        # A job that was dispatched twice stands in two of them: the later dispatch has the larger token.
+        for job_id, token in _PAIR.iter_unpack(packed):
+            tokens[job_id] = max(token, tokens.get(job_id, 0))
+    found = [record(transaction, row) for row in select_each(connection, _UNDER_WAY_RECORDS, sorted(tokens))]
+    return [
+        job
+        for job in found
+        if CODES[job.state] in UNDER_WAY and job.dispatched is not None and job.dispatched < dispatched_before
+    ]
+
+
+class _Hand:
+    """What is being handed out.
+
+    Attributes:
+        jobs: those that are.
+        rows: what is written of them: id, state, token, instant.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.jobs: list[DispatchedJob] = []
+        self.rows: list[tuple[bytes, int, int, int]] = []
+        self._transaction = transaction
+        self._expired: list[bytes] = []
+
+    def take(self, lane: Lane, count: int) -> None:
+        """The first of a lane, up to `count`."""
+        connection, names = self._transaction.connection, self._transaction.names
+        queue, tenant = names.find(connection, lane.queue), names.find(connection, lane.tenant)
+        if queue is None or tenant is None or count <= 0:
+            return
+        found = connection.execute(_FIRST, (queue, lane.priority, tenant, count)).fetchall()
+        if not found:
+            return
+        connection.execute(_TAKE, (queue, lane.priority, tenant, found[-1][1], found[-1][0]))
+        for row, number in zip(found, struct.unpack(f"{len(found)}I", os.urandom(4 * len(found))), strict=True):
+            self._hand_out(lane, row, number)
+
+    def write(self) -> None:
+        """Dispatch them; those whose time is over end."""
+        run_each(self._transaction.connection, _HAND_OUT, self.rows)
+        expired = load(self._transaction, self._expired)
+        for job in expired.values():
+            job.step(JobState.EXPIRED, now=self._transaction.now)
+            job.give_reason(_EXPIRED_REASON)
+        save(self._transaction, expired.values())
+
+    def _hand_out(self, lane: Lane, row: Sequence[Any], number: int) -> None:
+        job_id, _, key, task, attempt, last_token, expires, body = row
+        now = self._transaction.now
+        if expires is not None and expires <= now:
+            self._expired.append(job_id)
+            return
+        token = (last_token >> 32) + 1 << 32 | number
+        self.rows.append((job_id, _DISPATCHED, token, now))
+        self.jobs.append(
+            DispatchedJob(
+                id=id_text(job_id),
+                key=key,
+                tenant=lane.tenant,
+                task=self._transaction.names.name(self._transaction.connection, task),
+                queue=lane.queue,
+                priority=lane.priority,
+                attempt=attempt,
+                token=token,
+                expires=expires,
+                body=body,
+            )
+        )
+
+
+def _still_held(transaction: Transaction, jobs: Iterable[DispatchedJob]) -> Iterator[LiveJob]:
+    """Those of the jobs that are under way with these tokens."""
+    tokens = {job_id: job.token for job in jobs if (job_id := id_bytes(job.id)) is not None}
+    for job in load(transaction, list(tokens)).values():
+        if job.state in UNDER_WAY and job.token == tokens[job.id]:
+            yield job
+
+
+def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
+    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _ = row
+    name, connection = transaction.names.name, transaction.connection
+    return DispatchedJob(
+        id=id_text(job_id),
+        key=key,
+        tenant=name(connection, tenant),
+        task=name(connection, task),
+        queue=name(connection, queue),
+        priority=priority,
+        attempt=attempt,
+        token=token,
+        expires=expires,
+        body=body,
+    )

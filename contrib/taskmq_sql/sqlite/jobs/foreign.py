@@ -1,0 +1,58 @@
+"""Submitting in a transaction of the caller's own, which commits it."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from taskmq.contracts.jobs import NewJob, Submitted
+from taskmq.errors import StoreMismatch, StoreUnavailable, UnsupportedFeature
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.names import Names
+from taskmq_sql.sqlite.file.schema import mismatch
+from taskmq_sql.sqlite.jobs.submissions import submit
+
+__all__ = ["submit_in"]
+
+
+def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) -> list[Submitted]:
+    """Keep the jobs in the transaction of `connection`, or begin one with it; what became of each.
+
+    Args:
+        connection: a connection of `sqlite3`, or one, or a session, of SQLAlchemy on it, to the store's file.
+
+    Raises:
+        UnsupportedFeature: it is another one, or to another file.
+        StoreUnavailable: the file is locked, or cannot be written.
+    """
+    raw = _raw(connection)
+    _check_file(raw, path)
+    if reason := mismatch(raw):
+        raise StoreMismatch(f"{path} {reason}")
+    try:
+        if not raw.in_transaction:
+            raw.execute("BEGIN IMMEDIATE")
+        return submit(Transaction(raw, Names(), now), jobs)
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(f"the job store {path}: {error}: roll back, and try again") from error
+
+
+def _raw(connection: Any) -> sqlite3.Connection:
+    if isinstance(connection, sqlite3.Connection):
+        return connection
+    # A session of SQLAlchemy has a connection, that one has the pool's, and that one the driver's.
+    found = connection.connection() if callable(getattr(connection, "connection", None)) else connection
+    found = getattr(getattr(found, "connection", None), "driver_connection", None)
+    if isinstance(found, sqlite3.Connection):
+        return found
+    raise UnsupportedFeature(
+        "connection= of a job store on SQLite is a connection of sqlite3, or a synchronous connection or session of"
+        f" SQLAlchemy on it, and this is {type(connection).__name__}"
+    )
+
+
+def _check_file(connection: sqlite3.Connection, path: Path) -> None:
+    for _, name, file in connection.execute("PRAGMA database_list").fetchall():
+        if name == "main" and file and Path(file).resolve() == path.resolve():
+            return
+    raise UnsupportedFeature(f"the transaction is one of another file than the job store's, {path}")

@@ -1,0 +1,159 @@
+"""Pages of jobs, and how many there are."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import JobPage, JobRecord
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.names import escaped
+from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, first_id, id_bytes
+from taskmq_sql.sqlite.jobs.records import LISTED, LISTED_ENDED, record
+
+__all__ = ["count_jobs", "list_jobs"]
+
+_NOTHING: Final = "0"
+_SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
+
+
+def list_jobs(transaction: Transaction, which: JobFilter, after: str | None, limit: int) -> JobPage:
+    """Up to `limit` jobs, the newest first, from behind the cursor `after`."""
+    found: list[JobRecord] = []
+    if limit <= 0:
+        return JobPage([], None)
+    for table, columns in (("job", LISTED), ("job_history", LISTED_ENDED)):
+        condition = _Condition(transaction, which, table)
+        if after is not None:
+            condition.add_cursor(after)
+        rows = transaction.connection.execute(
+            f"SELECT {columns} FROM {table} WHERE {condition.text} ORDER BY id DESC LIMIT ?",  # noqa: S608 - no values
+            (*condition.values, limit + 1),
+        ).fetchall()
+        found += [record(transaction, row) for row in rows]
+    found.sort(key=_id, reverse=True)
+    return JobPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+
+def count_jobs(transaction: Transaction, which: JobFilter, cap: int) -> int:
+    """How many there are; `cap` + 1 where there are more than `cap`."""
+    count = 0
+    for table in ("job", "job_history"):
+        condition = _Condition(transaction, which, table)
+        count += transaction.connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {condition.text} LIMIT ?)",  # noqa: S608 - no values
+            (*condition.values, cap + 1 - count),
+        ).fetchone()[0]
+        if count > cap:
+            break
+    return count
+
+
+class _Condition:
+    """What a filter says of the rows of a table, as SQL.
+
+    Attributes:
+        text: the condition.
+        values: those of its parameters, in their order.
+    """
+
+    def __init__(self, transaction: Transaction, which: JobFilter, table: str) -> None:
+        self.values: list[Any] = []
+        self._texts = ["1"]
+        self._transaction = transaction
+        self._is_history = table == "job_history"
+        self._add_states(which)
+        self._add_names(which)
+        self._add_times(which)
+        self._add_rest(which)
+
+    @property
+    def text(self) -> str:
+        return " AND ".join(self._texts)
+
+    def add_cursor(self, after: str) -> None:
+        """Only those behind the cursor."""
+        job_id = id_bytes(after)
+        if job_id is None:
+            self._add(_NOTHING)
+        else:
+            self._add("id < ?", job_id)
+
+    def _add(self, text: str, *values: Any) -> None:
+        self._texts.append(text)
+        self.values += values
+
+    def _add_any(self, column: str, values: Sequence[Any]) -> None:
+        if not values:
+            self._add(_NOTHING)
+        elif len(values) == 1:
+            self._add(f"{column} = ?", *values)
+        else:
+            self._add(f"{column} IN ({','.join('?' * len(values))})", *values)
+
+    def _add_states(self, which: JobFilter) -> None:
+        if not which.states:
+            return
+        codes = {CODES[state] for state in which.states if state in CODES}
+        codes = codes & ENDED if self._is_history else codes - ENDED
+        if self._is_history and codes >= ENDED:
+            return
+        self._add_any("state", sorted(codes))
+        if self._is_history and codes and _SUCCEEDED not in codes:
+            # As the indexes of ends that are no success say it.
+            self._add(f"state <> {_SUCCEEDED}")
+
+    def _add_names(self, which: JobFilter) -> None:
+        connection, names = self._transaction.connection, self._transaction.names
+        if which.tenant is not None:
+            self._add_any("tenant", names.find_all(connection, [which.tenant]))
+        if which.tasks:
+            self._add_any("task", names.find_all(connection, which.tasks))
+        if which.task_prefix:
+            prefix = escaped(which.task_prefix)
+            self._add(
+                "task IN (SELECT n.id FROM name AS n WHERE n.name >= ? AND substr(n.name, 1, ?) = ?)",
+                prefix,
+                len(prefix),
+                prefix,
+            )
+        if which.queues:
+            self._add_any("queue", names.find_all(connection, which.queues))
+        if which.keys:
+            marks = ",".join("?" * len(which.keys))
+            keys = [escaped(key) for key in which.keys]
+            self._add(f"id IN (SELECT k.id FROM job_key AS k WHERE k.key IN ({marks}))", *keys)  # noqa: S608 - marks
+        if which.ids:
+            ids = [id_bytes(job_id) for job_id in which.ids]
+            self._add_any("id", [job_id for job_id in ids if job_id is not None])
+
+    def _add_times(self, which: JobFilter) -> None:
+        if which.submitted_from is not None:
+            self._add("id >= ?", first_id(which.submitted_from))
+        if which.submitted_before is not None:
+            self._add("id < ?", first_id(which.submitted_before))
+        if which.due_from is not None:
+            self._add("due >= ?", which.due_from)
+        if which.due_before is not None:
+            self._add("due < ?", which.due_before)
+
+    def _add_rest(self, which: JobFilter) -> None:
+        if which.errors:
+            self._add_any("error_type", [escaped(name) for name in which.errors])
+        if which.min_attempt is not None:
+            self._add("attempt >= ?", which.min_attempt)
+        if which.min_ran is not None:
+            if self._is_history:
+                self._add("finished - started >= ?", which.min_ran)
+            else:
+                self._add(_NOTHING)
+        if which.min_waited is not None:
+            self._add("started - due >= ?", which.min_waited)
+        for name, value in which.labels:
+            self._add(
+                "id IN (SELECT l.id FROM label AS l WHERE l.name = ? AND l.value = ?)", escaped(name), escaped(value)
+            )
+
+
+def _id(job: JobRecord) -> str:
+    return job.id

@@ -1,0 +1,174 @@
+"""Live jobs in the hands of a transaction: read together, decided one by one, written together."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.jobs import HistoryEntry
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.names import escaped
+from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
+from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, shard_of
+
+__all__ = ["LiveJob", "load", "note_events", "save"]
+
+_QUEUED: Final = CODES[JobState.QUEUED]
+_WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
+
+_LOAD: Final = """
+    SELECT id, state, version, attempt, token, tenant, queue, priority, due, expires, dispatched, started, worker,
+        cancel_requested, error_type, error, traceback
+    FROM job WHERE id IN (@values)
+"""
+_CHANGE: Final = """
+    UPDATE job SET state = v.column2, version = v.column3, attempt = v.column4, token = v.column5, queue = v.column6,
+        priority = v.column7, due = v.column8, expires = v.column9, dispatched = v.column10, started = v.column11,
+        worker = v.column12, cancel_requested = v.column13, error_type = v.column14, error = v.column15,
+        traceback = v.column16
+    FROM (VALUES @rows) AS v WHERE job.id = v.column1
+"""
+_END: Final = """
+    INSERT INTO job_history (id, state, version, attempt, token, queue, priority, due, expires, dispatched, started,
+        worker, cancel_requested, error_type, error, traceback, finished, content_type, result, tenant, task, key,
+        detail, body)
+    SELECT v.*, j.tenant, j.task, j.key, j.detail, j.body
+    FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
+"""
+_NOTE: Final = "INSERT INTO event (id, version, at, kind, state, by, note) VALUES @rows"
+
+
+class LiveJob(msgspec.Struct):
+    """A row of `job`, without what a change copies unseen; times are ms since the epoch.
+
+    Attributes:
+        finished, content_type, result: of its end, once it has ended.
+    """
+
+    id: bytes
+    state: int
+    version: int
+    attempt: int
+    token: int
+    tenant: int
+    queue: int
+    priority: int
+    due: int
+    expires: int | None
+    dispatched: int | None
+    started: int | None
+    worker: int | None
+    cancel_requested: str | None
+    error_type: str | None
+    error: str | None
+    traceback: str | None
+    before: Sequence[Any] = ()
+    finished: int | None = None
+    content_type: str | None = None
+    result: bytes | None = None
+
+    def step(self, after: JobState, *, now: int) -> None:
+        """It is in this state now, and its version is the next one; an end is now."""
+        self.state = CODES[after]
+        self.version += 1
+        if self.state in ENDED:
+            self.finished = now
+
+    def fail_with(self, error: ErrorRecord | None) -> None:
+        """Its error is this one, or none."""
+        if error is None:
+            self.error_type = self.error = self.traceback = None
+        else:
+            self.error_type = escaped(error.type_name)
+            self.error = escaped(error.message)
+            self.traceback = escaped(error.traceback)
+
+    def give_reason(self, text: str) -> None:
+        """It has ended, or has to, for this reason."""
+        self.error_type, self.error, self.traceback = "", escaped(text), ""
+
+
+def load(transaction: Transaction, ids: Sequence[bytes]) -> dict[bytes, LiveJob]:
+    """Those of the jobs that live."""
+    rows = select_each(transaction.connection, _LOAD, ids)
+    found: dict[bytes, LiveJob] = {}
+    for row in rows:
+        found[row[0]] = job = LiveJob(*row)
+        job.before = row
+    return found
+
+
+def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
+    """Write those that have changed, keep `ready` and `timer` in step, and move those that have ended to history."""
+    changed = [job for job in jobs if job.version != job.before[2]]
+    if not changed:
+        return
+    _leave_places(transaction, changed)
+    live = [job for job in changed if job.state not in ENDED]
+    ended = [job for job in changed if job.state in ENDED]
+    if ended:
+        run_each(transaction.connection, _END, [(*_values(job), *_end(job)) for job in ended])
+        in_each(transaction.connection, "DELETE FROM job WHERE id IN (@values)", [job.id for job in ended])
+    if live:
+        run_each(transaction.connection, _CHANGE, [_values(job) for job in live])
+        _take_places(transaction, live)
+
+
+def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryEntry]]) -> None:
+    """Write down what is no ordinary step."""
+    rows = [
+        (job_id, event.version, event.at, event.kind, CODES[event.state], escaped(event.by), escaped(event.note))
+        for job_id, event in events
+    ]
+    run_each(transaction.connection, _NOTE, rows)
+
+
+def _values(job: LiveJob) -> tuple[Any, ...]:
+    return (
+        job.id, job.state, job.version, job.attempt, job.token, job.queue, job.priority, job.due, job.expires,
+        job.dispatched, job.started, job.worker, job.cancel_requested, job.error_type, job.error, job.traceback,
+    )  # fmt: skip
+
+
+def _end(job: LiveJob) -> tuple[Any, ...]:
+    return job.finished, job.content_type, job.result
+
+
+def _leave_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
+    ready: list[tuple[Any, ...]] = []
+    timers: list[tuple[Any, ...]] = []
+    for job in jobs:
+        before = LiveJob(*job.before)
+        if before.state == _QUEUED:
+            ready.append(_lane(before))
+        elif before.state in _WAITS:
+            timers.append(_timer(before))
+    # By whole keys, one after the other: SQLite looks through the table for a set of them.
+    if ready:
+        transaction.connection.executemany(
+            "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?", ready
+        )
+    if timers:
+        transaction.connection.executemany("DELETE FROM timer WHERE shard = ? AND due = ? AND id = ?", timers)
+
+
+def _take_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
+    ready: list[tuple[Any, ...]] = []
+    timers: list[tuple[Any, ...]] = []
+    for job in jobs:
+        if job.state == _QUEUED:
+            ready.append(_lane(job))
+        elif job.state in _WAITS:
+            timers.append(_timer(job))
+    run_each(transaction.connection, "INSERT INTO ready (queue, priority, tenant, due, id) VALUES @rows", ready)
+    run_each(transaction.connection, "INSERT INTO timer (shard, due, id) VALUES @rows", timers)
+
+
+def _lane(job: LiveJob) -> tuple[Any, ...]:
+    return job.queue, job.priority, job.tenant, job.due, job.id
+
+
+def _timer(job: LiveJob) -> tuple[Any, ...]:
+    return shard_of(job.id), job.due, job.id

@@ -1,0 +1,110 @@
+"""Jobs as they are read: live or ended, with their bodies and results or without."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobDetail, JobRecord
+from taskmq.model.outcome import ErrorRecord
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.jobs.codes import STATES, id_bytes, id_text
+
+__all__ = ["LISTED", "LISTED_ENDED", "attempts", "events", "get", "record"]
+
+_COMMON: Final = """
+    id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,
+    cancel_requested, error_type, error, traceback, detail"""
+
+LISTED: Final = f"{_COMMON}, NULL, NULL, x'', NULL"
+"""The columns of a live job in a list."""
+
+LISTED_ENDED: Final = f"{_COMMON}, finished, NULL, x'', NULL"
+"""The columns of a job of `job_history` in a list."""
+
+_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, body, NULL FROM job WHERE id = ?"  # noqa: S608 - names of columns
+_WHOLE_ENDED: Final = f"SELECT {_COMMON}, finished, content_type, body, result FROM job_history WHERE id = ?"  # noqa: S608 - as above
+_ATTEMPTS: Final = """
+    SELECT attempt, started, ended, worker, error_type, error, traceback FROM attempt WHERE id = ? ORDER BY rowid
+"""
+
+_details: Final = msgspec.json.Decoder(JobDetail)
+
+
+def get(transaction: Transaction, job_id: str) -> JobRecord | None:
+    """The job, live or ended; None where there is none (any more)."""
+    key = id_bytes(job_id)
+    for statement in (_WHOLE, _WHOLE_ENDED):
+        for row in transaction.connection.execute(statement, (key,)).fetchall():
+            return record(transaction, row)
+    return None
+
+
+def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
+    """The job of a row with the columns of a list, or with body and result."""
+    (
+        job_id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started,
+        worker, cancel_requested, error_type, error, traceback, detail, finished, content_type, body, result,
+    ) = row  # fmt: skip
+    return JobRecord(
+        id=id_text(job_id),
+        tenant=_name(transaction, tenant),
+        key=key,
+        task=_name(transaction, task),
+        queue=_name(transaction, queue),
+        priority=priority,
+        state=STATES[state],
+        version=version,
+        attempt=attempt,
+        token=token,
+        due=due,
+        # The store's own ids say it.
+        submitted=int.from_bytes(job_id[:6]),
+        expires=expires,
+        dispatched=dispatched,
+        started=started,
+        finished=finished,
+        worker=_name(transaction, worker),
+        cancel_requested=cancel_requested,
+        body=body,
+        content_type=content_type or "",
+        result=result or b"",
+        error=_error(error_type, error, traceback),
+        detail=None if detail is None else _details.decode(detail),
+    )
+
+
+def events(transaction: Transaction, job_id: str) -> list[HistoryEntry]:
+    """What happened to the job beside the ordinary steps, the earliest first."""
+    rows = transaction.connection.execute(
+        "SELECT version, at, kind, state, by, note FROM event WHERE id = ? ORDER BY rowid", (id_bytes(job_id),)
+    ).fetchall()
+    return [
+        HistoryEntry(version=version, at=at, kind=kind, state=STATES[state], by=by, note=note)
+        for version, at, kind, state, by, note in rows
+    ]
+
+
+def attempts(transaction: Transaction, job_id: str) -> list[AttemptRecord]:
+    """Its attempts that did not end it, the earliest first."""
+    rows = transaction.connection.execute(_ATTEMPTS, (id_bytes(job_id),)).fetchall()
+    return [
+        AttemptRecord(
+            attempt=attempt,
+            started=started,
+            ended=ended,
+            worker=_name(transaction, worker),
+            error=_error(error_type, error, traceback),
+        )
+        for attempt, started, ended, worker, error_type, error, traceback in rows
+    ]
+
+
+def _name(transaction: Transaction, number: int | None) -> str:
+    return "" if number is None else transaction.names.name(transaction.connection, number)
+
+
+def _error(type_name: str | None, message: str | None, traceback: str | None) -> ErrorRecord | None:
+    if type_name is None:
+        return None
+    return ErrorRecord(type_name=type_name, message=message or "", traceback=traceback or "")

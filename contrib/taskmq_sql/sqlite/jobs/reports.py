@@ -1,0 +1,112 @@
+"""What workers report, and what follows from it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from taskmq.contracts.jobs import AppliedReport, HistoryEntry
+from taskmq.model.jobs.reports import Report, after_report
+from taskmq.model.states import JobState
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.jobs.codes import ENDED, STATES, UNDER_WAY, id_bytes
+from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
+
+__all__ = ["apply"]
+
+_ENDED: Final = "SELECT id, state, version, queue FROM job_history WHERE id IN (@values)"
+_ATTEMPT: Final = """
+    INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback) VALUES @rows
+"""
+_UNKNOWN: Final = AppliedReport("unknown")
+_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED})
+
+
+def apply(transaction: Transaction, reports: Sequence[Report]) -> list[AppliedReport]:
+    """Let the reports count; what each came to, in their order."""
+    return _Reporting(transaction, [(id_bytes(report.id), report) for report in reports]).run()
+
+
+class _Reporting:
+    """Some reports and the jobs that they are about."""
+
+    def __init__(self, transaction: Transaction, reports: Sequence[tuple[bytes | None, Report]]) -> None:
+        self._transaction = transaction
+        self._names = transaction.names
+        self._connection = transaction.connection
+        self._now = transaction.now
+        self._reports = reports
+        self._live: dict[bytes, LiveJob] = {}
+        self._ended: dict[bytes, tuple[int, int, int]] = {}
+        self._events: list[tuple[bytes, HistoryEntry]] = []
+        self._attempts: list[tuple[Any, ...]] = []
+
+    def run(self) -> list[AppliedReport]:
+        ids = list({job_id for job_id, _ in self._reports if job_id is not None})
+        self._live = load(self._transaction, ids)
+        if gone := [job_id for job_id in ids if job_id not in self._live]:
+            for job_id, state, version, queue in select_each(self._connection, _ENDED, gone):
+                self._ended[job_id] = (state, version, queue)
+        answers = [self._answer(job_id, report) for job_id, report in self._reports]
+        save(self._transaction, self._live.values())
+        run_each(self._connection, _ATTEMPT, self._attempts)
+        note_events(self._transaction, self._events)
+        return answers
+
+    def _answer(self, job_id: bytes | None, report: Report) -> AppliedReport:
+        if job_id is None:
+            return _UNKNOWN
+        if (job := self._live.get(job_id)) is None:
+            if (ended := self._ended.get(job_id)) is None:
+                return _UNKNOWN
+            return self._superseded(job_id, report, *ended)
+        if job.token != report.token or job.state not in UNDER_WAY:
+            return self._superseded(job_id, report, job.state, job.version, job.queue)
+        after = self._take(job, report)
+        return AppliedReport("accepted", after, self._names.name(self._connection, job.queue))
+
+    def _superseded(self, job_id: bytes, report: Report, state: int, version: int, queue: int) -> AppliedReport:
+        self._note(job_id, STATES[state], version, "superseded", by=report.worker, note=report.kind)
+        return AppliedReport("superseded", STATES[state], self._names.name(self._connection, queue))
+
+    def _take(self, job: LiveJob, report: Report) -> JobState:
+        after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
+        job.step(after, now=self._now)
+        if report.worker:
+            job.worker = self._names.id(self._connection, report.worker)
+        if report.started is not None:
+            job.started = report.started
+        if report.kind == "started":
+            return after
+        job.fail_with(report.error)
+        if job.state in ENDED:
+            self._end(job, report, after)
+        elif after in _AGAIN:
+            job.due = self._now + report.delay
+        if after is JobState.RETRYING:
+            self._keep_attempt(job, report)
+            job.attempt += 1
+        if report.kind == "refused":
+            self._note(job.id, after, job.version, "refused", by=report.worker, note=job.error or "")
+        return after
+
+    def _end(self, job: LiveJob, report: Report, after: JobState) -> None:
+        job.finished = self._finished(report)
+        if after is JobState.SUCCEEDED:
+            job.fail_with(None)
+            job.content_type, job.result = report.content_type, report.result
+        elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
+            job.give_reason(job.cancel_requested)
+
+    def _finished(self, report: Report) -> int:
+        return self._now if report.started is None else report.started + report.ran
+
+    def _keep_attempt(self, job: LiveJob, report: Report) -> None:
+        ended = self._finished(report)
+        worker = self._names.id(self._connection, report.worker) if report.worker else None
+        self._attempts.append(
+            (job.id, job.attempt, report.started, ended, worker, job.error_type, job.error, job.traceback)
+        )
+
+    def _note(self, job_id: bytes, state: JobState, version: int, kind: Any, *, by: str, note: str) -> None:
+        event = HistoryEntry(version=version, at=self._now, kind=kind, state=state, by=by, note=note)
+        self._events.append((job_id, event))

@@ -1,0 +1,151 @@
+"""New jobs, and those that were submitted before."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.jobs import JobDetail, NewJob, Submitted
+from taskmq.errors import InvalidOption
+from taskmq.model.jobs.changes import ready_state
+from taskmq.model.states import JobState
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.names import escaped
+from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
+
+__all__ = ["find_key", "submit"]
+
+_KEYS: Final = "SELECT key, tenant, id, fingerprint FROM job_key WHERE key IN (@values)"
+_LIVE: Final = "SELECT id, state, version FROM job WHERE id IN (@values)"
+_ENDED: Final = "SELECT id, state, version FROM job_history WHERE id IN (@values)"
+_NEW: Final = """
+    INSERT INTO job (id, state, version, attempt, token, tenant, queue, task, priority, due, expires, key, detail,
+        body)
+    VALUES @rows
+"""
+
+_Key = tuple[str, int]
+
+
+def submit(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
+    """Keep the jobs; what became of each, in their order."""
+    return _Submission(transaction, jobs).run()
+
+
+def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:
+    """The id of the job that the tenant's submitter has called so."""
+    number = transaction.names.find(transaction.connection, tenant)
+    if number is None:
+        return None
+    rows = transaction.connection.execute(
+        "SELECT id FROM job_key WHERE key = ? AND tenant = ?", (escaped(key), number)
+    ).fetchall()
+    return id_text(rows[0][0]) if rows else None
+
+
+class _Submission:
+    """Some jobs on their way into the file."""
+
+    def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
+        self._connection = transaction.connection
+        self._names = transaction.names
+        self._now = transaction.now
+        self._jobs = [(_id(job), self._names.id(self._connection, job.tenant), job) for job in jobs]
+        self._known: dict[bytes, tuple[int, int]] = {}
+        self._keys: dict[_Key, tuple[bytes, bytes]] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._ready: list[tuple[Any, ...]] = []
+        self._timers: list[tuple[Any, ...]] = []
+        self._new_keys: list[tuple[Any, ...]] = []
+        self._labels: list[tuple[Any, ...]] = []
+
+    def run(self) -> list[Submitted]:
+        self._look_up()
+        answers = [self._take(job_id, tenant, job) for job_id, tenant, job in self._jobs]
+        run_each(self._connection, _NEW, self._rows)
+        run_each(self._connection, "INSERT INTO ready (queue, priority, tenant, due, id) VALUES @rows", self._ready)
+        run_each(self._connection, "INSERT INTO timer (shard, due, id) VALUES @rows", self._timers)
+        run_each(self._connection, "INSERT INTO job_key (key, tenant, id, fingerprint) VALUES @rows", self._new_keys)
+        run_each(self._connection, "INSERT INTO label (name, value, id) VALUES @rows", self._labels)
+        return answers
+
+    def _look_up(self) -> None:
+        """What there is of these keys and ids."""
+        keys = [escaped(job.key) for _, _, job in self._jobs if job.key is not None]
+        for key, tenant, job_id, fingerprint in select_each(self._connection, _KEYS, keys):
+            self._keys[key, tenant] = (job_id, fingerprint)
+        ids = [job_id for job_id, _, _ in self._jobs]
+        ids += [job_id for job_id, _ in self._keys.values()]
+        for statement in (_LIVE, _ENDED):
+            for job_id, state, version in select_each(self._connection, statement, ids):
+                self._known[job_id] = (state, version)
+
+    def _take(self, job_id: bytes, tenant: int, job: NewJob) -> Submitted:
+        key = None if job.key is None else escaped(job.key)
+        if key is not None:
+            if (first := self._keys.get((key, tenant))) is not None:
+                return self._repeated(first[0], is_same=first[1] == job.fingerprint)
+            if job_id not in self._known:
+                self._keys[key, tenant] = (job_id, job.fingerprint)
+                self._new_keys.append((key, tenant, job_id, job.fingerprint))
+        if job_id in self._known:
+            return self._repeated(job_id, is_same=True)
+        due = max(job.due, self._now)
+        state = JobState.HELD if job.held else ready_state(due, self._now)
+        self._known[job_id] = (CODES[state], 1)
+        self._add(job_id, tenant, job, key=key, due=due, state=state)
+        return Submitted(job.id, True, True, state, 1)
+
+    def _repeated(self, job_id: bytes, *, is_same: bool) -> Submitted:
+        state, version = self._known[job_id]
+        return Submitted(id_text(job_id), False, is_same, STATES[state], version)
+
+    def _add(self, job_id: bytes, tenant: int, job: NewJob, *, key: str | None, due: int, state: JobState) -> None:
+        queue = self._names.id(self._connection, job.queue)
+        task = self._names.id(self._connection, job.task)
+        detail = None if job.detail is None else _encode(job.detail)
+        self._rows.append(
+            (
+                job_id,
+                CODES[state],
+                1,
+                1,
+                0,
+                tenant,
+                queue,
+                task,
+                job.priority,
+                due,
+                job.expires,
+                key,
+                detail,
+                job.body,
+            )
+        )
+        if state is JobState.QUEUED:
+            self._ready.append((queue, job.priority, tenant, due, job_id))
+        elif state is JobState.SCHEDULED:
+            self._timers.append((shard_of(job_id), due, job_id))
+        if job.detail is not None:
+            labels = {(escaped(name), escaped(value)) for name, value in job.detail.labels.items()}
+            self._labels += [(name, value, job_id) for name, value in labels]
+
+
+def _id(job: NewJob) -> bytes:
+    found = id_bytes(job.id)
+    if found is None:
+        raise InvalidOption(f"the id of a job of the store is a UUID, and {job.id[:100]!r} is none")
+    return found
+
+
+def _encode(detail: JobDetail) -> str:
+    kept = msgspec.structs.replace(
+        detail,
+        description=escaped(detail.description),
+        owner=escaped(detail.owner),
+        labels={escaped(name): escaped(value) for name, value in detail.labels.items()},
+        definition=escaped(detail.definition),
+        retry_of=escaped(detail.retry_of),
+    )
+    return msgspec.json.encode(kept).decode()

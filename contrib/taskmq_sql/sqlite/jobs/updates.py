@@ -1,0 +1,84 @@
+"""Changes of single jobs by operators, and of many by their time."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.contracts.jobs import DueJob, HistoryEntry, JobUpdate
+from taskmq.model.states import JobState, can_follow
+from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.names import escaped
+from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
+from taskmq_sql.sqlite.jobs.dispatches import holds
+from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
+
+__all__ = ["due", "fire", "update"]
+
+_SHARDS: Final = 64
+_WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
+_DUE: Final = "SELECT due, id, shard FROM timer WHERE shard = ? AND due < ? ORDER BY due, id LIMIT ?"
+
+
+def update(transaction: Transaction, change: JobUpdate) -> int | None:
+    """Change one live job, and write down the event; its new version, None where it is not as the change says."""
+    job_id = id_bytes(change.id)
+    job = None if job_id is None else load(transaction, [job_id]).get(job_id)
+    if job is None or STATES[job.state] is not change.before or job.version != change.version:
+        return None
+    if change.after is not change.before and not can_follow(change.before, change.after):
+        return None
+    job.step(change.after, now=transaction.now)
+    _set_fields(transaction, job, change)
+    save(transaction, [job])
+    event = HistoryEntry(
+        version=job.version,
+        at=transaction.now,
+        kind=change.kind,
+        state=change.after,
+        by=change.by,
+        note=change.note,
+    )
+    note_events(transaction, [(job.id, event)])
+    return job.version
+
+
+def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int) -> list[DueJob]:
+    """Up to `limit` jobs of the timers that are due before `until` (ms), the first first."""
+    found = [
+        DueJob(at, id_text(job_id), shard)
+        for each in shards
+        for at, job_id, shard in transaction.connection.execute(_DUE, (each, until, limit)).fetchall()
+    ]
+    return sorted(found)[:limit]
+
+
+def fire(transaction: Transaction, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+    """Their time has come: those that still wait for it are queued; the queues that have got any."""
+    if not holds(transaction, slot, epoch):
+        return set()
+    times = {job_id: job.due for job in jobs if (job_id := id_bytes(job.id)) is not None}
+    fired: list[LiveJob] = []
+    for job in load(transaction, list(times)).values():
+        if job.state in _WAITS and job.due == times[job.id]:
+            job.step(JobState.QUEUED, now=transaction.now)
+            fired.append(job)
+    save(transaction, fired)
+    return {transaction.names.name(transaction.connection, queue) for queue in {job.queue for job in fired}}
+
+
+def _set_fields(transaction: Transaction, job: LiveJob, change: JobUpdate) -> None:
+    if change.due is not msgspec.UNSET:
+        job.due = change.due
+    if change.expires is not msgspec.UNSET:
+        job.expires = change.expires
+    if change.priority is not msgspec.UNSET:
+        job.priority = change.priority
+    if change.queue is not msgspec.UNSET:
+        job.queue = transaction.names.id(transaction.connection, change.queue)
+    if change.cancel_requested is not msgspec.UNSET:
+        job.cancel_requested = escaped(change.cancel_requested)
+    if change.error is not msgspec.UNSET:
+        job.fail_with(change.error)
+    if change.body is not msgspec.UNSET:
+        transaction.connection.execute("UPDATE job SET body = ? WHERE id = ?", (change.body, job.id))

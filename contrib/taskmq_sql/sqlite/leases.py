@@ -1,0 +1,90 @@
+"""The leases of the slots, and others. A key keeps its row when its lease ends: the next token is larger."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from taskmq.contracts.stores.leases import Lease
+from taskmq.errors import StateUnavailable, StoreMismatch, StoreUnavailable
+from taskmq_sql.sqlite.file.connection import Care, Transaction
+from taskmq_sql.sqlite.file.thread import FileThread
+
+__all__ = ["SqliteLeases", "is_held"]
+
+T = TypeVar("T")
+
+_FIND: Final = "SELECT owner, token, until, note FROM lease WHERE key = ? AND owner IS NOT NULL AND until > ?"
+_TAKE: Final = """
+    INSERT INTO lease (key, token, owner, until, note) VALUES (:key, 1, :owner, :until, :note)
+    ON CONFLICT (key) DO UPDATE SET token = token + 1, owner = :owner, until = :until, note = :note
+    RETURNING token
+"""
+_RENEW: Final = """
+    UPDATE lease SET until = :until, note = ifnull(:note, note)
+    WHERE key = :key AND token = :token AND owner IS NOT NULL AND until > :now
+"""
+
+
+def is_held(transaction: Transaction, key: str, token: int) -> bool:
+    """Whether nobody has taken the key since, and its holder has not released it."""
+    rows = transaction.connection.execute(
+        "SELECT 1 FROM lease WHERE key = ? AND token = ? AND owner IS NOT NULL", (key, token)
+    ).fetchall()
+    return bool(rows)
+
+
+class SqliteLeases:
+    """A `LeaseStore`.
+
+    Args:
+        thread: the one that writes.
+    """
+
+    def __init__(self, thread: FileThread) -> None:
+        self._thread = thread
+
+    async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
+        def take(transaction: Transaction) -> int | Lease:
+            if (held := _find(transaction, key)) is not None:
+                return held
+            until = transaction.now + round(seconds * 1000)
+            facts = {"key": key, "owner": owner, "until": until, "note": note}
+            token: int = transaction.connection.execute(_TAKE, facts).fetchall()[0][0]
+            return token
+
+        return await self._ask(take, care=Care.DURABLE)
+
+    async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
+        def renew(transaction: Transaction) -> bool:
+            until = transaction.now + round(seconds * 1000)
+            facts = {"key": key, "token": token, "until": until, "note": note, "now": transaction.now}
+            return transaction.connection.execute(_RENEW, facts).rowcount == 1
+
+        # A power failure that takes the renewal takes its holder, too.
+        return await self._ask(renew, care=Care.LOOSE)
+
+    async def release(self, key: str, *, token: int) -> None:
+        def release(transaction: Transaction) -> None:
+            transaction.connection.execute(
+                "UPDATE lease SET owner = NULL, until = 0, note = '' WHERE key = ? AND token = ?", (key, token)
+            )
+
+        await self._ask(release, care=Care.LOOSE)
+
+    async def find(self, key: str) -> Lease | None:
+        return await self._ask(lambda transaction: _find(transaction, key), care=Care.LOOSE)
+
+    async def _ask(self, work: Callable[[Transaction], T], *, care: Care) -> T:
+        try:
+            return await self._thread.call(work, care=care)
+        except StoreUnavailable as error:
+            raise StateUnavailable(str(error), is_certain=error.is_certain) from error
+        except StoreMismatch as error:
+            raise StateUnavailable(str(error)) from error
+
+
+def _find(transaction: Transaction, key: str) -> Lease | None:
+    rows = transaction.connection.execute(_FIND, (key, transaction.now)).fetchall()
+    if not rows:
+        return None
+    owner, token, until, note = rows[0]
+    return Lease(owner=owner, token=token, left=(until - transaction.now) / 1000, note=note)

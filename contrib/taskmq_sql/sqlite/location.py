@@ -1,0 +1,96 @@
+"""From a URL to a store, and to the version of its tables."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.errors import InvalidSetting, StoreUnavailable
+from taskmq_sql.sqlite.file.connection import Synchronous, open_raw
+from taskmq_sql.sqlite.file.schema import current, mismatch, upgrade
+from taskmq_sql.sqlite.store import SqliteJobStore
+
+__all__ = ["current_version", "open_store", "upgrade_store"]
+
+T = TypeVar("T")
+
+_PREFIX: Final = "sqlite:///"
+_OLDEST: Final = (3, 37)
+_SYNCHRONOUS: Final[dict[str, Synchronous]] = {"full": "FULL", "normal": "NORMAL"}
+_PATIENCE: Final = 10.0
+
+
+def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
+    """A store in the file that `sqlite:///PATH` names (`sqlite:////PATH` from the root); nothing is touched yet.
+
+    Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`.
+
+    Raises:
+        InvalidSetting: the URL cannot be read, or Python's SQLite is too old.
+    """
+    path, parameters = _parts(url)
+    keep_days = parameters.pop("keep_days", "30")
+    synchronous = parameters.pop("synchronous", "full").lower()
+    if parameters:
+        raise InvalidSetting(f"{url!r}: no parameter {min(parameters)!r}; there are synchronous and keep_days")
+    if synchronous not in _SYNCHRONOUS:
+        raise InvalidSetting(f"{url!r}: synchronous is full or normal, not {synchronous!r}")
+    if not keep_days.isascii() or not keep_days.isdigit() or not 1 <= int(keep_days[:6]) <= 36_500:
+        raise InvalidSetting(f"{url!r}: keep_days is a number of days from 1 to 36500, not {keep_days!r}")
+    if sqlite3.sqlite_version_info < _OLDEST:
+        raise InvalidSetting(f"{url!r} needs SQLite 3.37, and this Python has {sqlite3.sqlite_version}")
+    return SqliteJobStore(
+        url, path, clock=options.clock, synchronous=_SYNCHRONOUS[synchronous], keep_days=int(keep_days)
+    )
+
+
+def current_version(url: str) -> tuple[int, str]:
+    """The version of the tables of the file, 0 where there are none, and why this taskmq cannot work with it.
+
+    Raises:
+        InvalidSetting: the URL cannot be read.
+        StoreUnavailable: the file cannot be read.
+    """
+    path, _ = _parts(url)
+    if not path.exists():
+        return 0, ""
+    return _on(path, lambda connection: (current(connection), mismatch(connection)))
+
+
+def upgrade_store(url: str) -> int:
+    """Bring the tables of the file up to this taskmq's version, or make them; the version before.
+
+    Safe when several processes do so at once.
+
+    Raises:
+        InvalidSetting: the URL cannot be read.
+        StoreMismatch: the file is no job store, or of a newer version.
+        StoreUnavailable: the file cannot be written.
+    """
+    path, _ = _parts(url)
+    return _on(path, upgrade)
+
+
+def _on(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+    try:
+        connection = open_raw(path)
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
+            return work(connection)
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreUnavailable(f"the job store {path}: {error}") from error
+
+
+def _parts(url: str) -> tuple[Path, dict[str, str]]:
+    address, _, query = url.partition("?")
+    file = unquote(address.removeprefix(_PREFIX))
+    if not address.startswith(_PREFIX) or not file or file.endswith("/"):
+        raise InvalidSetting(
+            f"{url!r} names no file: it looks like sqlite:///jobs.db or sqlite:////var/lib/mine/jobs.db"
+        )
+    # Made absolute now: the process may change its directory later.
+    return Path(file).expanduser().absolute(), dict(parse_qsl(query, keep_blank_values=True))

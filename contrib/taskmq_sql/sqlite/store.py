@@ -1,0 +1,199 @@
+"""The job store on a SQLite file."""
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs import (
+    SLOTS,
+    AppliedReport,
+    AttemptRecord,
+    DispatchBatch,
+    DispatchedJob,
+    DueJob,
+    HistoryEntry,
+    JobPage,
+    JobRecord,
+    JobUpdate,
+    Lane,
+    NewJob,
+    Pick,
+    Submitted,
+)
+from taskmq.model.clock import Clock
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.reports import Report
+from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
+from taskmq_sql.sqlite.file.diagnosis import diagnose
+from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
+from taskmq_sql.sqlite.jobs.foreign import submit_in
+from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
+from taskmq_sql.sqlite.leases import SqliteLeases
+
+__all__ = ["SqliteJobStore"]
+
+_SHARDS: Final = 64
+
+
+class SqliteJobStore:
+    """A `JobStore` in one file, for the processes of one host.
+
+    Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
+
+    Args:
+        address: the URL, as people are shown it.
+        synchronous: `FULL`: what was answered survives a power failure; `NORMAL`: the end of any process.
+        keep_days: for so long jobs that have ended are kept.
+        patience: seconds for which a call waits for others that have locked the file.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        path: Path,
+        *,
+        clock: Clock,
+        synchronous: Synchronous = "FULL",
+        keep_days: int = 30,
+        patience: float = 10.0,
+    ) -> None:
+        self._address = address
+        self.path = path
+        self._clock = clock
+
+        def connect(give_up: threading.Event) -> FileConnection:
+            return FileConnection(
+                path, now_ms=clock.now_ms, synchronous=synchronous, patience=patience, give_up=give_up
+            )
+
+        self._writer = FileThread(connect, name="taskmq jobs writer")
+        self._reader = FileThread(connect, name="taskmq jobs reader")
+        self._dispatching = SqliteDispatch(self._writer, self._reader, keep_days=keep_days)
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    @property
+    def dispatching(self) -> "SqliteDispatch":
+        return self._dispatching
+
+    async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
+        if connection is not None:
+            return submit_in(connection, jobs, path=self.path, now=self._clock.now_ms())
+        if not jobs:
+            return []
+        return await self._writer.add(submissions.submit, jobs, care=Care.DURABLE)
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        return await self._reader.call(partial(records.get, job_id=job_id), care=Care.READ)
+
+    async def find_key(self, tenant: str, key: str) -> str | None:
+        return await self._reader.call(partial(submissions.find_key, tenant=tenant, key=key), care=Care.READ)
+
+    async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        return await self._reader.call(
+            partial(lists.list_jobs, which=which, after=after, limit=limit), care=Care.READ
+        )
+
+    async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        return await self._reader.call(partial(lists.count_jobs, which=which, cap=cap), care=Care.READ)
+
+    async def update(self, update: JobUpdate) -> int | None:
+        return await self._writer.call(partial(updates.update, change=update), care=Care.DURABLE)
+
+    async def events(self, job_id: str) -> list[HistoryEntry]:
+        return await self._reader.call(partial(records.events, job_id=job_id), care=Care.READ)
+
+    async def attempts(self, job_id: str) -> list[AttemptRecord]:
+        return await self._reader.call(partial(records.attempts, job_id=job_id), care=Care.READ)
+
+    async def now_ms(self) -> int:
+        return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
+
+    async def check(self) -> None:
+        # The connection looks when it is opened, and whenever the tables were changed.
+        await self._reader.call(lambda transaction: transaction.check(), care=Care.READ)
+
+    async def diagnose(self) -> list[Finding]:
+        return await self._reader.call(partial(diagnose, path=self.path), care=Care.READ)
+
+    async def aclose(self) -> None:
+        await self._writer.aclose()
+        await self._reader.aclose()
+
+
+class SqliteDispatch:
+    """The `DispatchStore` of a `SqliteJobStore`."""
+
+    def __init__(self, writer: FileThread, reader: FileThread, *, keep_days: int) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._keep_days = keep_days
+        self._leases = SqliteLeases(writer)
+
+    @property
+    def slots(self) -> int:
+        return SLOTS
+
+    @property
+    def leases(self) -> SqliteLeases:
+        return self._leases
+
+    def slot_of(self, queue: str) -> int:
+        return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % SLOTS
+
+    async def lanes(self, slot: int) -> list[Lane]:
+        found = await self._reader.call(dispatches.lanes, care=Care.READ)
+        return [lane for lane in found if self.slot_of(lane.queue) == slot]
+
+    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        if not picks:
+            return None
+        work = partial(dispatches.dispatch, slot=slot, epoch=epoch, picks=picks)
+        return await self._writer.call(work, care=Care.DURABLE)
+
+    async def confirm(self, batches: Sequence[int]) -> None:
+        # A batch whose mark a power failure takes is published again, as one that was never confirmed.
+        await self._writer.call(partial(dispatches.confirm, batches=batches), care=Care.LOOSE)
+
+    async def forget(self, batches: Sequence[int]) -> None:
+        await self._writer.call(partial(dispatches.forget, batches=batches), care=Care.LOOSE)
+
+    async def undispatch(self, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = "") -> None:
+        work = partial(dispatches.undispatch, jobs=jobs, delay=delay, reason=reason)
+        await self._writer.call(work, care=Care.DURABLE)
+
+    async def fail(self, jobs: Sequence[DispatchedJob], *, reason: str) -> None:
+        await self._writer.call(partial(dispatches.fail, jobs=jobs, reason=reason), care=Care.DURABLE)
+
+    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+        return await self._writer.call(partial(dispatches.take_over, slot=slot, epoch=epoch), care=Care.DURABLE)
+
+    async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
+        return await self._writer.add(apply_reports, reports, care=Care.DURABLE)
+
+    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
+        shards = range(slot, _SHARDS, SLOTS)
+        work = partial(updates.due, shards=shards, until=until, limit=limit)
+        return await self._reader.call(work, care=Care.READ)
+
+    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
+        return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
+
+    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+        work = partial(dispatches.in_flight, slot=slot, dispatched_before=dispatched_before)
+        return await self._reader.call(work, care=Care.READ)
+
+    async def maintain(self) -> None:
+        work = partial(maintenance.drop_old, keep_days=self._keep_days)
+        # In small transactions: others write meanwhile.
+        while await self._writer.call(work, care=Care.LOOSE):
+            pass
+        while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):
+            pass
