@@ -34,6 +34,7 @@ R = TypeVar("R")
 _FIRST_LOOK: Final = 0.05
 _LONGEST_LOOK: Final = 0.5
 _BETWEEN_LOOKS: Final = 1.0
+_REMEMBERED: Final = "7d"
 
 
 class Jobs(JobService):
@@ -347,7 +348,12 @@ class Jobs(JobService):
 
     async def acancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
         """`cancel` for coroutines."""
-        return await self._do("cancel", job_id, version=version, by=by, note=note)
+        after = await self._do("cancel", job_id, version=version, by=by, note=note)
+        if not after.state.is_final and self.sessions.current().state is not None:
+            # Its worker looks there; where there is no state, the scheduler tells the workers.
+            reason = after.cancel_requested or ""
+            await super().cancel_job(_name(after), reason=reason, remember=_REMEMBERED, was_sent=True)
+        return after
 
     def hold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
         """Have a job that waits not run until it is released."""
@@ -392,8 +398,7 @@ class Jobs(JobService):
         now = self.sessions.clock.now_ms()
         job = cloned(record, job_id=new_id, now=now, due=now if at is None else instant_ms(at, what="at"))
         await self._store.submit(job)
-        name = job.id if job.key is None else tenant_key(job.tenant or None, job.key)
-        return Job(name, task=job.task, jobs=self, returns=self._returns(job.task))
+        return Job(_name(job), task=job.task, jobs=self, returns=self._returns(job.task))
 
     async def _do(self, action: Action, job_id: str, *, version: int | None, by: str, note: str) -> JobRecord:
         return await self._store.edit(job_id, action, version=version, by=by, note=note)
@@ -455,12 +460,8 @@ class Jobs(JobService):
             return await super().cancel_job(job_id, reason=reason, remember=remember, was_sent=was_sent)
         if record.state.is_final:
             return Cancellation.ENDED
-        after = await self._do("cancel", record.id, version=None, by="", note=reason)
-        if after.state.is_final:
-            return Cancellation.CANCELLED
-        if self.sessions.current().state is not None:
-            await super().cancel_job(job_id, reason=reason, remember=remember, was_sent=True)
-        return Cancellation.REQUESTED
+        after = await self.acancel(record.id, note=reason)
+        return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -485,9 +486,13 @@ class Jobs(JobService):
         return called.handle(job_id)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:
-        name = record.id if record.key is None else tenant_key(record.tenant or None, record.key)
-        return Job(name, task=record.task, jobs=self, returns=self._returns(record.task))
+        return Job(_name(record), task=record.task, jobs=self, returns=self._returns(record.task))
 
     def _returns(self, task: str) -> ReturnType:
         found: Task[..., Any] | None = self._tasks.get(task)
         return ReturnType(Any) if found is None else found.returns
+
+
+def _name(job: NewJob | JobRecord) -> str:
+    """What the job is called by its handles and in its messages."""
+    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)

@@ -19,8 +19,12 @@ def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
         UnsupportedFeature: what it needs is not installed.
     """
     scheme = url.partition("://")[0].partition("+")[0]
+    if scheme == "sqlite":
+        from taskmq_sql.sqlite import open_store
+
+        return open_store(url, options)
     if scheme not in ("postgres", "postgresql"):
-        raise InvalidSetting(f"{scheme}:// is no job store: it looks like postgresql://user@host/db")
+        raise InvalidSetting(f"{scheme}:// is no job store: it looks like postgresql://user@host/db or sqlite:///PATH")
     try:
         from taskmq_sql.postgres.store import PostgresJobStore
     except ImportError as error:

@@ -5,6 +5,7 @@ import time
 
 from taskmq.contracts.broker import Broadcasting, Delivery, Subscription
 from taskmq.errors import QueueMissing
+from taskmq.model.topology import is_jobs_queue
 from taskmq.testing.broker_suite.case import BrokerCase, Inbox, bodies, message
 from taskmq.testing.runner import case, eventually, raises
 

@@ -13,11 +13,11 @@ from taskmq.worker.intake.backlog import WEIGHTS, Backlog
 from tests.unit.worker.staged import FakeDelivery
 
 QUEUES = [WorkQueue("a"), WorkQueue("b"), WorkQueue("c")]
-PHYSICAL = [name for queue in QUEUES for name in queue.physical]
+PHYSICAL = [name for queue in QUEUES for name in queue.physical[:3]]
 CLASS_OF: dict[str, PriorityClass] = {
     name: kind for queue in QUEUES for kind, name in zip(CLASSES, queue.physical[:3], strict=True)
 }
-HIGH, DEFAULT, LOW = QUEUES[0].physical
+HIGH, DEFAULT, LOW = QUEUES[0].physical[:3]
 
 
 def _delivery(queue: str, number: int = 0) -> Delivery:
