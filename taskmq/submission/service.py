@@ -64,7 +64,7 @@ class Jobs(JobService):
     def use_producer(self, producer: Producer) -> None:
         """Submit with what this producer sends with."""
         self._producer = producer
-        self._stored = StoredJobs(self.sessions, signature_of=self._signature_of)
+        self._stored = StoredJobs(lambda: self.sessions, signature_of=self._signature_of)
 
     # Submitting ----------------------------------------------------------------------------------------
 

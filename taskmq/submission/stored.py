@@ -57,18 +57,25 @@ class StoredJobs:
     """Asks the store of the running loop's session.
 
     Args:
+        sessions: the app's, asked for each time.
         signature_of: the signature of a task by its name; None where the app has none of that name.
     """
 
-    def __init__(self, sessions: Sessions, *, signature_of: Callable[[str], Signature | None]) -> None:
-        self._sessions = sessions
+    def __init__(
+        self, sessions: Callable[[], Sessions], *, signature_of: Callable[[str], Signature | None]
+    ) -> None:
+        self._asked_sessions = sessions
         self._signature_of = signature_of
         self._commits: dict[int, tuple[JobStore, GroupCommit]] = {}
 
     @property
+    def _sessions(self) -> Sessions:
+        return self._asked_sessions()
+
+    @property
     def has_store(self) -> bool:
         """Whether the app has one."""
-        return self._sessions.settings.store is not None
+        return self._sessions.current().store is not None
 
     # Submitting ----------------------------------------------------------------------------------------
 

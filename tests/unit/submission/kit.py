@@ -1,0 +1,117 @@
+"""An app with a store, its scheduler, and a real worker, in a loop whose time jumps."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
+from taskmq.client.session import Session
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.submission import Jobs
+from taskmq.testing import FlakyBroker
+from taskmq.worker import Worker, WorkerConfig
+from taskmq_local import open_memory_broker, open_memory_state
+from tests.unit.app_kit import OneSession
+from tests.unit.scheduler.stage import Process, Stage, play
+
+__all__ = ["Shop", "define", "in_shop"]
+
+RETRY = RetryPolicy(max_attempts=3, backoff="constant", base="10s", jitter=False)
+
+
+def define(app: TaskMQ) -> None:
+    """The tasks of the tests; one for each way in which a run can end."""
+
+    @app.task(name="double", queue="work", retry=RETRY)
+    async def double(number: int) -> int:
+        return number * 2
+
+    @app.task(name="fail", queue="work", retry=RETRY)
+    async def fail(text: str) -> None:
+        raise ValueError(text)
+
+    @app.task(name="end", queue="work", retry=None)
+    async def end(how: str) -> object:
+        match how:
+            case "reject":
+                raise Reject(reason="no")
+            case "ignore":
+                raise Ignore
+            case "unstorable":
+                return object()
+            case "retry":
+                raise Retry(delay="5s", reason="again")
+            case _:
+                return how
+
+    @app.task(name="snooze", queue="work", retry=None)
+    async def snooze(until: int) -> str:
+        if app.sessions.clock.now_ms() < until:
+            raise Snooze(delay="20s")
+        return "rested"
+
+    @app.task(name="sleep", queue="work", retry=None)
+    async def sleep(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "slept"
+
+    @app.task(name="once", queue="work", ack="early")
+    async def once(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "done"
+
+
+@dataclass
+class Shop:
+    """One scheduler whose app submits, and a worker of another app."""
+
+    stage: Stage
+    process: Process
+    worker: Worker
+    broker: FlakyBroker
+
+    @property
+    def app(self) -> TaskMQ:
+        return self.process.app
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.process.app.jobs
+
+
+@asynccontextmanager
+async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool) -> AsyncIterator[Shop]:
+    process = stage.start(has_state=has_state)
+    app = TaskMQ(f"memory://{stage.name}", name="shop")
+    if knows_tasks:
+        define(app)
+    else:
+        app.task(name="other", queue="work")(lambda: None)
+    app.sessions.clock = stage.clock
+    options = BrokerOptions(name="worker", clock=stage.clock)
+    broker = FlakyBroker(open_memory_broker(f"memory://{stage.name}", options))
+    state = open_memory_state(f"memory://{stage.name}", options) if has_state else None
+    session = Session(broker, state, send_timeout=5.0, clock=stage.clock)
+    OneSession(app, lambda: session)
+    worker = Worker(app, WorkerConfig(name="w1", grace=1.0))
+    running = asyncio.create_task(worker.run())
+    await worker.is_ready.wait()
+    try:
+        yield Shop(stage, process, worker, broker)
+    finally:
+        worker.requeue_now()
+        await running
+        await app.aclose()
+
+
+def in_shop(
+    test: Callable[[Shop], Coroutine[None, None, None]], *, has_state: bool = True, knows_tasks: bool = True
+) -> None:
+    """Run a test in a shop."""
+
+    async def run(stage: Stage) -> None:
+        async with _opened(stage, has_state=has_state, knows_tasks=knows_tasks) as shop:
+            await test(shop)
+
+    play(run, define)

@@ -1,0 +1,190 @@
+"""Jobs of the store at a real worker: what each end of a run comes to."""
+
+from datetime import timedelta
+
+import pytest
+
+from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
+from taskmq.model.states import JobState
+from tests.unit.scheduler.stage import until
+from tests.unit.submission.kit import Shop, in_shop
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("double", 21)
+
+        assert await job.aresult(timeout=5) == 42
+        record = await shop.jobs.aget(job.id)
+        assert (record.state, record.attempt, record.worker) == (JobState.SUCCEEDED, 1, "w1")
+        assert record.finished is not None
+        assert record.started is not None
+
+    in_shop(test, has_state=has_state)
+
+
+def test_a_failing_job_is_tried_again_by_its_task_s_policy_and_waits_in_the_store_meanwhile() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("fail", "oops")
+        await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
+        waiting = await shop.jobs.aget(job.id)
+        assert waiting.attempt == 2
+        assert waiting.due - shop.stage.clock.now_ms() > 9_000
+
+        with pytest.raises(TaskFailed, match="oops"):
+            await job.aresult(timeout=60)
+
+        attempts = await shop.jobs.aattempts(job.id)
+        assert [(one.attempt, one.worker) for one in attempts] == [(1, "w1"), (2, "w1")]
+        assert all(one.error is not None and one.error.type_name == "ValueError" for one in attempts)
+        assert (await shop.jobs.aget(job.id)).attempt == 3
+        # Nothing of it is at the broker.
+        assert not any(stats.ready for stats in await shop.stage.broker.stats(["work", "work.dlq", "work.jobs"]))
+
+    in_shop(test)
+
+
+@pytest.mark.parametrize(
+    ("how", "state"),
+    [
+        ("value", JobState.SUCCEEDED),
+        ("reject", JobState.FAILED),
+        ("unstorable", JobState.FAILED),
+        ("retry", JobState.FAILED),
+        ("ignore", JobState.CANCELLED),
+    ],
+)
+def test_each_end_of_a_run_is_the_job_s(how: str, state: JobState) -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("end", how)
+
+        await until(lambda: shop.stage.job(job.id).state.is_final)
+
+        assert shop.stage.job(job.id).state is state
+        assert not any(stats.ready for stats in await shop.stage.broker.stats(["work.dlq"]))
+
+    in_shop(test)
+
+
+def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("snooze", shop.stage.clock.now_ms() + 30_000)
+
+        assert await job.aresult(timeout=120) == "rested"
+
+        assert (await shop.jobs.aget(job.id)).attempt == 1
+        assert await shop.jobs.aattempts(job.id) == []
+
+    in_shop(test)
+
+
+def test_arguments_that_the_worker_cannot_read_end_the_job() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("double", 1, delay="10s")
+        record = await shop.jobs.aget(job.id)
+        shop.stage.model.jobs[job.id] = type(record)(
+            **{name: getattr(record, name) for name in record.__struct_fields__ if name != "body"},
+            body=record.body.replace(b'"args":[1]', b'"args":["x"]'),
+        )
+
+        with pytest.raises(TaskFailed, match="int"):
+            await job.aresult(timeout=60)
+
+    in_shop(test)
+
+
+def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("double", 1)
+
+        await until(lambda: shop.stage.job(job.id).state is JobState.SCHEDULED)
+
+        record = shop.stage.job(job.id)
+        assert record.attempt == 1
+        assert record.error is None or "not registered" in record.error.message
+
+    in_shop(test, knows_tasks=False)
+
+
+def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("sleep", 5.0)
+
+        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+
+        assert await job.astate() is JobState.RUNNING
+        assert "runs at w1" in (await shop.jobs.aexplain(job.id)).reasons[0]
+        assert await job.aresult(timeout=60) == "slept"
+
+    in_shop(test)
+
+
+def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("once", 5.0)
+
+        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+
+        assert await job.aresult(timeout=60) == "done"
+
+    in_shop(test)
+
+
+def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("sleep", 500.0)
+        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+
+        record = await shop.jobs.acancel(job.id, by="ops", note="not needed")
+
+        assert (record.state, record.cancel_requested) == (JobState.RUNNING, "not needed")
+        with pytest.raises(JobCancelled, match="not needed"):
+            await job.aresult(timeout=60)
+        kinds = [(one.kind, one.by) for one in await shop.jobs.ahistory(job.id)]
+        assert kinds[0] == ("cancel_requested", "ops")
+        with pytest.raises(JobConflict, match="has ended"):
+            await shop.jobs.acancel(job.id)
+
+    in_shop(test)
+
+
+def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("double", 1, delay="20s", expires="10s")
+
+        with pytest.raises(JobCancelled):
+            await job.aresult(timeout=60)
+
+        assert shop.stage.job(job.id).state is JobState.EXPIRED
+
+    in_shop(test)
+
+
+def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledged_before() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("sleep", 0.1)
+        await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
+        shop.broker.fail_publishes(3, BrokerUnavailable("away (staged)"))
+
+        assert await job.aresult(timeout=60) == "slept"
+
+        assert shop.stage.job(job.id).attempt == 1
+
+    in_shop(test)
+
+
+def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere() -> None:
+    async def test(shop: Shop) -> None:
+        job = await shop.jobs.asubmit("sleep", 50.0)
+        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+
+        shop.worker.requeue_now()
+        player = await shop.stage.player()
+        await until(lambda: bool(player.deliveries))
+        await player.finish(content_type="application/json", result=b'"elsewhere"')
+
+        assert await job.aresult(timeout=timedelta(seconds=60)) == "elsewhere"
+        assert shop.stage.job(job.id).attempt == 1
+
+    in_shop(test)
