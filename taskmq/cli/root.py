@@ -50,6 +50,7 @@ _COMMANDS = {
         "taskmq.cli.operators.topology:app",
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
     ),
+    "store": ("taskmq.cli.operators.store:app", "The job store's tables: upgrade, current, check."),
     "doctor": (
         "taskmq.cli.operators.doctor:doctor",
         "Check broker, state and settings; each finding with its remedy.",

@@ -61,9 +61,7 @@ class StoredJobs:
         signature_of: the signature of a task by its name; None where the app has none of that name.
     """
 
-    def __init__(
-        self, sessions: Callable[[], Sessions], *, signature_of: Callable[[str], Signature | None]
-    ) -> None:
+    def __init__(self, sessions: Callable[[], Sessions], *, signature_of: Callable[[str], Signature | None]) -> None:
         self._asked_sessions = sessions
         self._signature_of = signature_of
         self._commits: dict[int, tuple[JobStore, GroupCommit]] = {}

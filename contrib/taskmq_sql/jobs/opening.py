@@ -24,7 +24,9 @@ def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
 
         return open_store(url, options)
     if scheme not in ("postgres", "postgresql"):
-        raise InvalidSetting(f"{scheme}:// is no job store: it looks like postgresql://user@host/db or sqlite:///PATH")
+        raise InvalidSetting(
+            f"{scheme}:// is no job store: it looks like postgresql://user@host/db or sqlite:///PATH"
+        )
     try:
         from taskmq_sql.postgres.store import PostgresJobStore
     except ImportError as error:

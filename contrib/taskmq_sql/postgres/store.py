@@ -1,8 +1,8 @@
 """The job store on PostgreSQL, as apps and operators use it."""
 
 import uuid
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import Select
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     NewJob,
     Submitted,
 )
+from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq_sql.jobs.listing import Known, Scan, page_of, scans
 from taskmq_sql.jobs.values import is_job_id, submitted_at
@@ -32,6 +33,8 @@ from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import connection_of
 
 __all__ = ["PostgresJobStore"]
+
+T = TypeVar("T")
 
 _DIALECT: Final = PGDialect_asyncpg()
 _COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
@@ -61,6 +64,7 @@ class PostgresJobStore:
     """
 
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
+        self._url = url
         self._database = Database(url, name=name)
         self._dispatching = PostgresDispatch(self._database)
 
@@ -144,6 +148,18 @@ class PostgresJobStore:
     async def now_ms(self) -> int:
         return int((await self._rows("select taskmq.now_ms()"))[0][0])
 
+    async def current(self) -> str | None:
+        """See `taskmq.contracts.jobs.Upgradable`."""
+        from taskmq_sql.migrations import current
+
+        return await _migrated(current(self._url), self.address)
+
+    async def upgrade(self) -> None:
+        """See `taskmq.contracts.jobs.Upgradable`."""
+        from taskmq_sql.migrations import upgrade
+
+        await _migrated(upgrade(self._url), self.address)
+
     async def check(self) -> None:
         await self._rows("select 1")
 
@@ -198,3 +214,12 @@ class PostgresJobStore:
 
 def _uuid(job_id: str | None) -> uuid.UUID | None:
     return None if job_id is None else uuid.UUID(job_id)
+
+
+async def _migrated(work: Coroutine[Any, Any, T], address: str) -> T:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        return await work
+    except (SQLAlchemyError, OSError) as error:
+        raise StoreUnavailable(f"the job store {address}: {str(error).partition(chr(10))[0]}") from error

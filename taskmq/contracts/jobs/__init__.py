@@ -26,7 +26,7 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
-from taskmq.contracts.jobs.store import JobStore
+from taskmq.contracts.jobs.store import JobStore, Upgradable
 
 __all__ = [
     "SLOTS",
@@ -46,5 +46,6 @@ __all__ = [
     "NewJob",
     "Pick",
     "Submitted",
+    "Upgradable",
     "slot_key",
 ]

@@ -5,7 +5,7 @@ those that the adapter works with. The store's clock decides what is due. Ids th
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs.dispatch import DispatchStore
@@ -20,7 +20,7 @@ from taskmq.contracts.jobs.records import (
 )
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 
-__all__ = ["JobStore"]
+__all__ = ["JobStore", "Upgradable"]
 
 
 class JobStore(Protocol):
@@ -98,4 +98,28 @@ class JobStore(Protocol):
 
     async def aclose(self) -> None:
         """Let go. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class Upgradable(Protocol):
+    """A job store whose tables are made, and changed from version to version."""
+
+    async def current(self) -> str | None:
+        """The version of its tables; None where there are none.
+
+        Raises:
+            StoreUnavailable: it could not be reached.
+        """
+        ...
+
+    async def upgrade(self) -> None:
+        """Make the tables, or bring them to the version that this adapter works with; all of it, or nothing.
+
+        Several may do so at a time. Jobs that are there stay.
+
+        Raises:
+            StoreMismatch: they are of a later version.
+            StoreUnavailable: it could not be reached.
+        """
         ...

@@ -82,7 +82,9 @@ def test_the_result_of_a_task_that_keeps_none_is_not_put_into_the_state() -> Non
 
         await stage.all_ended()
 
-        assert await process.app.jobs.find_result(job_id) is None
+        state = process.app.sessions.current().state
+        assert state is not None
+        assert await state.results.get(job_id) is None
 
     play(test, define)
 

@@ -51,7 +51,7 @@ _BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE slot = ?
 _WHOLE: Final = """
     SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state FROM job WHERE id IN (@values)
 """
-_UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"  # noqa: S608 - names of columns
+_UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"
 _PAIR: Final = struct.Struct(">16sq")
 
 

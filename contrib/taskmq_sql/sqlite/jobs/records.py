@@ -22,8 +22,8 @@ LISTED: Final = f"{_COMMON}, NULL, NULL, x'', NULL"
 LISTED_ENDED: Final = f"{_COMMON}, finished, NULL, x'', NULL"
 """The columns of a job of `job_history` in a list."""
 
-_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, body, NULL FROM job WHERE id = ?"  # noqa: S608 - names of columns
-_WHOLE_ENDED: Final = f"SELECT {_COMMON}, finished, content_type, body, result FROM job_history WHERE id = ?"  # noqa: S608 - as above
+_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, body, NULL FROM job WHERE id = ?"
+_WHOLE_ENDED: Final = f"SELECT {_COMMON}, finished, content_type, body, result FROM job_history WHERE id = ?"
 _ATTEMPTS: Final = """
     SELECT attempt, started, ended, worker, error_type, error, traceback FROM attempt WHERE id = ? ORDER BY rowid
 """
