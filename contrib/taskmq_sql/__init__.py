@@ -16,7 +16,7 @@ Two transactions with one key at a time: on PostgreSQL the second waits for the 
 that rolls back. On SQLite, which has one writer at a time, the second waits for SQLite's `timeout`.
 """
 
-from taskmq_sql.jobs.opening import open_job_store
+from taskmq_sql.location import open_job_store
 from taskmq_sql.once import acreate_tables, aforget, aonce, create_tables, forget, once
 from taskmq_sql.tables import metadata, once_keys
 

@@ -20,7 +20,7 @@ tables are in the schema `taskmq`; SQLite has no schemas (translate it to None),
 and tokens as they come to it, and does not divide tables by day.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     ARRAY,
@@ -72,11 +72,11 @@ LONGEST_BODY: Final = 1536
 
 metadata: Final = MetaData(schema=SCHEMA)
 
-_ID: Final[TypeEngine[object]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_IDS: Final[TypeEngine[object]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
-_TOKENS: Final[TypeEngine[object]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
+_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
+_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
 # An alias of the rowid, which SQLite counts by itself.
-_COUNTED: Final[TypeEngine[object]] = BigInteger().with_variant(Integer(), "sqlite")
+_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:

@@ -18,8 +18,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.event import listen
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from taskmq_sql.jobs.partitions import make_partitions
 from taskmq_sql.jobs.tables import SCHEMA
-from taskmq_sql.postgres.partitions import make_partitions
 
 __all__ = ["HEAD", "VERSION_TABLE", "current", "upgrade"]
 

@@ -4,7 +4,7 @@ import hashlib
 from typing import Final
 from urllib.parse import urlsplit
 
-import asyncpg
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.contracts.jobs import SLOTS
 from taskmq.errors import InvalidSetting, StoreMismatch

@@ -1,10 +1,10 @@
 """The days of the tables that are divided by day: made ahead, dropped when they have been kept for long enough."""
 
-import asyncpg
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
+from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
 from taskmq_sql.jobs.tables import BY_DAY, SCHEMA
 from taskmq_sql.postgres.connections import Connection
-from taskmq_sql.postgres.partitions import DAY, day_of, partition_statements
 
 __all__ = ["days_of", "drop_day", "drop_days", "make_days"]
 

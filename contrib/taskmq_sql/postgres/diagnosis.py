@@ -3,9 +3,9 @@
 from typing import Final
 
 from taskmq.contracts.finding import Finding
+from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.days import days_of
-from taskmq_sql.postgres.partitions import DAY, day_of
 
 __all__ = ["diagnose"]
 

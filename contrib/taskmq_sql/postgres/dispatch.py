@@ -16,23 +16,23 @@ from taskmq.contracts.jobs import (
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.days import drop_days, make_days
 from taskmq_sql.postgres.leases import PostgresLeases
-from taskmq_sql.postgres.partitions import DAY
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.statements import (
     CONFIRM,
     DISPATCH,
     DUE,
+    EXISTING,
     FIRE,
     FORGET,
     IN_FLIGHT,
     LANES,
-    STANDING,
     TAKE_OVER,
     UNDISPATCH,
 )
@@ -205,10 +205,10 @@ async def _undispatch(connection: Connection, jobs: Sequence[DispatchedJob], del
     notes = [Note(str(row["id"]), row["version"], "undispatched", after, "", why) for row in rows]
     done = {each.id for each in notes}
     if left := {job.id: job for job in jobs if job.id not in done}:
-        standing = await connection.fetch(STANDING, sorted(left))
+        existing = await connection.fetch(EXISTING, sorted(left))
         asked = [
             Ending(id=str(row["id"]), token=left[str(row["id"])].token, state=JobState.CANCELLED)
-            for row in standing
+            for row in existing
             if row["cancel_requested"] is not None
         ]
         ended = await end(connection, asked) if asked else ()

@@ -63,7 +63,7 @@ def history_entries(rows: Iterable[Row]) -> list[HistoryEntry]:
         HistoryEntry(
             version=row["version"],
             at=row["at"],
-            kind=EVENT_KINDS[row["kind"]],
+            kind=EVENT_KINDS[row["kind"]],  # pyright: ignore[reportArgumentType] - the column has no other
             state=STATES[row["state"]],
             by=row["actor"],
             note=row["note"],

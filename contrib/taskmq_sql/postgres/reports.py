@@ -14,7 +14,7 @@ from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
-from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, STANDING, STARTED
+from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, STARTED
 
 __all__ = ["Ending", "Note", "apply", "end", "note"]
 
@@ -142,7 +142,7 @@ class _Applying:
     async def _settle(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
         """Those that found their jobs otherwise: ended, with another token, or asked to end."""
         wanted = sorted({self._reports[place].id for place in places})
-        rows = {str(row["id"]): row for row in await connection.fetch(STANDING, wanted)}
+        rows = {str(row["id"]): row for row in await connection.fetch(EXISTING, wanted)}
         cancelled = [
             place for place in places if _is_cancelled(self._reports[place], rows.get(self._reports[place].id))
         ]

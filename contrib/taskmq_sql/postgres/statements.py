@@ -14,12 +14,12 @@ __all__ = [
     "DUE",
     "END",
     "EVENTS",
+    "EXISTING",
     "FIRE",
     "FORGET",
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
-    "STANDING",
     "STARTED",
     "SUBMIT",
     "SUBMIT_KEYED",
@@ -174,7 +174,7 @@ q as (insert into taskmq.ready (queue, priority, tenant, due, id)
 t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1)
 select id, version from u"""
 
-STANDING: Final = """
+EXISTING: Final = """
 select j.id, j.token, j.state, j.version, j.queue, j.cancel_requested from taskmq.job j
 where j.id = any($1::uuid[]) order by j.id for update"""
 """What has become of jobs whose reports did not count, as far as they live."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Select
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
@@ -19,14 +19,14 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq_sql.jobs.listing import Known, Scan, page_of, scans
+from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
+from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
-from taskmq_sql.postgres.partitions import DAY
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
@@ -36,7 +36,7 @@ __all__ = ["PostgresJobStore"]
 
 T = TypeVar("T")
 
-_DIALECT: Final = PGDialect_asyncpg()
+_DIALECT: Final = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 _COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
 _BODY: Final = "coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body"
 _DETAIL: Final = "(select detail from taskmq.job_detail d where d.id = t.id) as detail"
@@ -205,7 +205,7 @@ class PostgresJobStore:
 
     async def _fetch(self, statement: Select[Any]) -> Sequence[Row]:
         compiled = statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True})
-        places = cast("list[str]", compiled.positiontup or [])
+        places = compiled.positiontup or []
         return await self._rows(str(compiled), *(compiled.params[place] for place in places))
 
     async def _rows(self, query: str, *args: object) -> Sequence[Row]:

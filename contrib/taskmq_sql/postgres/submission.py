@@ -15,7 +15,7 @@ __all__ = ["submit"]
 
 _BODIES: Final = "insert into taskmq.job_body (id, body) select * from unnest($1::uuid[], $2::bytea[])"
 _DETAILS: Final = "insert into taskmq.job_detail (id, detail) select * from unnest($1::uuid[], $2::text[])"
-_STANDING: Final = """
+_EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
 from unnest($1::uuid[]) as i(id) left join taskmq.job j on j.id = i.id
 left join lateral (select state, version from taskmq.job_history where id = i.id order by ended desc limit 1) h
@@ -115,11 +115,11 @@ async def _answer(
         tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
         rows = await connection.fetch(_KEYS, keyed, tenants, [jobs[place].key for place in keyed])
     for row in rows:
-        found[row["place"]] = (str(row["id"]), row["fingerprint"] == jobs[row["place"]].fingerprint)
-    standing = {
+        found[row["place"]] = (str(row["id"]), bool(row["fingerprint"] == jobs[int(row["place"])].fingerprint))
+    existing = {
         str(row["id"]): row
-        for row in await connection.fetch(_STANDING, sorted({job_id for job_id, _ in found.values()}))
+        for row in await connection.fetch(_EXISTING, sorted({job_id for job_id, _ in found.values()}))
     }
     for place, (job_id, is_same) in found.items():
-        row = standing[job_id]
+        row = existing[job_id]
         answers[place] = Submitted(job_id, False, is_same, STATES[row["state"]], row["version"])

@@ -1,9 +1,11 @@
 """Jobs of the store at a real worker: what each end of a run comes to."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from taskmq import Job
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
 from taskmq.model.states import JobState
 from tests.unit.scheduler.stage import until
@@ -13,7 +15,7 @@ from tests.unit.submission.kit import Shop, in_shop
 @pytest.mark.parametrize("has_state", [True, False])
 def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("double", 21)
+        job: Job[Any] = await shop.jobs.asubmit("double", 21)
 
         assert await job.aresult(timeout=5) == 42
         record = await shop.jobs.aget(job.id)
@@ -26,7 +28,7 @@ def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None
 
 def test_a_failing_job_is_tried_again_by_its_task_s_policy_and_waits_in_the_store_meanwhile() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("fail", "oops")
+        job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
         await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
         waiting = await shop.jobs.aget(job.id)
         assert waiting.attempt == 2
@@ -57,7 +59,7 @@ def test_a_failing_job_is_tried_again_by_its_task_s_policy_and_waits_in_the_stor
 )
 def test_each_end_of_a_run_is_the_job_s(how: str, state: JobState) -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("end", how)
+        job: Job[Any] = await shop.jobs.asubmit("end", how)
 
         await until(lambda: shop.stage.job(job.id).state.is_final)
 
@@ -69,7 +71,7 @@ def test_each_end_of_a_run_is_the_job_s(how: str, state: JobState) -> None:
 
 def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("snooze", shop.stage.clock.now_ms() + 30_000)
+        job: Job[Any] = await shop.jobs.asubmit("snooze", shop.stage.clock.now_ms() + 30_000)
 
         assert await job.aresult(timeout=120) == "rested"
 
@@ -81,7 +83,7 @@ def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count() -> No
 
 def test_arguments_that_the_worker_cannot_read_end_the_job() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("double", 1, delay="10s")
+        job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="10s")
         record = await shop.jobs.aget(job.id)
         shop.stage.model.jobs[job.id] = type(record)(
             **{name: getattr(record, name) for name in record.__struct_fields__ if name != "body"},
@@ -96,7 +98,7 @@ def test_arguments_that_the_worker_cannot_read_end_the_job() -> None:
 
 def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("double", 1)
+        job: Job[Any] = await shop.jobs.asubmit("double", 1)
 
         await until(lambda: shop.stage.job(job.id).state is JobState.SCHEDULED)
 
@@ -109,7 +111,7 @@ def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again() -> None:
 
 def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("sleep", 5.0)
+        job: Job[Any] = await shop.jobs.asubmit("sleep", 5.0)
 
         await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
@@ -122,7 +124,7 @@ def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run() -> None:
 
 def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("once", 5.0)
+        job: Job[Any] = await shop.jobs.asubmit("once", 5.0)
 
         await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
@@ -133,7 +135,7 @@ def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does() -> Non
 
 def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("sleep", 500.0)
+        job: Job[Any] = await shop.jobs.asubmit("sleep", 500.0)
         await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
         record = await shop.jobs.acancel(job.id, by="ops", note="not needed")
@@ -151,7 +153,7 @@ def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for() -> None:
 
 def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("double", 1, delay="20s", expires="10s")
+        job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="20s", expires="10s")
 
         with pytest.raises(JobCancelled):
             await job.aresult(timeout=60)
@@ -163,7 +165,7 @@ def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run() -> No
 
 def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledged_before() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("sleep", 0.1)
+        job: Job[Any] = await shop.jobs.asubmit("sleep", 0.1)
         await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
         shop.broker.fail_publishes(3, BrokerUnavailable("away (staged)"))
 
@@ -176,7 +178,7 @@ def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledged_befo
 
 def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere() -> None:
     async def test(shop: Shop) -> None:
-        job = await shop.jobs.asubmit("sleep", 50.0)
+        job: Job[Any] = await shop.jobs.asubmit("sleep", 50.0)
         await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
         shop.worker.requeue_now()

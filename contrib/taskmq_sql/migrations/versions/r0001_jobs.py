@@ -1,6 +1,6 @@
 """The tables of the first version."""
 
-from typing import Final
+from typing import Any, Final
 
 from alembic import op
 from sqlalchemy import (
@@ -31,11 +31,11 @@ depends_on = None
 # A copy: `taskmq_sql.jobs.tables` goes on, this stays what it was.
 metadata: Final = MetaData(schema="taskmq")
 
-_ID: Final[TypeEngine[object]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_IDS: Final[TypeEngine[object]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
-_TOKENS: Final[TypeEngine[object]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
+_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
+_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
 # An alias of the rowid, which SQLite counts by itself.
-_COUNTED: Final[TypeEngine[object]] = BigInteger().with_variant(Integer(), "sqlite")
+_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:

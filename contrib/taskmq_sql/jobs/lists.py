@@ -72,11 +72,13 @@ class Scan(msgspec.Struct, frozen=True):
         detail = select(job_detail.c.detail).where(job_detail.c.id == table.c.id).scalar_subquery()
         columns: list[Any] = [table.c[name] for name in _LIST_COLUMNS]
         columns += [table.c[name] if name in table.c else null().label(name) for name in ("finished", "content_type")]
-        return self._newest(select(*columns, detail.label("detail")), after, until).limit(limit)
+        statement: Select[Any] = select(*columns, detail.label("detail"))  # pyright: ignore[reportAssignmentType]
+        return self._newest(statement, after, until).limit(limit)
 
     def count(self, cap: int, *, until: object | None) -> Select[Any]:
         """How many fit, up to `cap` + 1."""
-        found = self._newest(select(literal_column("1")).select_from(self.table), None, until).limit(cap + 1)
+        one: Any = literal_column("1")  # pyright: ignore[reportUnknownVariableType]
+        found = self._newest(select(one).select_from(self.table), None, until).limit(cap + 1)
         return select(func.count()).select_from(found.subquery())
 
     def boundary(self, *, after: object | None) -> Select[Any]:
