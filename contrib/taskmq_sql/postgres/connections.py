@@ -219,7 +219,8 @@ class Connections:
         state = _sqlstate(error)
         if state.startswith(_OUTAGE) or state == _READ_ONLY:
             return self._lost(error, purpose, progress)
-        return error
+        untranslated: Exception = error
+        return untranslated
 
     def _lost(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
         is_refused = isinstance(error, asyncpg.PostgresError) and _sqlstate(error).startswith(_REFUSALS)
