@@ -126,7 +126,7 @@ def test_a_paused_queue_says_since_when_and_why_until_it_is_resumed(shop: Path, 
     assert paused.code == resumed.code == 0
     assert paused.err.startswith("queue images is paused since 20")
     assert paused.err.endswith("Z (the printer is broken)\n")
-    assert table.count("(the printer is broken)") == 3
+    assert table.count("(the printer is broken)") == 4
     assert "paused" in table.splitlines()[0]
     assert rows["images"]["note"] == rows["images.p.low"]["note"] == "the printer is broken"
     assert rows["ticks"] is rows["images.dlq"] is None
@@ -186,7 +186,7 @@ def test_a_queue_is_shown_with_what_is_in_it_and_who_uses_it(shop: Path, taskmq:
     counts = {name: found[name] for name in ("ready", "in_hand", "delayed", "dead", "consumers", "paused")}
     assert counts == {"ready": 0, "in_hand": 2, "delayed": 1, "dead": 1, "consumers": 1, "paused": None}
     assert found["tasks"] == ["shop.double", "shop.fail", "shop.sleep"]
-    assert [part["queue"] for part in found["parts"]] == ["images.p.high", "images", "images.p.low"]
+    assert [part["queue"] for part in found["parts"]] == ["images.p.high", "images", "images.p.low", "images.jobs"]
     assert (found["kind"], found["priorities"], found["ordered"]) == ("quorum", "classes", None)
     assert "tasks           shop.double, shop.fail, shop.sleep" in table
     assert "paused          no" in table
