@@ -26,7 +26,8 @@ from tests.unit.app_kit import new_url
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        # A guard against hanging; a thousand jobs take a second, and twenty of them on a machine that is very busy.
+        async with asyncio.timeout(90):
             await main
 
     asyncio.run(bounded())
