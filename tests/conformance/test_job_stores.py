@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
@@ -20,6 +22,15 @@ class TestPostgreSQL(JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self, job_store_url: str) -> None:
         self.url = job_store_url
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite"))
+
+
+class TestSqlite(JobStoreSuite):
+    @pytest.fixture(autouse=True)
+    def _database(self, tmp_path: Path) -> None:
+        self.url = f"sqlite:///{tmp_path}/jobs.db"
 
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite"))

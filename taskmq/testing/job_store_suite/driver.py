@@ -132,10 +132,10 @@ class JobDriver:
         """Take the slot from whoever has it."""
         leases, key = self.schedulers.leases, slot_key(slot)
         answer = await leases.acquire(key, owner="driver", seconds=LONG)
-        if isinstance(answer, Lease):
+        while isinstance(answer, Lease):
+            # Another writer of the test may take it first.
             await leases.release(key, token=answer.token)
             answer = await leases.acquire(key, owner="driver", seconds=LONG)
-        assert isinstance(answer, int)
         self._epochs[slot] = answer
         return answer
 

@@ -42,6 +42,18 @@ def test_the_tenant_comes_first() -> None:
     assert keys.tenant_key("acme", "order-17") == "@acme:order-17"
 
 
+@given(_TENANTS, _KEYS)
+def test_a_tenants_key_is_told_apart_again(tenant: str | None, key: str) -> None:
+    if tenant is None and key.startswith("@"):
+        return  # It reads like a tenant's.
+    assert keys.split_tenant_key(keys.tenant_key(tenant, key)) == (tenant or "", key)
+
+
+@pytest.mark.parametrize("key", ["order-17", "a:b", "@acme"])
+def test_what_names_no_tenant_is_the_key_alone(key: str) -> None:
+    assert keys.split_tenant_key(key) == ("", key)
+
+
 def test_a_limit_without_a_key_is_shared_by_tenants() -> None:
     assert keys.limit_key("api", None, tenant="acme") == "api"
 

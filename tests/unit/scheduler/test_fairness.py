@@ -71,6 +71,27 @@ def test_of_a_tenants_jobs_in_a_class_the_higher_priority_goes_first() -> None:
     assert _dealt(shares, 2) == {Lane("work", 4, "a"): 1, Lane("work", 4, "b"): 1}
 
 
+def test_who_has_no_jobs_any_more_is_forgotten_by_a_refresh() -> None:
+    shares = Shares()
+    shares.refresh([_lane(tenant="a"), _lane(tenant="b"), _lane(queue="other")])
+
+    shares.refresh([_lane(tenant="b")])
+
+    assert len(shares) == 1
+    assert _dealt(shares, 4) == {_lane(tenant="b"): 4}
+
+
+def test_a_lane_that_is_exhausted_and_was_forgotten_takes_nothing_from_the_others() -> None:
+    shares = Shares()
+    shares.refresh([_lane(tenant="a")])
+
+    shares.exhausted(_lane("high", tenant="gone"))
+    shares.exhausted(Lane("work", 5, "a"))
+    shares.exhausted(_lane(queue="gone"))
+
+    assert _dealt(shares, 4) == {_lane(tenant="a"): 4}
+
+
 def test_an_exhausted_lane_waits_for_the_next_refresh() -> None:
     shares = Shares()
     shares.refresh([_lane("high"), _lane("low")])

@@ -1,6 +1,6 @@
 import pytest
 
-from taskmq.model.topology import QueueKind, WorkQueue
+from taskmq.model.topology import PARKING, QueueKind, ReportQueue, WorkQueue
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.entities import (
     Binding,
@@ -14,6 +14,7 @@ from taskmq_rabbitmq.model.entities import (
     ladder_marker,
     main_queues,
     queues_on_demand,
+    report_queue,
     shared,
     topic_queue,
     work_queue,
@@ -45,6 +46,16 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
         *(Binding("taskmq.delay.v2.deliver", name, name) for name in ("orders.p.high", "orders", "orders.p.low")),
+    }
+
+
+def test_reports_are_kept_however_many_they_are_and_so_are_the_invitations_that_were_dropped() -> None:
+    entities = report_queue(ReportQueue("taskmq.reports.shop.3", letters_of=("orders.jobs", "mail.jobs")))
+
+    assert queues(entities) == {"taskmq.reports.shop.3": queues(shared())[PARKING]}
+    assert bindings(entities) == {
+        Binding("taskmq.dlx", "taskmq.reports.shop.3", "orders.jobs"),
+        Binding("taskmq.dlx", "taskmq.reports.shop.3", "mail.jobs"),
     }
 
 
