@@ -17,6 +17,7 @@ from taskmq.client.unique import release_waiting
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_store
 from taskmq.errors import InvalidOption, ResultExpired, ResultTimeout
+from taskmq.middleware.chain import Sending
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import Cancellation, JobState
@@ -44,6 +45,14 @@ class JobService:
         self.result_ttl: float = parse_duration(result_ttl, what="result_ttl").total_seconds()
         self.sessions: Sessions = sessions
         self._plan_of = plan_of
+
+    async def submit_sending(self, sending: Sending) -> None:
+        """Keep a call that goes to the store. See `Call.send`.
+
+        Raises:
+            UnsupportedFeature: the app has no store.
+        """
+        raise NotImplementedError
 
     def results(self) -> ResultStore:
         """The result store of the running loop's session.

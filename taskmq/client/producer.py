@@ -29,7 +29,7 @@ from taskmq.client.bulk import (
 from taskmq.client.job_service import JobService
 from taskmq.client.queues import Queues
 from taskmq.client.sessions import Sessions
-from taskmq.client.unique import send_all, send_unique, unique_stream_async, unique_stream_sync
+from taskmq.client.unique import send_all, send_unique, stream_one_by_one_async, stream_one_by_one_sync
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import require_store
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
@@ -86,6 +86,9 @@ class Producer:
         """Send one; see `Call.send`."""
         portal = self.sessions.portal("asend")
         with self._open_send(sending):
+            if sending.submission is not None:
+                portal.call(functools.partial(self._jobs.submit_sending, sending))
+                return
             if sending.unique is not None:
                 portal.call(functools.partial(self._send_unique, sending, sending.unique, self._start))
                 return
@@ -100,6 +103,9 @@ class Producer:
         """
         start = self._start if declares else self._start_undeclared
         with self._open_send(sending):
+            if sending.submission is not None:
+                await self._jobs.submit_sending(sending)
+                return
             if sending.unique is not None:
                 await self._send_unique(sending, sending.unique, start)
                 return
@@ -107,7 +113,7 @@ class Producer:
 
     def start_send(self, sending: Sending) -> Awaitable[None]:
         """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""
-        if sending.unique is None and self._open_send is open_nothing:
+        if sending.unique is None and sending.submission is None and self._open_send is open_nothing:
             return self._start(*self._message(sending))
         return self.send_async(sending)
 
@@ -130,15 +136,17 @@ class Producer:
     async def _take_away(self, job_id: str, reason: str) -> None:
         await self._jobs.cancel_job(job_id, reason=reason, remember="1d")
 
-    def unique_stream_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
-        """`stream_sync` for jobs of which each asks the state first."""
+    def stream_one_by_one_sync(self, sendings: Iterable[Sending]) -> Iterator[str]:
+        """`stream_sync` for jobs of which each asks the state first, or goes to the store."""
         portal = self.sessions.portal("asend_many")
         send = functools.partial(send_all, self.send_async)
-        return unique_stream_sync(sendings, lambda chunk: portal.call(functools.partial(send, chunk)))
+        return stream_one_by_one_sync(sendings, lambda chunk: portal.call(functools.partial(send, chunk)))
 
-    def unique_stream_async(self, sendings: Iterable[Sending] | AsyncIterable[Sending]) -> AsyncGenerator[str, None]:
-        """`stream_async` for jobs of which each asks the state first."""
-        return unique_stream_async(sendings, functools.partial(send_all, self.send_async))
+    def stream_one_by_one_async(
+        self, sendings: Iterable[Sending] | AsyncIterable[Sending]
+    ) -> AsyncGenerator[str, None]:
+        """`stream_async` for jobs of which each asks the state first, or goes to the store."""
+        return stream_one_by_one_async(sendings, functools.partial(send_all, self.send_async))
 
     def stream_sync(self, sendings: Iterable[Sending], *, linger: float = LINGER) -> Iterator[str]:
         """Send many, and give the id of each once it is confirmed; see `Call.send_stream`."""

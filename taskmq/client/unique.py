@@ -30,9 +30,9 @@ __all__ = [
     "release_waiting",
     "send_all",
     "send_unique",
+    "stream_one_by_one_async",
+    "stream_one_by_one_sync",
     "unique_claim_of",
-    "unique_stream_async",
-    "unique_stream_sync",
 ]
 
 _log = logging.getLogger("taskmq")
@@ -131,7 +131,7 @@ async def send_all(send: Callable[[Sending], Awaitable[None]], sendings: Sequenc
     return outcomes
 
 
-def unique_stream_sync(
+def stream_one_by_one_sync(
     sendings: Iterable[Sending], send: Callable[[Sequence[Sending]], Sequence[SendError | None]]
 ) -> Iterator[str]:
     """Send many in chunks; the id of each, or of the job that is there in its place.
@@ -145,11 +145,11 @@ def unique_stream_sync(
         counted.check()
 
 
-async def unique_stream_async(
+async def stream_one_by_one_async(
     sendings: Iterable[Sending] | AsyncIterable[Sending],
     send: Callable[[Sequence[Sending]], Awaitable[Sequence[SendError | None]]],
 ) -> AsyncGenerator[str, None]:
-    """`unique_stream_sync` for coroutines."""
+    """`stream_one_by_one_sync` for coroutines."""
     counted = _Counted()
     async for chunk in _chunks(sendings):
         for job_id in counted.settle(chunk, await send(chunk)):

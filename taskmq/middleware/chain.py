@@ -10,16 +10,42 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 import msgspec
 
 from taskmq.contracts.broker import HeaderValue
+from taskmq.contracts.jobs import JobDetail
 from taskmq.model.envelope import Envelope
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.execution import Execution
 
-__all__ = ["Middleware", "Proceed", "Sending", "attached", "execute_chain", "is_bare", "open_nothing", "send_chain"]
+__all__ = [
+    "Middleware",
+    "Proceed",
+    "Sending",
+    "Submission",
+    "attached",
+    "execute_chain",
+    "is_bare",
+    "open_nothing",
+    "send_chain",
+]
 
 Proceed = Callable[[Execution], Awaitable[object]]
 """The rest of the chain around a run: what `Middleware.execute` awaits to go on."""
 
 _NOTHING = nullcontext()
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store is told of a call beside its envelope.
+
+    Attributes:
+        job_id: that its submitter has chosen.
+        asked: what was asked for as to its time, as it was asked for: a delay and no instant, where it was a delay.
+        held: it does not run until it is released.
+    """
+
+    job_id: str | None = None
+    asked: tuple[int | None, ...] = ()
+    detail: JobDetail | None = None
+    held: bool = False
 
 
 class Sending(msgspec.Struct):
@@ -30,6 +56,7 @@ class Sending(msgspec.Struct):
         content_type: the encoding of the envelope's arguments.
         headers: further headers of the message, few and short.
         unique: where it is to be the only one of its key.
+        submission: where it goes to the store.
     """
 
     envelope: Envelope
@@ -37,6 +64,7 @@ class Sending(msgspec.Struct):
     content_type: str
     headers: dict[str, HeaderValue] = msgspec.field(default_factory=dict[str, HeaderValue])
     unique: UniqueCall | None = None
+    submission: Submission | None = None
 
 
 class Middleware:

@@ -27,9 +27,20 @@ from taskmq.options.uniqueness import (
     read_uniqueness,
 )
 
-__all__ = ["Ack", "CallOptions", "CallPlan", "ExecutorKind", "TaskOptions", "TaskPlan", "plan_call", "plan_task"]
+__all__ = [
+    "Ack",
+    "CallOptions",
+    "CallPlan",
+    "ExecutorKind",
+    "Lane",
+    "TaskOptions",
+    "TaskPlan",
+    "plan_call",
+    "plan_task",
+]
 
 Ack = Literal["late", "early"]
+Lane = Literal["broker", "store"]
 ExecutorKind = Literal["auto", "async", "thread", "process"]
 
 _ID_LIMIT: Final = 255
@@ -47,6 +58,9 @@ class TaskOptions(TypedDict, total=False):
         name: the task's name in messages. Default: `module.function`.
         queue: where its jobs wait. Default: the app's `default_queue`.
         priority: 0 (lowest) to 9 (highest). What it does depends on the queue, see `WorkQueue`. Default: the middle.
+        lane: `broker`: a call goes to the broker at once. `store`: it is kept in the store first, as by
+            `app.jobs.submit`: it can be listed, changed and cancelled, and a scheduler dispatches it. Needs a store.
+            Default: `broker`.
         order_key: jobs of one key run one at a time, in the order of sending; the queue has to be `ordered`. A
             delayed job takes its place when its delay is over. A failed one is tried again before those behind it.
             Default: none.
@@ -92,6 +106,7 @@ class TaskOptions(TypedDict, total=False):
     name: str
     queue: str
     priority: int
+    lane: Lane
     order_key: KeyMaker
     delay: Duration
     expires: Duration
@@ -133,6 +148,7 @@ class CallOptions(TypedDict, total=False):
 
     queue: str
     priority: int
+    lane: Lane
     order_key: str
     idempotency_key: str
     delay: Duration
@@ -159,6 +175,7 @@ class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
     meta: dict[str, str] | None = None
     headers: Mapping[str, HeaderValue] | None = None
+    lane: Lane = "broker"
 
 
 class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,6 +341,7 @@ def _headers(value: Any, base: CallPlan) -> dict[str, Any]:
 _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
     "queue": lambda value, _: {"queue": check_queue_name(_text("queue", value))},
     "priority": _priority,
+    "lane": lambda value, _: {"lane": _one_of("lane", value, ("broker", "store"))},
     "order_key": lambda value, _: {"order_key": check_order_key(value)},
     "idempotency_key": lambda value, _: {"idempotency_key": check_key(value, option="idempotency_key")},
     "delay": _delay,

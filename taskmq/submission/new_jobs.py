@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.middleware.chain import Sending
+from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import tenant_key
 from taskmq.model.topology import WorkQueue
@@ -47,18 +47,12 @@ def new_job(
     sending: Sending,
     queue: WorkQueue,
     *,
-    job_id: str | None,
-    asked: Sequence[object],
     now: int,
-    detail: JobDetail | None = None,
-    held: bool = False,
 ) -> NewJob:
     """The job of a call.
 
     Args:
         queue: that the call is for.
-        job_id: that its submitter has chosen; None: none.
-        asked: what was asked for beside the call, as it was asked for: a delay and no instant, where it was a delay.
         now: ms since the epoch.
 
     Raises:
@@ -75,16 +69,18 @@ def new_job(
             f"task {envelope.task}: queue {queue.name!r} is ordered, and a job that waits in the store would let "
             "others pass: send it instead"
         )
-    key = None if job_id is None else _text("job_id", job_id, 255)
+    told = sending.submission or Submission()
+    key = None if told.job_id is None else _text("job_id", told.job_id, 255)
+    asked = [queue.name, told.asked, told.held, told.detail]
     return _job(
         envelope,
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _fingerprint(envelope, [queue.name, *asked, detail]),
+        fingerprint=b"" if key is None else _fingerprint(envelope, asked),
         due=now if envelope.eta is None else envelope.eta,
-        detail=detail,
-        held=held,
+        detail=told.detail,
+        held=told.held,
     )
 
 

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
 from taskmq.client.producer import Producer
@@ -14,6 +15,7 @@ from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecor
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, ResultTimeout, UnknownTask
 from taskmq.jobs.handle import Job
+from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
@@ -29,7 +31,15 @@ from taskmq.tasks.task import Arguments, Call, Task
 
 __all__ = ["Jobs"]
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # What a task returns that is named by a text, nobody knows.
+    R = TypeVar("R", default=Any)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
 
 _FIRST_LOOK: Final = 0.05
 _LONGEST_LOOK: Final = 0.5
@@ -160,18 +170,9 @@ class Jobs(JobService):
         called = self._called(task, given)
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
-        asked = [delay if at is None else at.isoformat(), str(expires), held]
+        sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
-            job = new_job(
-                sending,
-                self._producer.queue(sending.queue),
-                job_id=called.call_plan.job_id,
-                asked=[str(one) for one in asked],
-                now=self.sessions.clock.now_ms(),
-                detail=detail,
-                held=held,
-            )
-            await self._store.submit(job, connection=connection)
+            await self._store.submit(self._new_job(sending), connection=connection)
         return self._handle(called, sending.envelope.id)
 
     def submit_many(
@@ -196,14 +197,19 @@ class Jobs(JobService):
         called = self._called(task, {})
         if called.call_plan.job_id is not None:
             raise InvalidOption("job_id is for one job, not for many")
-        now = self.sessions.clock.now_ms()
         jobs: list[NewJob] = []
         for sending in called.submissions(calls):
             with self._producer.opened(sending):
-                queue = self._producer.queue(sending.queue)
-                jobs.append(new_job(sending, queue, job_id=None, asked=(), now=now))
+                jobs.append(self._new_job(sending))
         await self._store.submit_all(jobs, connection=connection)
         return [self._handle(called, job.id) for job in jobs]
+
+    async def submit_sending(self, sending: Sending) -> None:
+        """See `JobService`."""
+        await self._store.submit(self._new_job(sending))
+
+    def _new_job(self, sending: Sending) -> NewJob:
+        return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())
 
     # Looking -------------------------------------------------------------------------------------------
 

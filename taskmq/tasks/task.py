@@ -42,7 +42,7 @@ from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.injection.plan import is_dependency, plan_dependencies
 from taskmq.injection.resolve import Dependencies, provided_async, provided_sync
 from taskmq.jobs.handle import Job
-from taskmq.middleware.chain import Sending
+from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType, Signature
 from taskmq.model.envelope import JSON, VERSION, Envelope, new_job_id
 from taskmq.model.keys import tenant_key, unique_key
@@ -98,6 +98,7 @@ class Call(Generic[P, R_co]):
         Raises:
             InvalidArguments, EncodeError: the arguments do not fit; nothing was sent.
             SendError: one of its kinds, within the app's send timeout; `DuplicateJob` where the job is to be unique.
+            StoreUnavailable, JobConflict: of a call that goes to the store, as `app.jobs.submit` says.
         """
         sending = self._sending(args, kwargs)
         self._task.services.producer.send_sync(sending)
@@ -170,13 +171,13 @@ class Call(Generic[P, R_co]):
         Raises:
             InvalidArguments, EncodeError: the arguments do not fit.
         """
-        return self._sending(args, kwargs, content_type=JSON, is_submitted=True)
+        return self._sending(args, kwargs, is_submitted=True)
 
     def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
         """`submission` of many calls."""
         for call in calls:
             args, kwargs = self._arguments_of(call)
-            yield self._sending(args, kwargs, content_type=JSON, is_submitted=True)
+            yield self._sending(args, kwargs, is_submitted=True)
 
     def with_options(self, options: Mapping[str, Any]) -> "Call[P, R_co]":
         """The same call with these options over its own.
@@ -235,8 +236,17 @@ class Call(Generic[P, R_co]):
     def _step_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_fed: bool) -> "StepCall":
         from taskmq.workflow.step_call import StepCall
 
+        if self._plan.lane == "store":
+            raise InvalidOption(
+                f"task {self._task.name}: steps of workflows go to the broker, and its calls to the store: "
+                'task.options(lane="broker")'
+            )
         plan = None if self._task is self else self._plan
         return StepCall(self._task, plan, args, kwargs, {}, is_fed=is_fed)
+
+    @property
+    def _goes_one_by_one(self) -> bool:
+        return self._task.plan.unique is not None or self._plan.lane == "store"
 
     @property
     def call_plan(self) -> CallPlan:
@@ -278,20 +288,20 @@ class Call(Generic[P, R_co]):
 
     def _stream(self, calls: Iterable[Arguments], *, linger: float | None = None) -> Iterator[str]:
         sendings, producer = self._sendings(calls), self._task.services.producer
-        if self._task.plan.unique is not None:
-            return producer.unique_stream_sync(sendings)
+        if self._goes_one_by_one:
+            return producer.stream_one_by_one_sync(sendings)
         return producer.stream_sync(sendings) if linger is None else producer.stream_sync(sendings, linger=linger)
 
     def _astream(
         self, calls: Iterable[Arguments] | AsyncIterable[Arguments], *, linger: float | None = None
     ) -> AsyncGenerator[str, None]:
         sendings, producer = self._any_sendings(calls), self._task.services.producer
-        if self._task.plan.unique is not None:
-            return producer.unique_stream_async(sendings)
+        if self._goes_one_by_one:
+            return producer.stream_one_by_one_async(sendings)
         return producer.stream_async(sendings) if linger is None else producer.stream_async(sendings, linger=linger)
 
     def _achunks(self, calls: Iterable[Arguments] | AsyncIterable[Arguments]) -> AsyncGenerator[list[str], None]:
-        if self._task.plan.unique is not None:
+        if self._goes_one_by_one:
             return _one_by_one(self._astream(calls))
         return self._task.services.producer.chunks_async(self._any_sendings(calls))
 
@@ -337,12 +347,15 @@ class Call(Generic[P, R_co]):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
-        content_type: str | None = None,
         is_submitted: bool = False,
     ) -> Sending:
         plan, task = self._plan, self._task
         producer = task.services.producer
-        content_type = content_type or producer.content_type
+        submission = None
+        content_type = producer.content_type
+        if is_submitted or plan.lane == "store":
+            asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
+            submission, content_type = Submission(job_id=plan.job_id, asked=asked), JSON
         raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:
@@ -350,14 +363,14 @@ class Call(Generic[P, R_co]):
         key = plan.idempotency_key
         if key is None and task.idempotency_key is not None:
             key = task.idempotency_key.of(args, kwargs)
-        if key is None and plan.job_id is not None and not is_submitted and producer.sessions.state_url is not None:
+        if key is None and plan.job_id is not None and submission is None and producer.sessions.state_url is not None:
             # Sent twice, it is one job.
             key = tenant_key(plan.tenant, plan.job_id)
         now = producer.sessions.clock.now_ms()
         envelope = envelope_of(plan, task.name, raw_args, raw_kwargs, key, order_key, now)
         headers = dict(plan.headers) if plan.headers else {}
         unique = None if task.plan.unique is None else task.unique_call(args, kwargs, tenant=plan.tenant)
-        return Sending(envelope, plan.queue, content_type, headers, unique)
+        return Sending(envelope, plan.queue, content_type, headers, unique, submission)
 
     def _jobs_of(self, job_ids: Iterable[str]) -> Iterator[Job[R_co]]:
         task = self._task

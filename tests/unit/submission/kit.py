@@ -56,6 +56,10 @@ def define(app: TaskMQ) -> None:
         await asyncio.sleep(seconds)
         return "slept"
 
+    @app.task(name="kept", queue="work", lane="store", retry=RETRY)
+    async def kept(number: int) -> int:
+        return number + 1
+
     @app.task(name="once", queue="work", ack="early")
     async def once(seconds: float) -> str:
         await asyncio.sleep(seconds)
