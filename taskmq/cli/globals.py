@@ -26,6 +26,7 @@ class Globals:
     app: str | None = None
     url: str | None = None
     state: str | None = None
+    store: str | None = None
     output: Format = "table"
     log_level: int = logging.INFO
 
@@ -54,27 +55,23 @@ def target_of(given: str | None) -> str:
     return target
 
 
-def open_app(*, store: str | None = None) -> "TaskMQ":
-    """The app of `--app` or the settings; without one an app that has no tasks, at the configured broker.
-
-    Args:
-        store: a job store in place of the app's.
-    """
+def open_app() -> "TaskMQ":
+    """The app of `--app` or the settings; without one an app that has no tasks, at the configured broker."""
     from taskmq.app import TaskMQ
     from taskmq.load_app import load_app
 
     options = current_globals()
     target = options.app or _settings_app()
     app = TaskMQ() if target is None else load_app(target)[0]
-    app.sessions.configure(url=options.url, state=options.state, store=store, name="taskmq cli")
+    app.sessions.configure(url=options.url, state=options.state, store=options.store, name="taskmq cli")
     return app
 
 
-def run_with_app(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]", *, store: str | None = None) -> T:
+def run_with_app(use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
     """What `use` comes to with the app of `open_app`, which is connected meanwhile."""
     import asyncio
 
-    target = open_app(store=store)
+    target = open_app()
 
     async def run() -> T:
         async with target:

@@ -38,7 +38,10 @@ _COMMANDS = {
         "Dispatch the jobs of an app's store; any number may run.",
     ),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
-    "job": ("taskmq.cli.operators.job:app", "Single jobs: show, waiting, cancel, reschedule."),
+    "job": (
+        "taskmq.cli.jobs.job:app",
+        "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain.",
+    ),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",
@@ -84,12 +87,13 @@ def _build() -> App:
         state: Annotated[
             str | None, Parameter(help="The shared state; over the app's own and $TASKMQ_STATE.")
         ] = None,
+        store: Annotated[str | None, Parameter(help="The job store; over the app's own and $TASKMQ_STORE.")] = None,
         output: Annotated[Format, Parameter(name=["--output", "-o"], help="How data is printed.")] = "table",
         quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Errors only.")] = False,
         verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Say more.")] = False,
     ) -> Any:
         level = logging.ERROR if quiet else logging.DEBUG if verbose else logging.INFO
-        set_globals(Globals(app=app, url=url, state=state, output=output, log_level=level))
+        set_globals(Globals(app=app, url=url, state=state, store=store, output=output, log_level=level))
         return root(tokens, exit_on_error=False, print_error=True, result_action="return_value")
 
     return root

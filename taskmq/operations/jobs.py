@@ -7,8 +7,9 @@ import msgspec
 
 from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress, progress_of
+from taskmq.contracts.jobs import JobRecord
 from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
-from taskmq.errors import MalformedMessage, UnsupportedFeature
+from taskmq.errors import JobNotFound, MalformedMessage, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
@@ -16,7 +17,7 @@ from taskmq.model.units import Duration
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
 from taskmq.operations.workers import list_workers
 
-__all__ = ["JobLetter", "JobReport", "report_job"]
+__all__ = ["JobLetter", "JobReport", "find_stored", "report_job"]
 
 _PAGE = 1_000
 
@@ -80,7 +81,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth: int | None = None) -> JobReport:
-    """What the state, the dead letters and the workers that answer know of one job.
+    """What the store, else the state, the dead letters and the workers that answer know of one job.
 
     The broker cannot be asked for a single job: one that waits in a queue, or in RabbitMQ's delay ladder, is unknown
     unless its task has told its progress before. A letter of a dead job that has been replayed since is gone.
@@ -92,6 +93,8 @@ async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth:
     Raises:
         BrokerUnavailable, StateUnavailable: one of them could not be reached.
     """
+    if (stored := await find_stored(app, job_id)) is not None:
+        return await _of_stored(app, job_id, stored)
     facts: dict[str, Any] = {}
     letters = await _letters(app, job_id, depth)
     for found in reversed(letters):
@@ -116,6 +119,44 @@ async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth:
         state = JobState.RUNNING
     is_over = is_expired and waiting is None and running is None and state is not JobState.FAILED
     return JobReport(id=job_id, state=None if is_over else state, letters=letters, **facts)
+
+
+async def find_stored(app: TaskMQ, job_id: str) -> JobRecord | None:
+    """The job as the app's store has it; None where it has none of that id, or the app has no store.
+
+    Raises:
+        StoreUnavailable: it could not be reached.
+    """
+    if app.sessions.current().store is None:
+        return None
+    try:
+        return await app.jobs.aget(job_id)
+    except JobNotFound:
+        return None
+
+
+async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
+    error = record.error
+    stores = app.sessions.current().stores
+    return JobReport(
+        id=job_id,
+        state=record.state,
+        task=record.task,
+        queue=record.queue,
+        attempt=record.attempt,
+        due=_instant(record.due),
+        enqueued=_instant(record.submitted),
+        started=_instant(record.started),
+        finished=_instant(record.finished),
+        worker=record.worker or None,
+        error_type=None if error is None else error.type_name or None,
+        error=None if error is None else error.message,
+        traceback=None if error is None else error.traceback or None,
+        cancelled=record.cancel_requested,
+        progress=await _progress(stores, job_id),
+        has_value=record.state is JobState.SUCCEEDED,
+        body=record.body,
+    )
 
 
 async def _letters(app: TaskMQ, job_id: str, depth: int | None) -> list[JobLetter]:

@@ -11,9 +11,9 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallOptions, CallPlan, plan_call
-from taskmq.tasks.task import envelope_of
+from taskmq.tasks.task import Call, envelope_of
 
-__all__ = ["SentCall", "send_by_name"]
+__all__ = ["SentCall", "known_call", "send_by_name"]
 
 
 class SentCall(NamedTuple):
@@ -43,10 +43,9 @@ async def send_by_name(
         InvalidOption: no task can have the name, or an option is not possible.
         SendError: one of its kinds; `Unroutable` where the queue does not exist.
     """
-    known = app.tasks.get(check_task_name(task))
-    if known is not None:
-        positional, named = known.signature.decode(args, kwargs, JSON)
-        sending = known.options(**options).sending(*positional, **named)
+    if app.tasks.get(check_task_name(task)) is not None:
+        call, positional, named = known_call(app, task, args, kwargs, options)
+        sending = call.sending(*positional, **named)
     elif app.tasks and not force:
         raise UnknownTask(
             f"the app has no task {task!r}: {did_you_mean(task, sorted(app.tasks))} (--force sends it all the same)"
@@ -60,3 +59,19 @@ async def send_by_name(
     envelope = sending.envelope
     place = app.producer.queue(sending.queue).place(priority=envelope.priority, order_key=envelope.order_key)
     return SentCall(app.job(envelope.id), place)
+
+
+def known_call(
+    app: TaskMQ, task: str, args: Raw, kwargs: Raw, options: CallOptions
+) -> tuple[Call[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """A call of one of the app's tasks, by its name: with its options, and its arguments as the task takes them.
+
+    Raises:
+        UnknownTask: the app has none of that name.
+        InvalidArguments: the task does not take them.
+        InvalidOption: an option is not possible.
+    """
+    if (known := app.tasks.get(check_task_name(task))) is None:
+        raise UnknownTask(f"the app has no task {task!r}: {did_you_mean(task, sorted(app.tasks))}")
+    positional, named = known.signature.decode(args, kwargs, JSON)
+    return known.options(**options), tuple(positional), named

@@ -20,7 +20,7 @@ from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.keys import tenant_key
-from taskmq.model.states import Cancellation, JobState
+from taskmq.model.states import CHANGEABLE, Cancellation, JobState
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
 from taskmq.submission.explain import Explanation, explain_job
@@ -167,7 +167,30 @@ class Jobs(JobService):
             "expires": expires,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        called = self._called(task, given)
+        return await self.submit_call(
+            self._called(task, given),
+            args,
+            kwargs,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            connection=connection,
+        )
+
+    async def submit_call(
+        self,
+        called: Call[..., R],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> Job[R]:
+        """`asubmit` of a task with options, whatever its parameters are called."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
@@ -457,6 +480,15 @@ class Jobs(JobService):
             if self.sessions.current().state is None:
                 return JobState.QUEUED if was_sent else JobState.UNKNOWN
         return await super().state_of(job_id, was_sent=was_sent)
+
+    async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
+        """See `JobService`."""
+        if not self._store.has_store or (record := await self._store.find(job_id)) is None:
+            return await super().reschedule_waiting(job_id, delay=delay, eta=eta)
+        if record.state not in CHANGEABLE:
+            return False
+        await self.achange(record.id, at=eta, delay=delay)
+        return True
 
     async def cancel_job(
         self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False

@@ -87,7 +87,7 @@ def test_a_job_is_cancelled_once(later: Path, taskmq: Here) -> None:
     assert (result.code, result.out, result.err) == (
         0,
         "",
-        "job a is cancelled: it waited for its time, and is gone\n",
+        "job a is cancelled: it waited, and does not run\n",
     )
     assert again.code == 3
     assert "job a has ended already" in again.err

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Annotated, Any, cast
 
-import msgspec
 from cyclopts import Parameter
 
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_record
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.cli.typed_values import json_value
+from taskmq.errors import UnsupportedFeature
 from taskmq.model.units import parse_duration
 from taskmq.operations.send import send_by_name
 from taskmq.options.task_options import CallOptions
@@ -77,7 +77,7 @@ def send(
         "tenant": tenant,
     }
     options = cast("CallOptions", {name: value for name, value in given.items() if value is not None})
-    positional, named = _json("--args", args, list), _json("--kwargs", kwargs, dict)
+    positional, named = json_value("--args", args, list), json_value("--kwargs", kwargs, dict)
 
     async def run() -> dict[str, Any]:
         async with app:
@@ -89,13 +89,3 @@ def send(
 
     print_record(asyncio.run(run()))
     return 0
-
-
-def _json(option: str, text: str, kind: type) -> msgspec.Raw:
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidOption(f"{option} is no JSON: {error}") from None
-    if not isinstance(value, kind):
-        raise InvalidOption(f"{option} must be a JSON {'array' if kind is list else 'object'}")
-    return msgspec.Raw(text.encode())

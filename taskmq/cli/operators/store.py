@@ -1,8 +1,8 @@
 """`taskmq store`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import run_with_app
@@ -16,11 +16,9 @@ __all__ = ["app"]
 
 app = App(name="store", help="The job store's tables: upgrade, current, check.", result_action="return_value")
 
-_Url = Annotated[str | None, Parameter(help="The store; over the app's own and $TASKMQ_STORE.")]
-
 
 @app.command
-def upgrade(*, store: _Url = None) -> int:
+def upgrade() -> int:
     """Make the tables of the job store, or bring them to this taskmq's version. Jobs that are there stay.
 
     Run it once before the first scheduler, and after each update of taskmq. Several may run it at a time. A SQLite
@@ -35,12 +33,12 @@ def upgrade(*, store: _Url = None) -> int:
         await found.check()
         return found.address
 
-    note(f"{run_with_app(lambda target: run(_store(target)), store=store)} has the tables of this version")
+    note(f"{run_with_app(lambda target: run(_store(target)))} has the tables of this version")
     return OK
 
 
 @app.command
-def current(*, store: _Url = None) -> int:
+def current() -> int:
     """Show which version the tables have.
 
     Ends with 0 where they have none, too.
@@ -52,19 +50,19 @@ def current(*, store: _Url = None) -> int:
         version = await found.current() if isinstance(found, Upgradable) else None
         return {"store": found.address, "version": version}
 
-    print_record(run_with_app(lambda target: run(_store(target)), store=store))
+    print_record(run_with_app(lambda target: run(_store(target))))
     return OK
 
 
 @app.command
-def check(*, store: _Url = None) -> int:
+def check() -> int:
     """See whether the tables are those that this taskmq works with; ends with 6 where they are not."""
 
     async def run(found: "JobStore") -> str:
         await found.check()
         return found.address
 
-    note(f"{run_with_app(lambda target: run(_store(target)), store=store)} is fit for this version")
+    note(f"{run_with_app(lambda target: run(_store(target)))} is fit for this version")
     return OK
 
 

@@ -30,7 +30,7 @@ def scheduler(target: str | None = None, /, *, health_port: str | None = None, d
     options = current_globals()
     start_logging()
     app, _ = load_app(target_of(target))
-    app.sessions.configure(url=options.url, state=options.state, name="scheduler")
+    app.sessions.configure(url=options.url, state=options.state, store=options.store, name="scheduler")
 
     async def run() -> None:
         service = Scheduler(app, drains=drain)

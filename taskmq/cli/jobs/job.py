@@ -7,11 +7,12 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.jobs.stored_jobs import COMMANDS
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
-from taskmq.errors import InvalidOption
+from taskmq.cli.typed_values import instant_of, user_name
 from taskmq.model.states import Cancellation
-from taskmq.operations.jobs import JobLetter, JobReport, report_job
+from taskmq.operations.jobs import JobLetter, JobReport, find_stored, report_job
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="job", help="Single jobs: show, waiting, cancel, reschedule.", result_action="return_value")
+app = App(
+    name="job",
+    help="Jobs: show, waiting, cancel, reschedule; of the store: submit, list, change, hold, release, retry, clone.",
+    result_action="return_value",
+)
+for _name, _command in COMMANDS.items():
+    app.command(_command, name=_name)
 
 T = TypeVar("T")
 
 _CANCELLED: Final = {
-    Cancellation.CANCELLED: "is cancelled: it waited for its time, and is gone",
+    Cancellation.CANCELLED: "is cancelled: it waited, and does not run",
     Cancellation.REQUESTED: "is cancelled: it is stopped where it runs, or ended where it comes up",
     Cancellation.ENDED: "has ended already",
     Cancellation.UNKNOWN: "is not known to the state; where it waits at the broker, or runs, it is ended even so",
@@ -44,7 +51,7 @@ def show(
     depth: int | None = None,
     within: str = "1s",
 ) -> int:
-    """Show what the state, the dead letters and the workers know of one job.
+    """Show what the store, or the state, the dead letters and the workers know of one job.
 
     Ends with 3 where none of them knows it. A job that waits at the broker is not known: a broker cannot be asked for
     a single message.
@@ -116,7 +123,16 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
     remember
         How long workers end the job when they meet it, such as 7d.
     """
-    cancellation = run_with_app(lambda target: target.job(job).acancel(reason, remember=remember))
+
+    async def run(target: "TaskMQ") -> Cancellation:
+        if (record := await find_stored(target, job)) is None:
+            return await target.job(job).acancel(reason, remember=remember)
+        if record.state.is_final:
+            return Cancellation.ENDED
+        after = await target.jobs.acancel(job, by=user_name(None), note=reason)
+        return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
+
+    cancellation = run_with_app(run)
     note(f"job {job} {_CANCELLED[cancellation]}")
     return OK if cancellation else NOT_FOUND
 
@@ -138,7 +154,7 @@ def reschedule(
     delay
         Run this long from now, such as 5m.
     """
-    instant = None if eta is None else _instant(eta)
+    instant = None if eta is None else instant_of("--eta", eta)
     is_done = run_with_app(lambda target: target.job(job).areschedule(delay=delay, eta=instant))
     return _outcome(job, "rescheduled", is_done=is_done)
 
@@ -183,13 +199,6 @@ def _outcome(job: str, done: str, *, is_done: bool) -> int:
         return OK
     note(f"job {job} does not wait in the state: it is on its way, has run, or waits at the broker")
     return NOT_FOUND
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOption(f"--eta {text!r} is no instant: it looks like 2027-01-31T09:00+01:00") from None
 
 
 def _row(job: "WaitingJob") -> dict[str, Any]:

@@ -1,0 +1,377 @@
+"""`taskmq job`: what only jobs of the store can do."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import msgspec
+from cyclopts import Parameter
+
+from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
+from taskmq.cli.globals import run_with_app
+from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.typed_values import instant_of, json_value, label_of, user_name
+from taskmq.errors import InvalidOption, JobConflict, JobNotFound
+from taskmq.model.keys import tenant_key
+from taskmq.model.states import JobState
+from taskmq.options.task_options import CallOptions
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+    from taskmq.contracts.jobs import JobRecord
+
+__all__ = ["COMMANDS"]
+
+_LIST: Final = ("job", "task", "queue", "state", "priority", "attempt", "due", "submitted", "finished", "error")
+_HISTORY: Final = ("version", "at", "kind", "state", "by", "note")
+_ATTEMPTS: Final = ("attempt", "started", "ended", "worker", "error")
+_ACTED: Final = ("job", "state", "refused")
+_PAGE: Final = 200
+
+_Jobs = Annotated[tuple[str, ...], Parameter(help="Their ids.")]
+_Where = Annotated[str | None, Parameter(help="All jobs that this filter finds, as in `job list`; asks before.")]
+_Limit = Annotated[int, Parameter(help="With --where: at most so many.")]
+_Yes = Annotated[bool, Parameter(negative="", help="With --where: do not ask.")]
+_Note = Annotated[str, Parameter(help="Why; for the job's history.")]
+_By = Annotated[str | None, Parameter(help="Who; for the job's history. Default: the user.")]
+_At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T09:00+01:00.")]
+_Delay = Annotated[str | None, Parameter(help="This long from now, such as 10m.")]
+
+
+def submit(
+    task: str,
+    /,
+    *,
+    args: Annotated[str, Parameter(help="Positional arguments, a JSON array.")] = "[]",
+    kwargs: Annotated[str, Parameter(help="Named arguments, a JSON object.")] = "{}",
+    at: _At = None,
+    delay: _Delay = None,
+    priority: int | None = None,
+    queue: str | None = None,
+    tenant: str | None = None,
+    job_id: str | None = None,
+    expires: str | None = None,
+    description: str = "",
+    owner: str = "",
+    label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
+    held: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Submit a job to the store and print its id; the app has to have the task.
+
+    Parameters
+    ----------
+    task
+        The task's registered name.
+    priority
+        0 (lowest) to 9 (highest).
+    queue
+        Default: the task's own.
+    tenant
+        Whose job it is.
+    job_id
+        An id of your own: submitted twice with the same content it is one job, with other content that ends with 6.
+    expires
+        It does not start later than this long after now.
+    description
+        For people.
+    owner
+        For people.
+    held
+        It does not run until it is released.
+    """
+    given = {
+        "eta": None if at is None else instant_of("--at", at),
+        "delay": delay,
+        "priority": priority,
+        "queue": queue,
+        "tenant": tenant,
+        "job_id": job_id,
+        "expires": expires,
+    }
+    options = cast("CallOptions", {name: value for name, value in given.items() if value is not None})
+    positional, named = json_value("--args", args, list), json_value("--kwargs", kwargs, dict)
+    labels = dict(map(label_of, label))
+
+    async def run(target: "TaskMQ") -> dict[str, Any]:
+        from taskmq.operations.send import known_call
+
+        call, values, by_name = known_call(target, task, positional, named, options)
+        job = await target.jobs.submit_call(
+            call, values, by_name, description=description, owner=owner, labels=labels, held=held
+        )
+        record = await target.jobs.aget(job.id)
+        return {"job": job.id, "task": task, "queue": record.queue, "state": record.state}
+
+    print_record(run_with_app(run))
+    return OK
+
+
+def list_jobs(
+    where: str = "",
+    /,
+    *,
+    limit: int = 50,
+    after: str | None = None,
+    count: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """List jobs of the store, the newest first.
+
+    A filter has parts with a blank between: `status:failed,cancelled queue:mail created:>-24h label.team:web`; each
+    part has to hold, with one of its values; `-` before a part means that it does not.
+
+    Parameters
+    ----------
+    where
+        A filter; without one all jobs.
+    limit
+        How many at most.
+    after
+        Go on where a list has ended.
+    count
+        Only say how many there are; up to 10,000 exactly.
+    """
+
+    async def run(target: "TaskMQ") -> int:
+        from taskmq.model.jobs.filter_text import parse_filter
+
+        which = parse_filter(where, await target.sessions.store().now_ms())
+        if count:
+            print_record({"count": await target.jobs.acount(which)})
+            return OK
+        page = await target.jobs.alist(which, after=after, limit=limit)
+        print_rows(_LIST, [_row(job) for job in page.jobs])
+        if page.after is not None:
+            searched = "not everything was searched" if page.is_bounded else "there are more"
+            note(f"{searched}: --after {page.after}")
+        return OK
+
+    return run_with_app(run)
+
+
+def change(
+    job: str,
+    /,
+    *,
+    at: _At = None,
+    delay: _Delay = None,
+    priority: int | None = None,
+    queue: str | None = None,
+    expires: Annotated[str | None, Parameter(help="The instant after which it does not start.")] = None,
+    args: Annotated[str | None, Parameter(help="All its positional arguments anew, a JSON array.")] = None,
+    kwargs: Annotated[str | None, Parameter(help="All its named arguments anew, a JSON object.")] = None,
+    version: Annotated[int | None, Parameter(help="End with 6 where it has another version.")] = None,
+    because: Annotated[str, Parameter(name="--note", help="Why; for the job's history.")] = "",
+    by: _By = None,
+) -> int:
+    """Change a job that no worker has yet. What is not given stays as it is.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    priority
+        0 (lowest) to 9 (highest).
+    queue
+        Where it is to run.
+    """
+    positional = None if args is None else msgspec.json.decode(json_value("--args", args, list), type=list[Any])
+    named = None if kwargs is None else msgspec.json.decode(json_value("--kwargs", kwargs, dict), type=dict[str, Any])
+
+    async def run(target: "TaskMQ") -> "JobRecord":
+        return await target.jobs.achange(
+            job,
+            version=version,
+            at=None if at is None else instant_of("--at", at),
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            expires=None if expires is None else instant_of("--expires", expires),
+            args=positional,
+            kwargs=named,
+            by=user_name(by),
+            note=because,
+        )
+
+    print_record(_row(run_with_app(run)))
+    return OK
+
+
+def hold(
+    *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
+) -> int:
+    """Have jobs that wait not run until they are released."""
+
+    async def one(target: "TaskMQ", job: str) -> str:
+        return (await target.jobs.ahold(job, by=user_name(by), note=note)).state
+
+    return _act("hold", one, jobs, where, limit=limit, yes=yes)
+
+
+def release(
+    *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
+) -> int:
+    """Let held jobs run, each at its time."""
+
+    async def one(target: "TaskMQ", job: str) -> str:
+        return (await target.jobs.arelease(job, by=user_name(by), note=note)).state
+
+    return _act("release", one, jobs, where, limit=limit, yes=yes)
+
+
+def retry(
+    *jobs: str, where: _Where = None, limit: _Limit = 1_000, yes: _Yes = False, note: _Note = "", by: _By = None
+) -> int:
+    """Run jobs now: one that waits at once; one that has ended again, as another job with an id of its own."""
+
+    async def one(target: "TaskMQ", job: str) -> str:
+        before = await target.jobs.aget(job)
+        again = await target.jobs.aretry(job, by=user_name(by), note=note)
+        return f"queued as {again.id}" if before.state.is_final else "queued"
+
+    return _act("retry", one, jobs, where, limit=limit, yes=yes)
+
+
+def clone(job: str, /, *, new_id: str | None = None, at: _At = None) -> int:
+    """Submit another job with the same call, and print its id.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    new_id
+        The id of the new one; default: one of the store's.
+    """
+    instant = None if at is None else instant_of("--at", at)
+    made = run_with_app(lambda target: target.jobs.aclone(job, new_id=new_id, at=instant))
+    print_record({"job": made.id, "retry_of": job})
+    return OK
+
+
+def explain(job: str, /) -> int:
+    """Say what a job of the store waits for.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    """
+    explanation = run_with_app(lambda target: target.jobs.aexplain(job))
+    print_record({"job": job, "state": explanation.state, "reasons": explanation.reasons})
+    return OK
+
+
+def history(job: str, /) -> int:
+    """List what happened to a job beside the ordinary steps: by whom, and why.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    """
+    entries = run_with_app(lambda target: target.jobs.ahistory(job))
+    rows = [{**msgspec.to_builtins(entry), "at": when(entry.at), "state": entry.state} for entry in entries]
+    print_rows(_HISTORY, rows)
+    return OK
+
+
+def attempts(job: str, /) -> int:
+    """List the attempts of a job that did not end it; the last one is in `job show`.
+
+    Parameters
+    ----------
+    job
+        The job's id.
+    """
+    found = run_with_app(lambda target: target.jobs.aattempts(job))
+    rows = [
+        {
+            "attempt": one.attempt,
+            "started": when(one.started),
+            "ended": when(one.ended),
+            "worker": one.worker,
+            "error": "" if one.error is None else f"{one.error.type_name}: {one.error.message}",
+        }
+        for one in found
+    ]
+    print_rows(_ATTEMPTS, rows)
+    return OK
+
+
+COMMANDS: Final[Mapping[str, Callable[..., int]]] = {
+    "submit": submit,
+    "list": list_jobs,
+    "change": change,
+    "hold": hold,
+    "release": release,
+    "retry": retry,
+    "clone": clone,
+    "explain": explain,
+    "history": history,
+    "attempts": attempts,
+}
+
+
+def _act(
+    what: str,
+    one: "Callable[[TaskMQ, str], Awaitable[str]]",
+    jobs: Sequence[str],
+    where: str | None,
+    *,
+    limit: int,
+    yes: bool,
+) -> int:
+    """Do it to each; a row for each, and the worst of their exit codes."""
+    if bool(jobs) is (where is not None):
+        raise InvalidOption(f"job {what}: ids of jobs, or --where FILTER")
+
+    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], set[int]]:
+        chosen = list(jobs) if where is None else await _found(target, where, limit)
+        if where is not None and chosen and not confirm(f"{what} {len(chosen)} jobs?", yes=yes):
+            return [], {FAILED}
+        rows: list[dict[str, Any]] = []
+        codes = {OK}
+        for job in chosen:
+            try:
+                rows.append({"job": job, "state": await one(target, job), "refused": ""})
+            except JobNotFound as error:
+                codes.add(NOT_FOUND)
+                rows.append({"job": job, "state": JobState.UNKNOWN, "refused": str(error)})
+            except JobConflict as error:
+                codes.add(CONFLICT)
+                rows.append({"job": job, "state": error.state, "refused": str(error)})
+        return rows, codes
+
+    rows, codes = run_with_app(run)
+    print_rows(_ACTED, rows)
+    return max(codes)
+
+
+async def _found(target: "TaskMQ", where: str, limit: int) -> list[str]:
+    from taskmq.model.jobs.filter_text import parse_filter
+
+    which = parse_filter(where, await target.sessions.store().now_ms())
+    found: list[str] = []
+    after: str | None = None
+    while len(found) < limit:
+        page = await target.jobs.alist(which, after=after, limit=min(_PAGE, limit - len(found)))
+        found += [job.id for job in page.jobs]
+        if (after := page.after) is None:
+            break
+    return found
+
+
+def _row(job: "JobRecord") -> dict[str, Any]:
+    return {
+        "job": job.id if job.key is None else tenant_key(job.tenant or None, job.key),
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "tenant": job.tenant,
+        "state": job.state,
+        "version": job.version,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "due": when(job.due),
+        "submitted": when(job.submitted),
+        "finished": when(job.finished),
+        "error": "" if job.error is None else ": ".join(filter(None, (job.error.type_name, job.error.message))),
+    }

@@ -1,0 +1,59 @@
+"""What people type at a command: texts that stand for values."""
+
+import getpass
+from datetime import datetime
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+
+__all__ = ["instant_of", "json_value", "label_of", "user_name"]
+
+
+def json_value(option: str, text: str, kind: type[list[object]] | type[dict[str, object]]) -> msgspec.Raw:
+    """The text, where it is JSON of that kind.
+
+    Raises:
+        InvalidOption: it is not; names the option.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidOption(f"{option} is no JSON: {error}") from None
+    if not isinstance(value, kind):
+        raise InvalidOption(f"{option} must be a JSON {'array' if kind is list else 'object'}")
+    return msgspec.Raw(text.encode())
+
+
+def instant_of(option: str, text: str) -> datetime:
+    """The instant that was typed.
+
+    Raises:
+        InvalidOption: it is none; names the option.
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOption(f"{option} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00") from None
+
+
+def label_of(text: str) -> tuple[str, str]:
+    """Name and value of a label.
+
+    Raises:
+        InvalidOption: it is none.
+    """
+    name, parted, value = text.partition("=")
+    if not parted or not name:
+        raise InvalidOption(f"--label {text!r}: NAME=VALUE")
+    return name, value
+
+
+def user_name(given: str | None) -> str:
+    """Who is at work, for the history of what is changed; the user of the process where nobody is named."""
+    if given is not None:
+        return given
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

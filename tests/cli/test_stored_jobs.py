@@ -1,0 +1,176 @@
+"""`taskmq job` over an app with a store."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Here, Result
+
+_APP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ(store="sqlite:///jobs.db")
+
+
+@app.task(name="report", queue="reports")
+def report(month: str, *, queue: str = "") -> str:
+    return month
+"""
+
+
+@pytest.fixture
+def shop(home: Path, taskmq: Here) -> "Shop":
+    (home / "shop.py").write_text(_APP)
+    return Shop(taskmq)
+
+
+class Shop:
+    """The command line of an app, with what it prints as data."""
+
+    def __init__(self, taskmq: Here) -> None:
+        self._taskmq = taskmq
+
+    def __call__(self, *words: str) -> Result:
+        return self._taskmq("job", *words, "--app", "shop:app", "-o", "json")
+
+    def submit(self, *words: str) -> str:
+        result = self("submit", "report", "--args", '["2027-01"]', *words)
+        assert result.code == 0, result.err
+        return str(result.data["job"])
+
+    def state(self, job: str) -> str:
+        return str(self("show", job).data["state"])
+
+    def listed(self, *words: str) -> list[str]:
+        result = self("list", *words)
+        assert result.code == 0, result.err
+        return [row["job"] for row in result.data]
+
+
+def test_a_job_is_submitted_and_shown_with_its_arguments_only_where_they_are_asked_for(shop: Shop) -> None:
+    submitted = shop("submit", "report", "--args", '["2027-01"]', "--kwargs", '{"queue": "x"}', "--delay", "2h")
+
+    assert submitted.code == 0
+    assert submitted.data | {"job": ""} == {"job": "", "task": "report", "queue": "reports", "state": "scheduled"}
+    shown, with_values = shop("show", submitted.data["job"]), shop("show", submitted.data["job"], "--values")
+    assert (shown.data["state"], shown.data["queue"], shown.data["attempt"]) == ("scheduled", "reports", 1)
+    assert "2027-01" not in shown.out
+    assert '["2027-01"]' in with_values.data["body"]
+
+
+def test_a_task_that_the_app_does_not_have_and_arguments_that_do_not_fit_are_refused(shop: Shop) -> None:
+    unknown, unfit = shop("submit", "raport"), shop("submit", "report", "--kwargs", '{"year": 1}')
+
+    assert unknown.code == 3
+    assert "report" in unknown.err
+    assert unfit.code == 2
+    assert shop("list", "--count").data == {"count": 0}
+
+
+def test_an_id_of_ones_own_is_one_job_and_a_conflict_with_other_content(shop: Shop) -> None:
+    words = ("--job-id", "jan", "--tenant", "acme", "--delay", "1h")
+
+    assert shop.submit(*words) == shop.submit(*words) == "@acme:jan"
+    refused = shop("submit", "report", "--args", '["2027-02"]', *words)
+
+    assert refused.code == 6
+    assert shop.listed() == ["@acme:jan"]
+
+
+def test_jobs_are_listed_by_a_filter_page_by_page_and_counted(shop: Shop) -> None:
+    ids = [shop.submit("--job-id", f"j{number}", "--label", f"n={number % 2}", "--held") for number in range(4)]
+    ids.append(shop.submit("--job-id", "last", "--delay", "1h"))
+
+    assert shop.listed() == ids[::-1]
+    assert shop.listed("label.n:1") == ["j3", "j1"]
+    assert shop("list", "status:held", "--count").data == {"count": 4}
+    first = shop("list", "--limit", "3")
+    assert [row["job"] for row in first.data] == ["last", "j3", "j2"]
+    after = first.err.split("--after ")[1].strip()
+    assert shop.listed("--limit", "3", "--after", after) == ["j1", "j0"]
+
+
+def test_a_filter_that_cannot_be_read_says_where(shop: Shop) -> None:
+    result = shop("list", "staus:failed")
+
+    assert result.code == 2
+    assert "status" in result.err
+
+
+def test_a_job_is_changed_for_the_version_that_was_seen(shop: Shop) -> None:
+    job = shop.submit("--delay", "2h")
+
+    changed = shop("change", job, "--delay", "30m", "--priority", "8", "--args", '["2027-03"]', "--version", "1")
+    late = shop("change", job, "--priority", "1", "--version", "1")
+
+    assert (changed.code, changed.data["version"], changed.data["priority"]) == (0, 2, 8)
+    assert late.code == 6
+    assert '["2027-03"]' in shop("show", job, "--values").data["body"]
+    assert shop("change", job).code == 2
+
+
+def test_jobs_are_held_and_released_and_what_was_done_is_in_the_history(shop: Shop) -> None:
+    job = shop.submit("--delay", "2h")
+
+    held = shop("hold", job, "--note", "wait for ann", "--by", "bob")
+    assert held.data == [{"job": job, "state": "held", "refused": ""}]
+    assert "an operator holds it: release it" in shop("explain", job).data["reasons"]
+    assert shop("release", job).data[0]["state"] == "scheduled"
+
+    history = shop("history", job).data
+    assert [(row["kind"], row["state"]) for row in history] == [("hold", "held"), ("release", "scheduled")]
+    assert (history[0]["by"], history[0]["note"]) == ("bob", "wait for ann")
+    assert history[1]["by"]
+    assert shop("attempts", job).data == []
+
+
+def test_a_waiting_job_is_cancelled_and_is_run_again_as_another_one(shop: Shop) -> None:
+    job = shop.submit("--delay", "2h")
+
+    assert shop("cancel", job, "--reason", "not needed").code == 0
+    assert shop.state(job) == "cancelled"
+    assert shop("cancel", job).code == 3
+    again = shop("retry", job)
+    assert again.code == 0
+    clone = shop("clone", job, "--new-id", "second", "--at", "2100-01-01T00:00+00:00")
+    assert clone.data == {"job": "second", "retry_of": job}
+    assert sorted(shop.listed("status:queued,scheduled")) == sorted([again.data[0]["state"].split()[-1], "second"])
+
+
+def test_a_job_that_waits_is_rescheduled(shop: Shop) -> None:
+    job = shop.submit("--delay", "2h")
+
+    assert shop("reschedule", job, "--eta", "2100-01-01T00:00+00:00").code == 0
+    assert shop("show", job).data["due"] == "2100-01-01T00:00:00Z"
+    shop("cancel", job)
+    assert shop("reschedule", job, "--delay", "1m").code == 3
+
+
+def test_many_jobs_are_done_at_once_and_what_is_refused_is_said_of_each(shop: Shop) -> None:
+    jobs = [shop.submit("--delay", "1h") for _ in range(3)]
+    shop("cancel", jobs[0])
+
+    some = shop("hold", *jobs, "nobody")
+    assert some.code == 6
+    assert [row["state"] for row in some.data] == ["cancelled", "held", "held", "unknown"]
+    assert all(row["refused"] for row in (some.data[0], some.data[3]))
+
+    asked = shop("release", "--where", "status:held")
+    assert asked.code == 1
+    assert "release 2 jobs?" in asked.err
+    released = shop("release", "--where", "status:held", "--yes")
+    assert [row["state"] for row in released.data] == ["scheduled", "scheduled"]
+    assert shop("hold").code == 2
+
+
+def test_what_the_store_does_not_know_may_be_known_to_others(shop: Shop) -> None:
+    assert shop("show", "nobody").code == 3
+    assert shop("explain", "nobody").code == 3
+
+
+def test_without_a_store_the_commands_say_what_is_missing(taskmq: Here, home: Path) -> None:
+    result = taskmq("job", "list")
+
+    assert result.code == 2
+    assert "need a store" in result.err
+    assert taskmq("job", "list", "--store", f"sqlite:///{home}/other.db", "-o", "json").data == []
