@@ -21,7 +21,10 @@ _COMMANDS = {
         "taskmq.cli.processes.demo:demo",
         "The main job on real files: tasks, retries, a schedule, results; checks itself.",
     ),
-    "dev": ("taskmq.cli.processes.dev:dev", "Embedded broker, reloading worker and beat in one process tree."),
+    "dev": (
+        "taskmq.cli.processes.dev:dev",
+        "Embedded broker and job store, reloading worker, beat and scheduler in one process tree.",
+    ),
     "bench": (
         "taskmq.cli.processes.bench:bench_installation",
         "Measure throughput and latency of broker and state, in a queue of its own.",

@@ -128,6 +128,11 @@ class Sessions:
         return self.settings.url or DEFAULT_URL
 
     @property
+    def store_url(self) -> str | None:
+        """The job store's URL, with its password if it has one; None when there is none."""
+        return self.settings.store
+
+    @property
     def state_url(self) -> str | None:
         """The state's URL; None when there is none."""
         if (state := self.settings.state) is not None:
@@ -148,7 +153,7 @@ class Sessions:
             return found[2]
         self._forget_dead_sessions()
         options = BrokerOptions(name=self._connection_name, clock=self.clock)
-        state_url, store_url = self.state_url, self.settings.store
+        state_url, store_url = self.state_url, self.store_url
         state = None if state_url is None else open_state(state_url, options)
         session = Session(
             open_broker(self.url, options),

@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from taskmq.beat.beat import occurrence_job_id
 from taskmq.demo.measure import DemoTotals, FileReport, measure, source_files, totals
+from taskmq.demo.stored import StoredFindings, use_the_store
 from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
 from taskmq.errors import ResultTimeout, TaskMQError
 from taskmq.jobs.handle import Job, as_completed
+from taskmq.model.states import JobState
 from taskmq.schedules.triggers import instants_after
 
 __all__ = ["Check", "Findings", "Outcome", "checks", "default_folder", "run_demo"]
@@ -58,7 +60,7 @@ class Outcome:
 
 class Findings(NamedTuple):
     """What came back from the workers: reports in the order of the files, seconds that the reminder and each tick
-    were late.
+    were late, and what became of the jobs of the store.
     """
 
     reports: list[FileReport]
@@ -66,6 +68,7 @@ class Findings(NamedTuple):
     retried: int
     lateness: float
     ticks: list[float]
+    stored: StoredFindings
 
 
 def default_folder() -> Path:
@@ -91,13 +94,14 @@ def run_demo(folder: Path, *, url: str | None, advance: Advance) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="taskmq-demo-") as scratch:
         state = f"local://{scratch}/state" if url else f"local://{scratch}/queue"
         url = url or state
-        app.sessions.configure(url=url, state=state, name="demo")
-        return asyncio.run(_run(files, url, state, advance))
+        store = f"sqlite:///{scratch}/jobs.db"
+        app.sessions.configure(url=url, state=state, store=store, name="demo")
+        return asyncio.run(_run(files, ["--url", url, "--state", state, "--store", store], Path(scratch), advance))
 
 
-async def _run(files: Sequence[Path], url: str, state: str, advance: Advance) -> Outcome:
+async def _run(files: Sequence[Path], places: Sequence[str], scratch: Path, advance: Advance) -> Outcome:
     started = time.monotonic()
-    async with app, _services(url, state):
+    async with app, _services(places):
         sent_at = datetime.now(UTC)
         reminder = await remind.options(delay=_REMIND_AFTER).asend(sent_at + _REMIND_AFTER)
         jobs = await measure_file.asend_many([(path,) for path in files])
@@ -109,13 +113,16 @@ async def _run(files: Sequence[Path], url: str, state: str, advance: Advance) ->
         retried = await _attempts(jobs)
         lateness = await reminder.aresult(_PATIENCE)
         ticks = await _ticks()
-    found = Findings(reports, summary, retried, lateness, ticks)
+        stored = await use_the_store(files, scratch)
+    found = Findings(reports, summary, retried, lateness, ticks, stored)
     return Outcome(summary, _largest(reports), checks(found, files, expected), time.monotonic() - started)
 
 
 def checks(found: Findings, files: Sequence[Path], expected: list[FileReport]) -> list[Check]:
     """What came back, held against a plain loop over the same files."""
-    reports, summary, retried, lateness, ticks = found
+    reports, summary, retried, lateness, ticks, stored = found
+    count = len(stored.reports)
+    changed = f"{stored.brought_forward} and {stored.cancelled}"
     busy = sum(map(is_busy, files))
     return [
         Check("every file's report equals the plain loop's", f"{len(reports)} reports", reports == expected),
@@ -125,6 +132,17 @@ def checks(found: Findings, files: Sequence[Path], expected: list[FileReport]) -
         Check("busy files were tried again, the others were not", f"{retried} retried", retried == busy),
         Check("the delayed task did not run early", f"{lateness * 1000:+.0f} ms", 0 <= lateness < 30),
         Check("the recurring task ran each second", f"{len(ticks)} ticks", len(ticks) == _TICKS and min(ticks) >= 0),
+        Check(
+            "jobs of the store came to the same, and were listed",
+            f"{stored.listed} listed",
+            stored.reports == expected[:count] and stored.listed == count + 2 > 2,
+        ),
+        Check(
+            "a waiting job was brought forward, another cancelled",
+            changed,
+            (stored.brought_forward, stored.cancelled) == (JobState.SUCCEEDED, JobState.CANCELLED),
+        ),
+        Check("a failed job ran again, as another one", "succeeded" if stored.again else "no", stored.again),
     ]
 
 
@@ -172,14 +190,15 @@ def _largest(reports: Sequence[FileReport]) -> list[tuple[str, int, str]]:
 
 
 @contextlib.asynccontextmanager
-async def _services(url: str, state: str) -> AsyncGenerator[None]:
-    """A worker with two processes, and a beat."""
-    command = [sys.executable, "-m", "taskmq", "--quiet", "--url", url, "--state", state]
+async def _services(places: Sequence[str]) -> AsyncGenerator[None]:
+    """A worker with two processes, a beat and a scheduler."""
+    command = [sys.executable, "-m", "taskmq", "--quiet", *places]
     target = "taskmq.demo.tasks:app"
     async with contextlib.AsyncExitStack() as stack:
         worker = [*command, "worker", target, "--processes", str(_PROCESSES), "--concurrency", "2", "--grace", "5s"]
         await stack.enter_async_context(_process(worker))
         await stack.enter_async_context(_process([*command, "beat", "--lifeline", target]))
+        await stack.enter_async_context(_process([*command, "scheduler", "--lifeline", target]))
         yield
 
 

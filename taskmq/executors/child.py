@@ -72,7 +72,7 @@ def main(target: str, control: int) -> None:
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
         app = getattr(app, name)
-    app.sessions.configure(url=setup.url, state=setup.state)
+    app.sessions.configure(url=setup.url, state=setup.state, store=setup.store)
     with app.tasks.dependencies.working_without_loop():
         _Child(app, setup, requests, PipeReader(control), answers).serve()
 

@@ -48,7 +48,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
     """The first frame: what the worker knows and the process's own environment and code may say otherwise.
 
     Attributes:
-        url, state: where the tasks send to.
+        url, state, store: where the tasks send to.
         log_level: of the root logger; None leaves logging alone.
         answer_limit: bytes of an answer.
     """
@@ -57,6 +57,7 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
     state: str | None
     log_level: int | None = None
     answer_limit: int = 1 << 30
+    store: str | None = None
 
 
 class Request(msgspec.Struct, array_like=True, tag="request"):

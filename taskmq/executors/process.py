@@ -29,7 +29,7 @@ class ProcessExecutor:
     Args:
         target: `module:attribute` of the app, which each process imports.
         size: the most processes at a time; runs beyond it wait for one.
-        url, state: where tasks that send do so; may differ from what the module says.
+        url, state, store: where tasks that send do so; may differ from what the module says.
         max_tasks: runs; None for no limit.
         max_memory: resident bytes; None for no limit.
     """
@@ -41,12 +41,13 @@ class ProcessExecutor:
         size: int,
         url: str,
         state: str | None,
+        store: str | None = None,
         max_tasks: int | None = None,
         max_memory: int | None = None,
     ) -> None:
         root = logging.getLogger()
         self._target = target
-        self._setup = Setup(url, state, root.level if root.handlers else None)
+        self._setup = Setup(url, state, root.level if root.handlers else None, store=store)
         self._size = size
         self._slots = asyncio.Semaphore(size)
         self._max_tasks = max_tasks

@@ -42,7 +42,10 @@ def main(status: int) -> int:
     try:
         app, target = _load(order.target)
         app.sessions.configure(
-            url=order.url, state=order.state, name=f"worker {order.target} {os.uname().nodename}:{os.getpid()}"
+            url=order.url,
+            state=order.state,
+            store=order.store or (order.default_store if app.sessions.store_url is None else None),
+            name=f"worker {order.target} {os.uname().nodename}:{os.getpid()}",
         )
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             worker = runner.run(_serve(app, target, order, lifeline, status))

@@ -69,6 +69,8 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor wants.
 
     Attributes:
+        url, state, store: in place of the app's.
+        default_store: of an app that has none.
         looks: whether this child asks the broker how many messages wait; one of them is enough.
     """
 
@@ -76,5 +78,7 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: WorkerConfig
     url: str | None = None
     state: str | None = None
+    store: str | None = None
+    default_store: str | None = None
     log_level: int = logging.INFO
     looks: bool = False

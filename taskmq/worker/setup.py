@@ -128,6 +128,7 @@ def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[Execut
             size=config.process_slots,
             url=app.sessions.url,
             state=app.sessions.state_url,
+            store=app.sessions.store_url,
             max_tasks=config.max_tasks_per_child,
             max_memory=config.max_memory_per_child,
         )

@@ -345,6 +345,22 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
+def test_dev_runs_what_is_submitted_to_its_store(home: Path, mark: dict[str, str]) -> None:
+    (home / "live.py").write_text(_version_of(1))
+    place = ("--app", "live:app", "--store", "sqlite:///.taskmq/jobs.db", "-o", "json")
+
+    with Started(home, "dev", "live:app", env=mark) as dev:
+        dev.says("waiting for jobs")
+        submitted = run_process(home, "job", "submit", "live.version", *place)
+        assert submitted.code == 0, submitted.err
+        job = submitted.data["job"]
+
+        def state() -> object:
+            return run_process(home, "job", "show", job, *place).data["state"]
+
+        eventually(lambda: state() == "succeeded", "the end of the job", within=PATIENCE)
+
+
 def test_a_dev_that_is_killed_leaves_no_process_behind(home: Path, mark: dict[str, str]) -> None:
     (home / "live.py").write_text(_version_of(1))
 

@@ -19,6 +19,9 @@ class TestMemory(JobStoreSuite):
 
 
 class TestPostgreSQL(JobStoreSuite):
+    # Each step asks the server several times; on a busy machine more of them do not fit into a test's time.
+    steps = 100
+
     @pytest.fixture(autouse=True)
     def _database(self, job_store_url: str) -> None:
         self.url = job_store_url

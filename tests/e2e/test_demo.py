@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taskmq.demo.measure import FileReport, measure, source_files, totals
 from taskmq.demo.run import Findings, Outcome, checks, run_demo
+from taskmq.demo.stored import StoredFindings
 from taskmq.demo.tasks import is_busy
 from taskmq.errors import TaskMQError
+from taskmq.model.states import JobState
 from taskmq.schedules.triggers import Trigger, instants_after
 from tests.cli.kit import Result, run_on_terminal, run_process
 
@@ -57,7 +60,7 @@ def _expect_right(result: Result, folder: Path) -> None:
     wanted = totals([measure(path) for path in files])
     assert result.data["totals"] == asdict(wanted)
     assert result.data["totals"]["bytes"] == sum(path.stat().st_size for path in files)
-    assert [check["is_right"] for check in result.data["checks"]] == [True] * 5
+    assert [check["is_right"] for check in result.data["checks"]] == [True] * 8
     assert result.data["is_right"] is True
     assert result.data["largest"][0]["lines"] > 20
 
@@ -76,7 +79,7 @@ def test_the_demo_tells_people_on_a_terminal_in_tables(folder: Path) -> None:
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert result.code == 0
     assert ["bytes", "lines", "tokens", "seconds"] in [line.split()[-4:] for line in lines]
-    assert sum(line.endswith(" right") for line in lines) == 5
+    assert sum(line.endswith(" right") for line in lines) == 8
 
 
 def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
@@ -84,7 +87,7 @@ def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
 
     lines = result.out.splitlines()
     assert (result.code, lines[0].split()) == (0, ["files", "bytes", "lines", "tokens", "seconds"])
-    assert sum(line.endswith(" right") for line in lines) == 5
+    assert sum(line.endswith(" right") for line in lines) == 8
     count = len(source_files(folder))
     assert f"{count} of {count} files" in result.err
     assert "stopping" not in result.err
@@ -115,7 +118,7 @@ def test_the_demo_is_right_when_its_beat_starts_after_everything_else(
 
     outcome = run_demo(folder, url=None, advance=lambda done, of: None)
 
-    assert [check.is_right for check in outcome.checks] == [True] * 5
+    assert [check.is_right for check in outcome.checks] == [True] * 8
 
 
 @pytest.mark.parametrize("name", ["empty", "missing"])
@@ -162,7 +165,8 @@ def _right(folder: Path) -> tuple[Findings, list[Path], list[FileReport]]:
     files = source_files(folder.resolve())
     expected = [measure(path) for path in files]
     busy = sum(map(is_busy, files))
-    return Findings(list(expected), totals(expected), busy, 0.1, [0.0, 0.1, 0.2]), files, expected
+    stored = StoredFindings(expected[:20], len(expected[:20]) + 2, JobState.SUCCEEDED, JobState.CANCELLED, again=True)
+    return Findings(list(expected), totals(expected), busy, 0.1, [0.0, 0.1, 0.2], stored), files, expected
 
 
 def _outcome(found: Findings, files: list[Path], expected: list[FileReport]) -> Outcome:
@@ -171,6 +175,10 @@ def _outcome(found: Findings, files: list[Path], expected: list[FileReport]) -> 
 
 def test_an_outcome_is_right_when_everything_is_as_in_the_plain_loop(folder: Path) -> None:
     assert _outcome(*_right(folder)).is_right
+
+
+def _stored(found: Findings, **changes: Any) -> Findings:
+    return found._replace(stored=replace(found.stored, **changes))
 
 
 _WRONG: dict[str, Callable[[Findings], Findings]] = {
@@ -197,6 +205,12 @@ _WRONG: dict[str, Callable[[Findings], Findings]] = {
     "a missing tick": lambda found: found._replace(ticks=found.ticks[1:]),
     "an early tick": lambda found: found._replace(ticks=[-0.001, *found.ticks[1:]]),
     "no tick at all": lambda found: found._replace(ticks=[]),
+    "no job of the store": lambda found: _stored(found, reports=[], listed=2),
+    "another report from the store": lambda found: _stored(found, reports=found.stored.reports[::-1]),
+    "a job that is not listed": lambda found: _stored(found, listed=found.stored.listed - 1),
+    "a job that still waits": lambda found: _stored(found, brought_forward=JobState.SCHEDULED),
+    "a cancelled job that ran": lambda found: _stored(found, cancelled=JobState.SUCCEEDED),
+    "a job that did not run again": lambda found: _stored(found, again=False),
 }
 
 

@@ -14,7 +14,8 @@ __all__ = ["demo"]
 
 
 def demo(path: Path | None = None, /) -> int:
-    """The main job on real files: one typed task per Python file, retries, a delayed and a recurring task, a fan-in.
+    """The main job on real files: one typed task per Python file, retries, a delayed and a recurring task, a fan-in;
+    and jobs of a store, listed, changed, cancelled and run again.
 
     Two worker processes on an embedded broker, or on the one of --url. The totals are held against a plain
     loop over the same files: exit code 1 when anything differs.

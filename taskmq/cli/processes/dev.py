@@ -5,6 +5,9 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Final
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
@@ -17,9 +20,13 @@ from taskmq.worker.config import WorkerConfig
 
 __all__ = ["dev"]
 
+_STORE: Final = "sqlite:///.taskmq/jobs.db"
+
 
 def dev(target: str | None = None, /, *, processes: int = 1) -> int:
-    """Embedded broker, reloading worker and beat in one process tree; for a machine of one's own.
+    """Embedded broker and job store, reloading worker, beat and scheduler in one process tree; for one's own machine.
+
+    Other processes find the job store by $TASKMQ_STORE, where the app does not name one itself.
 
     Parameters
     ----------
@@ -38,6 +45,8 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
         config=WorkerConfig(grace=5.0),
         url=options.url,
         state=options.state,
+        store=options.store,
+        default_store=_STORE,
         log_level=options.log_level,
     )
     try:
@@ -49,25 +58,36 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
     supervision = SupervisorConfig(processes=processes, watch=folders)
 
     async def run() -> int:
-        # Its standard input ends when this process does, also by a kill.
-        beat = await asyncio.create_subprocess_exec(
-            *_beat_command(name), start_new_session=True, stdin=asyncio.subprocess.PIPE
-        )
-        try:
+        async with (
+            _beside("beat", "--lifeline", name),
+            _beside("scheduler", "--lifeline", "--default-store", _STORE, name),
+        ):
             return await Supervisor(order, supervision, on_ready=banner).run()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                beat.send_signal(signal.SIGTERM)
-            await beat.wait()
 
+    # SQLite makes a file, and no folder.
+    Path(".taskmq").mkdir(exist_ok=True)
     return asyncio.run(run())
 
 
-def _beat_command(target: str) -> list[str]:
+@contextlib.asynccontextmanager
+async def _beside(*words: str) -> AsyncGenerator[None]:
+    """A command that runs meanwhile. Its standard input ends when this process does, also by a kill."""
+    process = await asyncio.create_subprocess_exec(
+        *_command(), *words, start_new_session=True, stdin=asyncio.subprocess.PIPE
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        await process.wait()
+
+
+def _command() -> list[str]:
     options = current_globals()
     command = [sys.executable, "-m", "taskmq"]
     if options.log_level >= logging.ERROR:
         command.append("--quiet")
-    for flag, value in (("--url", options.url), ("--state", options.state)):
+    for flag, value in (("--url", options.url), ("--state", options.state), ("--store", options.store)):
         command += [flag, value] if value else []
-    return [*command, "beat", "--lifeline", target]
+    return command

@@ -1,20 +1,28 @@
 """`taskmq scheduler`."""
 
 import asyncio
-import signal
-from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
-from taskmq.client.plugins import open_metrics
-from taskmq.durable.health import Health, parse_address, serving
+from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.load_app import load_app
 from taskmq.scheduler import Scheduler
 
 __all__ = ["scheduler"]
 
 
-def scheduler(target: str | None = None, /, *, health_port: str | None = None, drain: bool = False) -> int:
+def scheduler(
+    target: str | None = None,
+    /,
+    *,
+    health_port: str | None = None,
+    drain: bool = False,
+    default_store: Annotated[str | None, Parameter(show=False)] = None,
+    lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
+) -> int:
     """Dispatch the jobs of an app's store until stopped; any number may run.
 
     Parameters
@@ -26,18 +34,21 @@ def scheduler(target: str | None = None, /, *, health_port: str | None = None, d
     drain
         When told to stop, dispatch nothing more and wait until everything in flight was reported. A second signal
         stops at once.
+    default_store
+        The store of an app that has none.
+    lifeline
+        Stop when standard input ends: whoever holds its other end is gone, however that went.
     """
     options = current_globals()
     start_logging()
     app, _ = load_app(target_of(target))
-    app.sessions.configure(url=options.url, state=options.state, store=options.store, name="scheduler")
+    store = options.store or (default_store if app.sessions.store_url is None else None)
+    app.sessions.configure(url=options.url, state=options.state, store=store, name="scheduler")
 
     async def run() -> None:
         service = Scheduler(app, drains=drain)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, service.stop)
-        async with _health_of(service, health_port):
+        stop_when_told(service.stop, lifeline=lifeline)
+        async with health_of(service, health_port):
             address = app.sessions.store().address
             announce(
                 f"taskmq scheduler: app {app.name!r}, store {address}, broker {app.sessions.current().broker.address}"
@@ -46,16 +57,3 @@ def scheduler(target: str | None = None, /, *, health_port: str | None = None, d
 
     asyncio.run(run())
     return 0
-
-
-def _health_of(service: Scheduler, port: str | None) -> AbstractAsyncContextManager[object]:
-    if port is None:
-        return nullcontext()
-    health = Health(
-        # What answers is live.
-        silent=list,
-        not_ready=service.not_ready,
-        status=service.status,
-        open_metrics=lambda: open_metrics(service.snapshot),
-    )
-    return serving(parse_address(port), health)

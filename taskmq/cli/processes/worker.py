@@ -98,7 +98,12 @@ def worker(
     if config.burst and most is not None:
         raise InvalidOption(f"--processes {least}-{most} --burst: in a burst the number of processes is fixed")
     order = ChildSpec(
-        target=target_of(target), config=config, url=asked.url, state=asked.state, log_level=asked.log_level
+        target=target_of(target),
+        config=config,
+        url=asked.url,
+        state=asked.state,
+        store=asked.store,
+        log_level=asked.log_level,
     )
 
     supervision = SupervisorConfig(
