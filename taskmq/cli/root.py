@@ -59,7 +59,7 @@ _COMMANDS = {
     "store": ("taskmq.cli.operators.store:app", "The job store's tables: upgrade, current, check."),
     "doctor": (
         "taskmq.cli.operators.doctor:doctor",
-        "Check broker, state and settings; each finding with its remedy.",
+        "Check broker, state, job store and settings; each finding with its remedy.",
     ),
 }
 

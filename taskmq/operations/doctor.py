@@ -1,4 +1,4 @@
-"""Examining an installation: settings, broker and state; what is wrong, and what to do about it."""
+"""Examining an installation: settings, broker, state and job store; what is wrong, and what to do about it."""
 
 import asyncio
 import platform
@@ -8,8 +8,11 @@ from typing import Final, NamedTuple
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Diagnosable
 from taskmq.contracts.finding import Finding
+from taskmq.contracts.jobs import JobStore, slot_key
 from taskmq.contracts.stores import DiagnosableState, Timekeeper
-from taskmq.errors import BrokerUnavailable, StateUnavailable
+from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreMismatch, StoreUnavailable
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
 from taskmq.model.units import Duration, parse_seconds
 
@@ -18,13 +21,15 @@ __all__ = ["Examination", "examine"]
 _TIMEOUT: Final = 10.0
 _CLOCK_SECONDS: Final = 2.0
 _CLOCK_LIMIT: Final = 30.0
+_MANY: Final = 1_000
+_PLACES: Final = ("url", "state", "store")
 
 
 class Examination(NamedTuple):
     """What was found.
 
     Attributes:
-        is_complete: broker and state could be reached.
+        is_complete: broker, state and store could be reached.
     """
 
     findings: list[Finding]
@@ -36,7 +41,7 @@ class Examination(NamedTuple):
 
 
 async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
-    """Look at settings, broker and state of an app, and at its queues; changes nothing and raises nothing of theirs.
+    """Look at an app's settings, broker, state, store and queues; changes nothing and raises nothing of theirs.
 
     Args:
         watch: look a second time after so long: shows what is stuck on its way out of a queue.
@@ -46,11 +51,15 @@ async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
         async with app:
             findings += [finding async for finding in _broker(app, parse_seconds(watch, what="watch"))]
             findings += [finding async for finding in _state(app)]
+            findings += [finding async for finding in _store(app)]
     except BrokerUnavailable as error:
         findings.append(Finding("problem", "broker", str(error), "is it running, and is the URL right? --url"))
         return Examination(findings, is_complete=False)
     except StateUnavailable as error:
         findings.append(Finding("problem", "state", str(error), "is it running, and is the URL right? --state"))
+        return Examination(findings, is_complete=False)
+    except StoreUnavailable as error:
+        findings.append(Finding("problem", "store", str(error), "is it running, and is the URL right? --store"))
         return Examination(findings, is_complete=False)
     return Examination(findings, is_complete=True)
 
@@ -58,7 +67,7 @@ async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
 def _settings(app: TaskMQ) -> list[Finding]:
     origin = app.sessions.settings.origin
     return [
-        Finding("ok", "settings", f"{key} comes from {source}" if key in ("url", "state") else f"{key}: {source}")
+        Finding("ok", "settings", f"{key} comes from {source}" if key in _PLACES else f"{key}: {source}")
         for key, source in origin.items()
     ] or [Finding("ok", "settings", "none given: the embedded broker in .taskmq")]
 
@@ -113,14 +122,46 @@ async def _state(app: TaskMQ) -> AsyncIterator[Finding]:
         yield _clock(await state.server_now_ms() - app.sessions.clock.now_ms())
 
 
-def _clock(offset: int) -> Finding:
+async def _store(app: TaskMQ) -> AsyncIterator[Finding]:
+    store = app.sessions.current().store
+    if store is None:
+        return
+    try:
+        async with asyncio.timeout(_TIMEOUT):
+            await store.check()
+    except StoreMismatch as error:
+        yield Finding("problem", "store", str(error), "taskmq store upgrade, with the taskmq that the app runs")
+        return
+    except TimeoutError:
+        raise StoreUnavailable(f"{store.address}: no answer") from None
+    yield Finding("ok", "store", store.address)
+    for finding in await store.diagnose():
+        yield finding
+    yield _clock(await store.now_ms() - app.sessions.clock.now_ms(), of="store")
+    yield await _schedulers(store)
+
+
+async def _schedulers(store: JobStore) -> Finding:
+    slots = store.dispatching.slots
+    leases = [await store.dispatching.leases.find(slot_key(slot)) for slot in range(slots)]
+    free = sum(lease is None for lease in leases)
+    if not free:
+        owners = {lease.owner for lease in leases if lease is not None}
+        return Finding("ok", "store", f"{len(owners)} scheduler(s) have its {slots} slots")
+    waiting = await store.count_jobs(JobFilter(states=frozenset({JobState.QUEUED})), cap=_MANY)
+    ready = f"over {_MANY:,}" if waiting > _MANY else waiting
+    text = f"{free} of {slots} slots have no scheduler, {ready} jobs are ready"
+    return Finding("problem" if waiting else "warning", "store", text, "start `taskmq scheduler`")
+
+
+def _clock(offset: int, *, of: str = "state") -> Finding:
     seconds = abs(offset) / 1000
     if seconds < _CLOCK_SECONDS:
-        return Finding("ok", "state", f"clock: within {_CLOCK_SECONDS:g} s of this host's")
+        return Finding("ok", of, f"clock: within {_CLOCK_SECONDS:g} s of this host's")
     side = "ahead of" if offset > 0 else "behind"
     return Finding(
         "problem" if seconds >= _CLOCK_LIMIT else "warning",
-        "state",
+        of,
         f"clock: {seconds:.0f} s {side} this host's: expiry, schedules and leases are off by that",
         "let NTP (chrony, systemd-timesyncd) set the clock on every host",
     )

@@ -9,15 +9,18 @@ from taskmq_sql.postgres.days import days_of
 
 __all__ = ["diagnose"]
 
-_ABOUT: Final = "job store"
+_ABOUT: Final = "store"
 _LONG_MS: Final = 300_000
 _FULL: Final = 0.8
+_LAG_SECONDS: Final = 30
 _FACTS: Final = """
 select taskmq.now_ms() as now, current_setting('server_version_num')::int as version,
   current_setting('synchronous_commit') as durability,
   (select max(floor(extract(epoch from clock_timestamp() - xact_start) * 1000))::bigint from pg_stat_activity
    where datname = current_database() and pid <> pg_backend_pid()) as oldest,
   (select count(*) from pg_stat_activity) as used, current_setting('max_connections')::int as room,
+  pg_is_in_recovery() as is_standby,
+  (select max(extract(epoch from replay_lag))::int from pg_stat_replication) as lag,
   (select n_dead_tup from pg_stat_user_tables where schemaname = 'taskmq' and relname = 'ready') as dead"""
 _MANY_DEAD: Final = 1_000_000
 _OLDEST_SERVER: Final = 130_000
@@ -31,6 +34,19 @@ async def diagnose(connection: Connection, address: str) -> list[Finding]:
     if facts["version"] < _OLDEST_SERVER:
         found.append(
             Finding("problem", _ABOUT, f"PostgreSQL {facts['version'] // 10_000} is too old", "use 13 or newer")
+        )
+    if facts["is_standby"]:
+        found.append(
+            Finding("problem", _ABOUT, "this server is a standby: it takes no writes", "name the primary in the URL")
+        )
+    if (facts["lag"] or 0) > _LAG_SECONDS:
+        found.append(
+            Finding(
+                "warning",
+                _ABOUT,
+                f"a standby is {facts['lag']} s behind: what it does not have yet is lost by a fail-over",
+                "look at its network and its disk, or make it synchronous (synchronous_standby_names)",
+            )
         )
     if facts["durability"] == "off":
         found.append(

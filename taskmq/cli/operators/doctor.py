@@ -12,7 +12,7 @@ __all__ = ["doctor"]
 
 
 def doctor(*, watch: str | None = None) -> int:
-    """Check settings, broker and state; each finding with its remedy. Exit code 1 when there is a problem.
+    """Check settings, broker, state and job store; each finding with its remedy. Exit code 1 when there is a problem.
 
     With --app the app's queues are looked at, too. Nothing is changed.
 

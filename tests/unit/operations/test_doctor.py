@@ -1,7 +1,12 @@
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from taskmq import TaskMQ
+from taskmq.contracts.jobs import Upgradable
 from taskmq.operations.doctor import examine
+from tests.servers.postgres import PostgreSQL
 from tests.unit.app_kit import new_url
 
 
@@ -32,4 +37,65 @@ def test_a_broker_that_cannot_be_reached_is_a_finding() -> None:
 
     assert not examination.is_complete
     assert examination.has_problem
+    assert "S3CRET" not in str(examination.findings)
+
+
+# The store
+
+
+def _with_store(url: str) -> TaskMQ:
+    app = TaskMQ(new_url(), store=url)
+
+    @app.task(name="resize", queue="images")
+    def resize(number: int) -> None: ...
+
+    return app
+
+
+def _about_the_store(app: TaskMQ) -> list[tuple[str, str, str]]:
+    found = asyncio.run(examine(app)).findings
+    return [(each.level, each.finding, each.remedy) for each in found if each.about == "store"]
+
+
+def test_jobs_that_no_scheduler_dispatches_are_a_problem(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    before = _about_the_store(_with_store(url))
+    with _with_store(url) as app:
+        app.jobs.submit("resize", 1)
+
+    after = _about_the_store(_with_store(url))
+
+    assert before[-1] == ("warning", "8 of 8 slots have no scheduler, 0 jobs are ready", "start `taskmq scheduler`")
+    assert after[-1] == ("problem", "8 of 8 slots have no scheduler, 1 jobs are ready", "start `taskmq scheduler`")
+    assert any(finding.startswith("SQLite 3.") for _, finding, _ in after)
+    assert ("ok", "clock: within 2 s of this host's", "") in after
+
+
+def test_a_database_is_examined_once_it_has_the_tables() -> None:
+    with PostgreSQL() as server:
+        url = server.create_database()
+        before = _about_the_store(_with_store(url))
+        asyncio.run(_upgrade(url))
+        after = _about_the_store(_with_store(url))
+
+    ((level, finding, remedy),) = before
+    assert (level, remedy) == ("problem", "taskmq store upgrade, with the taskmq that the app runs")
+    assert "taskmq store upgrade" in finding
+    assert any("days ahead" in finding or "no partition" in finding for _, finding, _ in after)
+    assert not [finding for level, finding, _ in after if level == "problem"]
+
+
+async def _upgrade(url: str) -> None:
+    async with TaskMQ(new_url(), store=url) as app:
+        store = app.sessions.store()
+        assert isinstance(store, Upgradable)
+        await store.upgrade()
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:S3CRET@127.0.0.1:1/none"])
+def test_a_store_that_cannot_be_reached_is_a_finding(url: str) -> None:
+    examination = asyncio.run(examine(_with_store(url)))
+
+    assert not examination.is_complete
+    assert examination.findings[-1].about == "store"
     assert "S3CRET" not in str(examination.findings)

@@ -11,7 +11,7 @@ from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 
 __all__ = ["diagnose"]
 
-_ABOUT: Final = "job store"
+_ABOUT: Final = "store"
 _LITTLE: Final = 0.05
 _LONG_LOG: Final = 256 * 2**20
 _OLDEST: Final = (3, 37)
