@@ -38,7 +38,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     type_name: str
     message: str
-    traceback: str
+    traceback: str = ""
 
 
 class Succeeded(msgspec.Struct, frozen=True):

@@ -1,0 +1,131 @@
+"""docs/wire.md, "Jobs of the store", as a worker reads it that has nothing of taskmq: an AMQP client and JSON."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pika  # type: ignore[import-untyped]
+import pika.exceptions  # type: ignore[import-untyped]
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.errors import TaskFailed
+from taskmq.model.states import JobState
+from taskmq.scheduler import Scheduler
+
+pytestmark = pytest.mark.rabbitmq
+
+_PATIENCE = 60.0
+
+
+def _shop(url: str, store: Path, queue: str) -> TaskMQ:
+    app = TaskMQ(url, store=f"sqlite:///{store}", name="shop")
+    for name in ("double", "fail", "flaky"):
+        app.task(name=name, queue=queue)(_never_here)
+    return app
+
+
+def _never_here(number: int) -> int:
+    raise AssertionError(f"{number}: only the other worker runs it")
+
+
+class _ForeignWorker:
+    """Takes invitations of one queue and reports, as the page says."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self._connection = pika.BlockingConnection(pika.URLParameters(url))
+        self._queue = f"{queue}.jobs"
+        self.seen: list[tuple[str, int]] = []
+
+    def run(self, count: int) -> None:
+        """Run so many invitations."""
+        try:
+            self._run_all(count)
+        finally:
+            self._connection.close()
+
+    def _run_all(self, count: int) -> None:
+        channel = self._consuming_channel()
+        taken = channel.consume(self._queue, inactivity_timeout=_PATIENCE)
+        for _, (method, _, body) in zip(range(count), taken, strict=False):
+            assert method is not None, "no invitation has come"
+            assert body is not None
+            message = json.loads(body)
+            report = self._run(message)
+            channel.basic_publish("", message["store"]["reports"], json.dumps([report]).encode(), mandatory=True)
+            channel.basic_ack(method.delivery_tag)
+        channel.cancel()
+
+    def _consuming_channel(self) -> Any:
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            channel = self._connection.channel()
+            with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
+                channel.queue_declare(self._queue, passive=True)
+                channel.confirm_delivery()
+                return channel
+            # A scheduler declares it with the first job.
+            self._connection.process_data_events(time_limit=0.05)
+        raise AssertionError(f"{self._queue} was never declared")
+
+    def _run(self, message: dict[str, Any]) -> dict[str, Any]:
+        task, attempt = message["task"], message.get("attempt", 1)
+        (number,) = message["args"]
+        self.seen.append((task, attempt))
+        report = {
+            "id": message["store"]["id"],
+            "token": message["store"]["token"],
+            "attempt": attempt,
+            "worker": "elsewhere",
+            "started": int(time.time() * 1000),
+            "ran": 3,
+        }
+        if task == "fail":
+            error = {"type_name": "RangeError", "message": "too large", "traceback": "at line 1"}
+            return report | {"kind": "failed", "error": error}
+        if task == "flaky" and attempt == 1:
+            return report | {"kind": "retry", "delay": 50, "error": {"type_name": "Busy", "message": "later"}}
+        value = base64.b64encode(json.dumps(number * 2).encode()).decode()
+        return report | {"kind": "succeeded", "content_type": "application/json", "result": value}
+
+
+@pytest.fixture
+def queue() -> str:
+    return f"wire-{uuid4().hex[:8]}"
+
+
+def test_a_worker_in_another_language_takes_invitations_and_reports_how_they_ended(
+    amqp_url: str, tmp_path: Path, queue: str
+) -> None:
+    async def main() -> None:
+        scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue))
+        scheduling = asyncio.create_task(scheduler.run())
+        worker = await asyncio.to_thread(_ForeignWorker, amqp_url, queue)
+        try:
+            async with _shop(amqp_url, tmp_path / "jobs.db", queue) as app:
+                running = asyncio.create_task(asyncio.to_thread(worker.run, 4))
+                double = await app.jobs.asubmit("double", 21, job_id="order-17")
+                flaky, fail = await app.jobs.asubmit("flaky", 4), await app.jobs.asubmit("fail", 1)
+
+                assert await double.aresult(_PATIENCE) == 42
+                assert await flaky.aresult(_PATIENCE) == 8
+                with pytest.raises(TaskFailed, match="RangeError"):
+                    await fail.aresult(_PATIENCE)
+                await running
+
+                record = await app.jobs.aget(flaky.id)
+                assert (record.state, record.attempt, record.worker) == (JobState.SUCCEEDED, 2, "elsewhere")
+                (first,) = await app.jobs.aattempts(flaky.id)
+                assert first.error is not None
+                assert first.error.type_name == "Busy"
+                assert sorted(worker.seen) == [("double", 1), ("fail", 1), ("flaky", 1), ("flaky", 2)]
+        finally:
+            scheduler.stop()
+            await scheduling
+
+    asyncio.run(main())
