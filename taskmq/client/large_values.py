@@ -1,7 +1,8 @@
-"""Large results beside the state: the state keeps a reference, the value is fetched when somebody awaits it.
+"""Large values beside state and broker: those keep a reference, the value is fetched when somebody needs it.
 
 put    value -> blob store, durable -> record with its name, size and hash -> state
 wait   record -> blob store -> size and hash checked -> record with its value
+send   arguments -> blob store, durable -> message with their name, size and hash -> broker
 
 The result of a job with an idempotency key stands in the key's claim as well: both refer to one value, as long as
 the claim is kept for the longer time.
@@ -9,6 +10,7 @@ the claim is kept for the longer time.
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -26,10 +28,12 @@ from taskmq.contracts.stores import (
     ResultRecord,
     ResultStore,
 )
-from taskmq.errors import ResultDamaged, ResultExpired
+from taskmq.errors import InvalidArguments, ResultDamaged, ResultExpired, StateUnavailable
 from taskmq.model.clock import Clock
+from taskmq.model.envelope import Envelope
+from taskmq.model.large_arguments import arguments_in, put_back, refer
 
-__all__ = ["REFERENCE", "LargeClaims", "LargeResults", "LargeValues", "digest"]
+__all__ = ["REFERENCE", "LargeArguments", "LargeClaims", "LargeResults", "LargeValues", "digest"]
 
 # A value is put before its record, which lives as long from a little later on.
 _SPARE: Final = 600.0
@@ -172,6 +176,70 @@ class LargeClaims:
             raise ResultDamaged(f"the claim of job {done.job_id} refers to no result: {error}") from error
         value = await self._values.fetch(done.job_id, reference.blob)
         return Done(job_id=done.job_id, content_type=reference.content_type, value=value)
+
+
+class LargeArguments:
+    """The arguments of more than `inline` bytes, in `blobs`: their messages refer to them.
+
+    Args:
+        inline: bytes of encoded arguments that still travel in the message; None: however many there are.
+        ttl: seconds from when a job is due, for which its arguments are kept.
+    """
+
+    def __init__(self, blobs: BlobStore, clock: Clock, *, inline: int | None, ttl: float) -> None:
+        self._address = blobs.address
+        self._clock = clock
+        self._inline = sys.maxsize if inline is None else inline
+        self._values = LargeValues(blobs, clock, inline=self._inline)
+        self._ttl = ttl
+
+    def may_be_large(self, body: bytes) -> bool:
+        """Whether a body is one that `lighten` looks at."""
+        return len(body) > self._inline
+
+    async def lighten(self, body: bytes, content_type: str | None, *, job_id: str, due: int | None) -> bytes:
+        """The body itself, or one that refers to its arguments; those are durable when this returns.
+
+        Args:
+            due: when the job is, in ms since the epoch; None: now.
+
+        Raises:
+            StateUnavailable: the place of the arguments could not be reached, or is full.
+        """
+        if not self.may_be_large(body):
+            return body
+        arguments = arguments_in(body, content_type)
+        if not self._values.is_large(arguments):
+            return body
+        waits = 0.0 if due is None else max(due - self._clock.now_ms(), 0) / 1000
+        try:
+            blob = await self._values.keep(job_id or "job", arguments, ttl=waits + self._ttl)
+        except StateUnavailable as error:
+            text = f"the arguments of job {job_id} are too large for its message (args_inline), and {error}"
+            raise StateUnavailable(text) from error
+        return refer(body, content_type, blob)
+
+    async def load(self, envelope: Envelope, content_type: str | None) -> Envelope:
+        """The envelope with the arguments that it refers to.
+
+        Raises:
+            InvalidArguments: they are gone, or are others than those that were sent.
+            StateUnavailable: their place could not be reached.
+        """
+        if (blob := envelope.blob) is None:
+            return envelope
+        try:
+            arguments = await self._values.fetch(envelope.id, blob)
+        except ResultExpired:
+            raise InvalidArguments(
+                f"the arguments of job {envelope.id} are not in {self._address} (any more): {blob.name}; they are "
+                "kept for args_ttl from when the job was due"
+            ) from None
+        except ResultDamaged:
+            raise InvalidArguments(
+                f"the arguments of job {envelope.id} in {self._address} are not those that were sent: {blob.name}"
+            ) from None
+        return put_back(envelope, arguments, content_type)
 
 
 def digest(value: bytes) -> str:

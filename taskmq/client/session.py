@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from taskmq.client.delayed import to_outgoing, to_waiting
-from taskmq.client.large_values import LargeClaims, LargeResults, LargeValues
+from taskmq.client.large_values import LargeArguments, LargeClaims, LargeResults, LargeValues
 from taskmq.contracts.broker import Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
@@ -41,6 +43,7 @@ class Session:
         store: the job store; None where there is none.
         stores: what serves each capability; the values of results and claims that have more than `inline` bytes are
             in `blobs`.
+        arguments: those that are not in their messages; None where there is no place for them.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Session:
         delays: DelayStore | None = None,
         blobs: BlobStore | None = None,
         inline: int = 0,
+        arguments: LargeArguments | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.broker = broker
@@ -60,6 +64,7 @@ class Session:
         self.store = store
         self.send_timeout = send_timeout
         self.delays = delays
+        self.arguments = arguments
         self._blobs = blobs
         self._clock: Clock = clock or SystemClock()
         self.stores: Stores = Stores(state)
@@ -97,6 +102,8 @@ class Session:
 
     def publish(self, message: Outgoing) -> "asyncio.Future[None]":
         """Publish to a queue that was declared; the future ends as the broker's does."""
+        if self.arguments is not None and self.arguments.may_be_large(message.body):
+            return asyncio.ensure_future(self._publish_large(message))
         if message.due is None:
             return self.broker.publish(message, timeout=self.send_timeout)
         return self._publish(message, timeout=self.send_timeout)
@@ -110,7 +117,8 @@ class Session:
         loop = asyncio.get_running_loop()
         end = loop.time() + self.send_timeout
         await self._declare_to_send([queue])
-        # One deadline for both.
+        message = await self._lightened(message, end)
+        # One deadline for all of it.
         await self._publish(message, timeout=max(end - loop.time(), 0))
 
     async def publish_all(self, queues: Sequence[WorkQueue], messages: Sequence[Outgoing]) -> list[SendError | None]:
@@ -121,10 +129,50 @@ class Session:
             await self._declare_to_send(queues)
         except SendError as error:
             return [error] * len(messages)
-        left = max(end - loop.time(), 0)
+        if self.arguments is not None and any(self.arguments.may_be_large(message.body) for message in messages):
+            return await self._publish_all_light(messages, end)
+        return await self._publish_declared(messages, end)
+
+    async def _publish_declared(self, messages: Sequence[Outgoing], end: float) -> list[SendError | None]:
+        left = max(end - asyncio.get_running_loop().time(), 0)
         if self.delays is None or all(message.due is None for message in messages):
             return await self._publish_many(messages, timeout=left)
         return await _outcomes([self._publish(message, timeout=left) for message in messages])
+
+    async def _publish_large(self, message: Outgoing) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.send_timeout
+        message = await self._lightened(message, end)
+        await self._publish(message, timeout=max(end - loop.time(), 0))
+
+    async def _publish_all_light(self, messages: Sequence[Outgoing], end: float) -> list[SendError | None]:
+        # One after the other: a chunk of large arguments is not to be in memory twice.
+        failures: dict[int, SendError] = {}
+        light = list[Outgoing]()
+        for place, message in enumerate(messages):
+            try:
+                light.append(await self._lightened(message, end))
+            except SendError as error:
+                failures[place] = error
+        outcomes = iter(await self._publish_declared(light, end))
+        return [failures[place] if place in failures else next(outcomes) for place in range(len(messages))]
+
+    async def _lightened(self, message: Outgoing, end: float) -> Outgoing:
+        """The message, with a reference to its arguments where they are large."""
+        if self.arguments is None or not self.arguments.may_be_large(message.body):
+            return message
+        try:
+            async with asyncio.timeout_at(end):
+                body = await self.arguments.lighten(
+                    message.body, message.content_type, job_id=message.job_id, due=message.due
+                )
+        except StateUnavailable as error:
+            raise BrokerUnavailable(f"nothing was sent: {error}") from error
+        except TimeoutError:
+            raise BrokerUnavailable(
+                f"nothing was sent: the arguments of job {message.job_id} were not kept within {self.send_timeout:g} s"
+            ) from None
+        return message if body is message.body else msgspec.structs.replace(message, body=body)
 
     async def _declare_to_send(self, queues: Sequence[WorkQueue]) -> None:
         try:

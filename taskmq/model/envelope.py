@@ -1,4 +1,4 @@
-"""What travels: one call of one task, and its wire form, version 1.
+"""What travels: one call of one task, and its wire form, version 1; 2 where its arguments are elsewhere.
 
 The body of a message is one object in UTF-8 JSON (`application/json`) or MessagePack
 (`application/msgpack`). Absent fields have their default; fields that this version does not know are kept
@@ -14,12 +14,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
+from taskmq.model.blobs import BlobReference
 
 __all__ = [
     "JSON",
     "LAST_INSTANT",
     "MSGPACK",
     "NO_KWARGS",
+    "REFERRING",
     "VERSION",
     "Envelope",
     "Invitation",
@@ -34,6 +36,8 @@ __all__ = [
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
 VERSION: Final = 1
+REFERRING: Final = 2
+"""The version of a message that refers to its arguments: who does not know of that must not run it without any."""
 
 _TASK_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
@@ -81,6 +85,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         flow: the workflow that the job is a step of, a slash, and the step.
         trace: W3C `traceparent`.
         store: of a job of the store, whose worker reports what becomes of it.
+        blob: where the arguments are, if they are not here.
     """
 
     v: int = 0
@@ -102,6 +107,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     trace: str | None = None
     meta: dict[str, str] | None = None
     store: Invitation | None = None
+    blob: BlobReference | None = None
 
 
 _json_encoder = msgspec.json.Encoder()
@@ -143,8 +149,10 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
             raise MalformedMessage(f"content type {content_type!r} is not known: use {JSON} or {MSGPACK}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedMessage(f"the body is no task: {type(error).__name__}: {error}") from error
-    if envelope.v not in (0, VERSION):
-        raise MalformedMessage(f"the body has version {envelope.v}; this taskmq reads version {VERSION}")
+    if envelope.v not in (0, VERSION, REFERRING):
+        raise MalformedMessage(
+            f"the body has version {envelope.v}; this taskmq reads versions {VERSION} and {REFERRING}"
+        )
     if not 1 <= envelope.attempt <= _LAST_ATTEMPT:
         raise MalformedMessage(f"attempt is {envelope.attempt}; the first one is 1, the last {_LAST_ATTEMPT}")
     return envelope

@@ -2,23 +2,9 @@
 
 from typing import Protocol
 
-import msgspec
+from taskmq.model.blobs import BlobReference
 
 __all__ = ["BlobReference", "BlobStore"]
-
-
-class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a value is, and how to tell that it is still the same.
-
-    Attributes:
-        name: in the store.
-        size: bytes.
-        sha256: of the bytes, as hexadecimal digits.
-    """
-
-    name: str
-    size: int
-    sha256: str
 
 
 class BlobStore(Protocol):

@@ -1,0 +1,72 @@
+"""Arguments by reference: a message that says where its arguments are, instead of carrying them.
+
+    body -> arguments_in -> kept elsewhere -> refer -> a body with `blob` -> put_back -> the envelope as it was called
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.errors import InvalidArguments, MalformedMessage
+from taskmq.model.blobs import BlobReference
+from taskmq.model.envelope import MSGPACK, REFERRING, Envelope, amend
+
+__all__ = ["arguments_in", "put_back", "refer"]
+
+_EMPTY_JSON: Final = (msgspec.Raw(b"[]"), msgspec.Raw(b"{}"))
+_EMPTY_MSGPACK: Final = (msgspec.Raw(b"\x90"), msgspec.Raw(b"\x80"))
+
+
+class _Call(msgspec.Struct):
+    args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    kwargs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_json = msgspec.json.Decoder(_Call)
+_msgpack = msgspec.msgpack.Decoder(_Call)
+
+
+def arguments_in(body: bytes, content_type: str | None) -> bytes:
+    """What stands in a body for its arguments: an array of `args` and `kwargs`, in the body's own content type.
+
+    Raises:
+        MalformedMessage: the body is no object.
+    """
+    is_msgpack = content_type == MSGPACK
+    try:
+        call = (_msgpack if is_msgpack else _json).decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"the body is no task: {error}") from error
+    args, kwargs = _EMPTY_MSGPACK if is_msgpack else _EMPTY_JSON
+    pair = [
+        args if call.args is msgspec.UNSET else call.args,
+        kwargs if call.kwargs is msgspec.UNSET else call.kwargs,
+    ]
+    return msgspec.msgpack.encode(pair) if is_msgpack else msgspec.json.encode(pair)
+
+
+def refer(body: bytes, content_type: str | None, blob: BlobReference) -> bytes:
+    """The body with a reference in place of its arguments; a taskmq that knows of none parks it.
+
+    Raises:
+        MalformedMessage: the body is no object.
+    """
+    return amend(body, content_type, {"v": REFERRING, "args": None, "kwargs": None, "blob": blob})
+
+
+def put_back(envelope: Envelope, arguments: bytes, content_type: str | None) -> Envelope:
+    """The envelope with the arguments that it refers to.
+
+    Args:
+        arguments: as `arguments_in` gave them.
+
+    Raises:
+        InvalidArguments: they are no arguments in this content type.
+    """
+    decoder = msgspec.msgpack if content_type == MSGPACK else msgspec.json
+    try:
+        args, kwargs = decoder.decode(arguments, type=tuple[msgspec.Raw, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidArguments(f"what job {envelope.id} refers to is no arguments: {error}") from error
+    return replace(envelope, args=msgspec.Raw(bytes(args)), kwargs=msgspec.Raw(bytes(kwargs)), blob=None)
