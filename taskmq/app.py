@@ -73,9 +73,13 @@ class TaskMQ:
         content_type: how messages are written. Both are always read.
         send_timeout: each `send` ends within it: sent, or with a typed error.
         result_ttl: how long results are kept; a task may say otherwise.
-        results_at: where results above `result_inline` are kept, such as `file:///srv/results` or `s3://bucket`. Who
-            awaits them needs the same. Default: `$TASKMQ_RESULTS_AT` or the settings file, else in the state.
+        results_at: where results above `result_inline` and arguments above `args_inline` are kept, such as
+            `file:///srv/results` or `s3://bucket`. Who awaits or runs them needs the same. Default:
+            `$TASKMQ_RESULTS_AT` or the settings file, else in the state.
         result_inline: results up to this size stay in the state.
+        args_inline: arguments up to this encoded size travel in their message, larger ones are kept at `results_at`.
+            Default: all travel.
+        args_ttl: how long large arguments are kept from when their job is due. Must be longer than its retries take.
         clock: a clock of one's own, for tests. Default: the machine's.
 
     Raises:
@@ -99,6 +103,8 @@ class TaskMQ:
         result_ttl: Duration = "1d",
         results_at: str | None = None,
         result_inline: Size = "64K",
+        args_inline: Size | None = None,
+        args_ttl: Duration = "7d",
         clock: Clock | None = None,
     ) -> None:
         if content_type not in _CONTENT_TYPES:
@@ -110,6 +116,8 @@ class TaskMQ:
             store=store,
             results_at=results_at,
             result_inline=result_inline,
+            args_inline=args_inline,
+            args_ttl=args_ttl,
             name=name,
             delay=delay,
             send_timeout=send_timeout,

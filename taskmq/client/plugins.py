@@ -2,7 +2,7 @@
 
 A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
 point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
-A job store is found the same way under `taskmq.stores`, and a place for large results under `taskmq.blobs`.
+A job store is found the same way under `taskmq.stores`, and a place for large values under `taskmq.blobs`.
 One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
 What comes with taskmq itself is known here by name: looking through everything that is installed takes an eighth of
 a worker's start.
@@ -82,7 +82,7 @@ def open_store(url: str, options: BrokerOptions) -> "JobStore":
 
 
 def open_blobs(url: str, options: BrokerOptions) -> BlobStore:
-    """A place for large results, not yet connected.
+    """A place for large results and arguments, not yet connected.
 
     Raises:
         InvalidSetting: no installed package serves the URL's scheme, or the URL cannot be read.

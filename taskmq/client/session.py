@@ -170,7 +170,7 @@ class Session:
             raise BrokerUnavailable(f"nothing was sent: {error}") from error
         except TimeoutError:
             raise BrokerUnavailable(
-                f"nothing was sent: the arguments of job {message.job_id} were not kept within {self.send_timeout:g} s"
+                f"nothing was sent: no place took the arguments of job {message.job_id} in {self.send_timeout:g} s"
             ) from None
         return message if body is message.body else msgspec.structs.replace(message, body=body)
 

@@ -15,12 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
+from taskmq.client.large_values import LargeArguments
 from taskmq.client.plugins import open_blobs, open_broker, open_state, open_store
 from taskmq.client.portal import Portal, current_portal
 from taskmq.client.session import Session
 from taskmq.client.settings import DEFAULT_URL, Settings, load_settings
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.stores import DelayStore, require_store
+from taskmq.contracts.stores import BlobStore, DelayStore, require_store
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.clock import Clock
@@ -64,6 +65,8 @@ class Sessions:
         store: str | None,
         results_at: str | None,
         result_inline: Size,
+        args_inline: Size | None,
+        args_ttl: Duration,
         name: str,
         delay: Literal["broker", "state"],
         send_timeout: Duration,
@@ -75,6 +78,8 @@ class Sessions:
         self.clock: Clock = clock or SystemClock()
         self._send_timeout = parse_duration(send_timeout, what="send_timeout").total_seconds()
         self._result_inline = parse_size(result_inline, what="result_inline")
+        self._args_inline = None if args_inline is None else parse_size(args_inline, what="args_inline")
+        self._args_ttl = parse_duration(args_ttl, what="args_ttl").total_seconds()
         self._given = Settings(url=url, state=state, store=store, results_at=results_at)
         self._settings: Settings | None = None
         self._connection_name = name
@@ -146,6 +151,7 @@ class Sessions:
 
         Raises:
             InvalidSetting: no adapter serves the URL.
+            InvalidOption: arguments are to be kept elsewhere, and there is no place for them.
         """
         loop = asyncio.get_running_loop()
         found = self._sessions.get(id(loop))
@@ -155,18 +161,27 @@ class Sessions:
         options = BrokerOptions(name=self._connection_name, clock=self.clock)
         state_url, store_url = self.state_url, self.store_url
         state = None if state_url is None else open_state(state_url, options)
+        blobs = None if (place := self.settings.results_at) is None else open_blobs(place, options)
         session = Session(
             open_broker(self.url, options),
             state,
             send_timeout=self._send_timeout,
             store=None if store_url is None else open_store(store_url, options),
             delays=require_store(state, _DELAYS).delays if self.delay == "state" else None,
-            blobs=None if (place := self.settings.results_at) is None else open_blobs(place, options),
+            blobs=blobs,
             inline=self._result_inline,
+            arguments=self._arguments(blobs),
             clock=self.clock,
         )
         self._sessions[id(loop)] = (os.getpid(), loop, session)
         return session
+
+    def _arguments(self, blobs: BlobStore | None) -> LargeArguments | None:
+        if blobs is not None:
+            return LargeArguments(blobs, self.clock, inline=self._args_inline, ttl=self._args_ttl)
+        if self._args_inline is None:
+            return None
+        raise InvalidOption("args_inline= without a place for the arguments that are larger: say results_at= as well")
 
     def _forget_dead_sessions(self) -> None:
         for key, (pid, loop, session) in list(self._sessions.items()):

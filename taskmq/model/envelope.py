@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from taskmq.errors import EncodeError, InvalidOption, MalformedMessage
-from taskmq.model.blobs import BlobReference
 
 __all__ = [
     "JSON",
@@ -23,6 +22,7 @@ __all__ = [
     "NO_KWARGS",
     "REFERRING",
     "VERSION",
+    "BlobReference",
     "Envelope",
     "Invitation",
     "Token",
@@ -67,6 +67,20 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     token: Token
     reports: str
+
+
+class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a value is, and how to tell that it is still the same.
+
+    Attributes:
+        name: in the store.
+        size: bytes.
+        sha256: of the bytes, as hexadecimal digits.
+    """
+
+    name: str
+    size: int
+    sha256: str
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

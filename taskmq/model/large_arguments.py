@@ -1,6 +1,6 @@
 """Arguments by reference: a message that says where its arguments are, instead of carrying them.
 
-    body -> arguments_in -> kept elsewhere -> refer -> a body with `blob` -> put_back -> the envelope as it was called
+body -> arguments_in -> kept elsewhere -> refer -> a body with `blob` -> put_back -> the envelope as it was called
 """
 
 from typing import Final
@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.errors import InvalidArguments, MalformedMessage
-from taskmq.model.blobs import BlobReference
-from taskmq.model.envelope import MSGPACK, REFERRING, Envelope, amend
+from taskmq.model.envelope import MSGPACK, REFERRING, BlobReference, Envelope, amend
 
 __all__ = ["arguments_in", "put_back", "refer"]
 

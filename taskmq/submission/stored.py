@@ -10,9 +10,9 @@ from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
 from taskmq.contracts.stores import ErrorRecord
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound, TooLarge
+from taskmq.errors import InvalidOption, JobConflict, JobNotFound, StateUnavailable, StoreUnavailable, TooLarge
 from taskmq.model.codec import Signature
-from taskmq.model.envelope import JSON, decode_envelope, encode_envelope
+from taskmq.model.envelope import JSON, VERSION, decode_envelope, encode_envelope
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
@@ -85,6 +85,7 @@ class StoredJobs:
             StoreUnavailable: the store could not be reached.
             TooLarge: the broker could not carry it.
         """
+        job = await self._light(job)
         self._check_size(job)
         if connection is not None:
             (answer,) = await self._sessions.store().submit([job], connection=connection)
@@ -94,11 +95,26 @@ class StoredJobs:
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         """Keep many; what became of each. A conflict is the caller's to look for."""
+        jobs = [await self._light(job) for job in jobs]
         for job in jobs:
             self._check_size(job)
         if connection is not None:
             return await self._sessions.store().submit(jobs, connection=connection)
         return await self._commit().submit_many(jobs)
+
+    async def _light(self, job: NewJob) -> NewJob:
+        """The job, with a reference to its arguments where they are large."""
+        body = await self._lightened(job.body, job_id=job.id, due=job.due)
+        return job if body is job.body else msgspec.structs.replace(job, body=body)
+
+    async def _lightened(self, body: bytes, *, job_id: str, due: int) -> bytes:
+        arguments = self._sessions.current().arguments
+        if arguments is None or not arguments.may_be_large(body):
+            return body
+        try:
+            return await arguments.lighten(body, JSON, job_id=job_id, due=due)
+        except StateUnavailable as error:
+            raise StoreUnavailable(f"nothing was changed: {error}") from error
 
     def _check_size(self, job: NewJob) -> None:
         limit = self._sessions.current().broker.max_message_bytes
@@ -178,6 +194,9 @@ class StoredJobs:
             if _is_nothing(decision, record, action, change):
                 return record
             update = self._update(record, decision, action, change, now=now, by=by, note=note)
+            if update.body is not msgspec.UNSET:
+                body = await self._lightened(update.body, job_id=record.id, due=due)
+                update = msgspec.structs.replace(update, body=body)
             if await self._sessions.store().update(update) is not None:
                 return await self._after(record.id, decision)
             record = await self.get(record.id)
@@ -227,6 +246,7 @@ class StoredJobs:
             if (signature := self._signature_of(record.task)) is None:
                 raise InvalidOption(f"job {record.id}: the app has no task {record.task!r}, so its arguments stay")
             changes["args"], changes["kwargs"] = signature.encode(*change.call, JSON)
+            changes["v"], changes["blob"] = VERSION, None
         if change.priority is not msgspec.UNSET:
             changes["priority"] = change.priority
         if change.expires is not msgspec.UNSET:

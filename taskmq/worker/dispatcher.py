@@ -24,6 +24,7 @@ from taskmq.worker.intake.resources import ResourcePool
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.pipeline import Pipeline
+from taskmq.worker.run.arguments import ArgumentLoader
 from taskmq.worker.run.crash_counter import CrashCounter
 from taskmq.worker.run.fast_path import FastPath, FastPathResult
 from taskmq.worker.run.journal_service import JournalService
@@ -116,6 +117,7 @@ class Dispatcher:
             processor=self._processor,
             settler=self._settler,
             journal=self._journal,
+            arguments=ArgumentLoader(app.sessions.current().arguments),
             guards=guards,
             quarantine=self.quarantine,
             long_runs=long_runs,

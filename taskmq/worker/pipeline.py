@@ -2,7 +2,8 @@
 
     FastPath       read; a plain run that needs nothing more ends here
     _process       what waits for its time: a shard (OrderedShards), a standby (LongRunGuard), resources (Slots)
-    _run           permits (Guards), then the function (Processor, in the Quarantine where it may be poison)
+    _run           large arguments (ArgumentLoader), permits (Guards), then the function (Processor, in the
+                   Quarantine where it may be poison)
     _conclude      the run is over: counted, and settled here if nothing has to be waited for
     _settle        journal, permits, result, copy and ack (JournalService, Settler, OrderedShards)
 
@@ -16,7 +17,7 @@ from collections.abc import Awaitable, Callable
 
 from taskmq.contracts.broker import Delivery
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Succeeded
+from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.model.topology import is_shard
 from taskmq.model.units import to_ms
 from taskmq.run.context import current_context
@@ -24,6 +25,7 @@ from taskmq.worker.attempt import Attempt
 from taskmq.worker.guards.base import Guards
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.guard import LongRunGuard
+from taskmq.worker.run.arguments import ArgumentLoader
 from taskmq.worker.run.fast_path import EndedRun, WaitingRun
 from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.poison import Quarantine
@@ -51,6 +53,7 @@ class Pipeline:
         processor: Processor,
         settler: Settler,
         journal: JournalService,
+        arguments: ArgumentLoader,
         guards: Guards,
         quarantine: Quarantine | None,
         long_runs: LongRunGuard | None,
@@ -62,6 +65,7 @@ class Pipeline:
         self._processor = processor
         self._settler = settler
         self._journal = journal
+        self._arguments = arguments
         self._guards = guards
         self._quarantine = quarantine
         self._long_runs = long_runs
@@ -135,8 +139,11 @@ class Pipeline:
         try:
             attempt.cancelled = self._cancelled(attempt.job_id)
             outcome: Outcome | None = None
-            if self._guards.concern(attempt):
-                outcome = await self._guards.acquire(attempt)
+            if attempt.envelope.blob is not None and attempt.cancelled is None:
+                outcome = await self._arguments.load(attempt)
+            # Those who let it in have to know also that it is dead; one that comes again has not come to them yet.
+            if not isinstance(outcome, Snoozed) and self._guards.concern(attempt):
+                outcome = await self._guards.acquire(attempt) or outcome
                 # It may have been cancelled while it waited.
                 attempt.cancelled = self._cancelled(attempt.job_id)
             if attempt.cancelled is not None:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from taskmq.model.blobs import BlobReference
+from taskmq.model.envelope import BlobReference
 
 __all__ = ["BlobReference", "BlobStore"]
 

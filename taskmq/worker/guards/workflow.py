@@ -127,7 +127,7 @@ class WorkflowGuard:
             trees = await load_trees(self._store, run.flow_id, [one.source for one in call.inputs])
             values = [(one.to, encode_tree(tree, content_type)) for one, tree in zip(call.inputs, trees, strict=True)]
             args, kwargs = insert_values(call.args, call.kwargs, values, content_type)
-            attempt.envelope = msgspec.structs.replace(attempt.envelope, args=args, kwargs=kwargs)
+            attempt.envelope = msgspec.structs.replace(attempt.envelope, args=args, kwargs=kwargs, blob=None)
         if call.max_attempts is not None:
             attempt.task = self._variant(attempt.task, call.max_attempts)
         if attempt.fence is None:

@@ -103,7 +103,7 @@ def test_the_smallest_task_by_hand_has_all_defaults() -> None:
 def test_the_fields_are_those_of_the_public_wire_format() -> None:
     call = {"v", "id", "task", "args", "kwargs", "attempt"}
     times = {"enqueued", "eta", "expires"}
-    rest = {"root", "parent", "key", "order_key", "flow", "tenant", "priority", "trace", "meta", "store"}
+    rest = {"root", "parent", "key", "order_key", "flow", "tenant", "priority", "trace", "meta", "store", "blob"}
 
     assert call | times | rest == _FIELDS
 
@@ -138,8 +138,10 @@ def test_a_number_that_msgpack_cannot_hold_cannot_be_encoded() -> None:
 
 
 @pytest.mark.parametrize("content_type", _TYPES)
-@pytest.mark.parametrize(("version", "is_known"), [(0, True), (1, True), (2, False), (-1, False), (10**18, False)])
-def test_only_version_one_is_read(version: int, *, is_known: bool, content_type: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "is_known"), [(version, version in range(3)) for version in (-1, 0, 1, 2, 3, 10**18)]
+)
+def test_only_versions_one_and_two_are_read(version: int, *, is_known: bool, content_type: str) -> None:
     body = _pack({"v": version, "task": "a"}, content_type)
 
     if is_known:

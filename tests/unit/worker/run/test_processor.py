@@ -39,7 +39,7 @@ from tests.unit.worker.staged import FakeDelivery, settle_loop
         (b'{"task": "add", "attempt": 0}', "application/json", "attempt"),
         (b'{"task": "add", "attempt": 4294967296}', "application/json", "attempt"),
         (b'{"task": "add", "eta": -1}', "application/json", "eta"),
-        (b'{"task": "add", "v": 2}', "application/json", "version 2"),
+        (b'{"task": "add", "v": 3}', "application/json", "version 3"),
         (b'{"task": "add"}', "text/plain", "text/plain"),
         (b'{"task": "add"}', "application/msgpack", "no task"),
         (b"[" * 100_000, "application/json", "no task"),
