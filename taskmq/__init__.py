@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         DuplicateJob,
         DuplicateTask,
         EncodeError,
+        FlowClosed,
         FlowFailed,
         FlowNotFound,
         Ignore,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from taskmq.run.log_fields import JobFields, install_job_fields
     from taskmq.tasks.definition import task
     from taskmq.tasks.task import Task
+    from taskmq.workflow.batch import batch
     from taskmq.workflow.dag import dag
     from taskmq.workflow.handle import Flow, FlowState, FlowStep, StepOutcome
     from taskmq.workflow.parts import Workflow, chain, chord, group
@@ -92,6 +94,7 @@ __all__ = [
     "EventStream",
     "Execution",
     "Flow",
+    "FlowClosed",
     "FlowFailed",
     "FlowNotFound",
     "FlowState",
@@ -146,6 +149,7 @@ __all__ = [
     "WorkerEvent",
     "Workflow",
     "as_completed",
+    "batch",
     "chain",
     "chord",
     "dag",
@@ -192,6 +196,7 @@ _HOMES = {
     "as_completed": "jobs.handle",
     "chain": "workflow.parts",
     "chord": "workflow.parts",
+    "batch": "workflow.batch",
     "dag": "workflow.dag",
     "group": "workflow.parts",
     "install_job_fields": "run.log_fields",

@@ -16,6 +16,7 @@ __all__ = [
     "DuplicateJob",
     "DuplicateTask",
     "EncodeError",
+    "FlowClosed",
     "FlowFailed",
     "FlowNotFound",
     "Ignore",
@@ -232,6 +233,18 @@ class FlowFailed(TaskMQError):
 
 class FlowNotFound(TaskMQError):
     """The state does not know the workflow: its time is over, it was never sent, or the state has lost it."""
+
+
+class FlowClosed(TaskMQError):
+    """The batch takes no more jobs: it was closed or cancelled, or the workflow is no batch.
+
+    Attributes:
+        flow_id: the workflow's id.
+    """
+
+    def __init__(self, message: str, flow_id: str) -> None:
+        super().__init__(message)
+        self.flow_id = flow_id
 
 
 class JobCancelled(TaskMQError):

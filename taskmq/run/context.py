@@ -112,6 +112,12 @@ class Context(msgspec.Struct, eq=False):
         return self._envelope.task
 
     @property
+    def flow_id(self) -> str | None:
+        """The id of the workflow or batch that the job is a step of; None where it is none."""
+        flow = self._envelope.flow
+        return None if flow is None else flow.partition("/")[0]
+
+    @property
     def attempt(self) -> int:
         """From 1."""
         return self._envelope.attempt

@@ -14,7 +14,9 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.keys import flow_end_id, flow_job_id
 from taskmq.model.units import Duration, parse_duration
 from taskmq.workflow.model.calls import FlowHead, Shape, Source, decode_call, decode_failure, decode_head
+from taskmq.workflow.model.graph_builder import GraphBuilder
 from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.step_call import CompleteStep
 from taskmq.workflow.values import decode_tree, load_trees
 
 __all__ = ["Flow", "FlowState", "FlowStep", "GraphNode", "StepOutcome", "check_flow_id"]
@@ -25,6 +27,7 @@ T = TypeVar("T")
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 _MANY: Final = 1000
+_LONGEST_KEY: Final = 255
 # Seconds after which those who wait for an end make sure that there is something to wait for.
 _LOOK_AGAIN: Final = 15.0
 _RAN: Final = (NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED)
@@ -232,6 +235,46 @@ class Flow(Generic[R_co]):
         """`cancel` for coroutines."""
         record = await self._look()
         return bool(record.unfinished) and await self._service.cancel(self.id, reason=reason)
+
+    def add(self, *jobs: CompleteStep, key: str | None = None) -> None:
+        """Add jobs to a batch; returns when the broker has confirmed those that may start.
+
+        Args:
+            jobs: steps with all their arguments.
+            key: of these jobs, for as long as the flow is kept: whoever adds them again under it, since the first
+                time has ended in an error, adds only those that are missing.
+
+        Raises:
+            FlowClosed: it takes no more; with more than 100 jobs, some may have been added.
+            FlowNotFound: the state does not know it (any more).
+            InvalidArguments, InvalidOption, EncodeError: a job cannot be; nothing was added.
+            SendError, StateUnavailable: as `send` does; some may have been added, and will run.
+        """
+        self._service.sessions.run_sync(self.aadd(*jobs, key=key), instead="aadd")
+
+    async def aadd(self, *jobs: CompleteStep, key: str | None = None) -> None:
+        """`add` for coroutines."""
+        if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
+            raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
+        record = await self._look()
+        builder = GraphBuilder(decode_head(record.head).content_type)
+        calls = [builder.child(job.call) for job in jobs]
+        if calls:
+            await self._service.append(self.id, calls, name=None if key is None else f"={key}")
+
+    def close(self) -> None:
+        """No more jobs come: the batch ends once all that it has have ended. Closing it again does nothing.
+
+        Raises:
+            FlowClosed: it was cancelled before it was closed, or is no batch.
+            FlowNotFound: the state does not know it (any more).
+            SendError, StateUnavailable: as `send` does; it is to be called again.
+        """
+        self._service.sessions.run_sync(self.aclose(), instead="aclose")
+
+    async def aclose(self) -> None:
+        """`close` for coroutines."""
+        await self._service.append(self.id, [], closes=True)
 
     def redrive(self) -> int:
         """Run again what has not succeeded, and what waits for that; how many steps.

@@ -11,7 +11,7 @@ from taskmq.workflow.handle import Flow, check_flow_id
 from taskmq.workflow.model.calls import Graph, Source
 from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
 from taskmq.workflow.service import WorkflowService
-from taskmq.workflow.step_call import StepCall, StepOptions, StepTask
+from taskmq.workflow.step_call import CompleteStep, StepCall, StepOptions, StepTask
 
 __all__ = ["Chain", "Each", "Group", "OpenStep", "Step", "Workflow", "chain", "check_part", "chord", "group"]
 
@@ -97,13 +97,10 @@ class Workflow(ABC, Generic[R_co]):
         return self.then(following)
 
 
-class Step(Workflow[R_co]):
+class Step(CompleteStep, Workflow[R_co]):
     """One call whose arguments are all there."""
 
-    __slots__ = ("call",)
-
-    def __init__(self, call: StepCall) -> None:
-        self.call: StepCall = call
+    __slots__ = ()
 
     def first_task(self) -> StepTask:
         return self.call.task

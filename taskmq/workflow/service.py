@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -10,11 +11,11 @@ from taskmq.client.services import AppServices
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ResultRecord, require_store
 from taskmq.contracts.stores.flows import FlowStore, NodeState
-from taskmq.errors import BrokerUnavailable
+from taskmq.errors import BrokerUnavailable, FlowClosed, FlowNotFound
 from taskmq.model.envelope import new_job_id
 from taskmq.model.keys import flow_job_id
 from taskmq.workflow.letters import remove_letters
-from taskmq.workflow.model.calls import Graph, decode_call, decode_head, encode_head
+from taskmq.workflow.model.calls import BATCH_NODE, Graph, decode_call, decode_head, encode_head
 from taskmq.workflow.publisher import FlowPublisher, flow_store
 
 __all__ = ["Redriven", "WorkflowService"]
@@ -23,6 +24,7 @@ _log = logging.getLogger("taskmq.workflow")
 
 _SENDER: Final = "sender"
 _PAGE: Final = 1_000
+_APPENDED: Final = 100
 # A letter is published within milliseconds after the end of its step is told.
 _LATE_LETTERS: Final = 1.0
 _REMEMBERED: Final = 7 * 86_400.0
@@ -66,6 +68,36 @@ class WorkflowService:
         await self.flow_store().create(flow_id, encode_head(graph.head), graph.nodes, ttl=keep)
         await self._publisher(flow_id, graph.head.content_type).resume()
         return flow_id
+
+    async def append(
+        self, flow_id: str, calls: Sequence[bytes], *, name: str | None = None, closes: bool = False
+    ) -> None:
+        """Give a batch more jobs and publish what is ready.
+
+        Args:
+            name: of these jobs: under the same one they are added once.
+            closes: these are the last ones.
+
+        Raises:
+            FlowClosed: it takes no more, or is none.
+            FlowNotFound: it is not known.
+            SendError, StateUnavailable: some may have been added; it is to be called again.
+        """
+        flows = self.flow_store()
+        if (record := await flows.look(flow_id)) is None:
+            raise FlowNotFound(f"workflow {flow_id} is not known: never sent here, or forgotten since")
+        for first in range(0, len(calls) or 1, _APPENDED):
+            piece = calls[first : first + _APPENDED]
+            is_last = closes and first + _APPENDED >= len(calls)
+            label = "" if name is None else f"{name}/{first}"
+            if await flows.append(flow_id, BATCH_NODE, piece, name=label, closes=is_last) is None:
+                raise FlowClosed(
+                    f"workflow {flow_id} takes no more jobs: it was closed or cancelled, or is no batch", flow_id
+                )
+        # A name of its own: others that add at the same time are not to publish the same.
+        taker = f"{_SENDER} {os.urandom(8).hex()}"
+        content_type = decode_head(record.head).content_type
+        await FlowPublisher(self._services, flow_id, taker=taker, content_type=content_type).resume()
 
     async def resume(self, flow_id: str) -> None:
         """Publish what is ready."""

@@ -11,7 +11,7 @@ from taskmq.model.codec import ReturnType, Signature
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan
 
-__all__ = ["StepCall", "StepOptions", "StepTask"]
+__all__ = ["CompleteStep", "StepCall", "StepOptions", "StepTask"]
 
 
 class StepOptions(CallOptions, total=False):
@@ -59,3 +59,12 @@ class StepCall(msgspec.Struct, frozen=True):
 
     def with_options(self, options: StepOptions) -> "StepCall":
         return replace(self, options=cast("StepOptions", {**self.options, **options}))
+
+
+class CompleteStep:
+    """A step whose arguments are all there: `task.s(...)` with them, or `task.si(...)`."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: StepCall) -> None:
+        self.call: StepCall = call

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taskmq import FlowFailed, TaskMQ, chain
+from taskmq import FlowClosed, FlowFailed, TaskMQ, batch, chain
 from tests.cli.kit import Here, Started, names_in
 from tests.servers import eventually
 
@@ -102,3 +102,25 @@ def test_a_workflow_that_nobody_knows_is_not_found(home: Path, taskmq: Here, ver
 
     assert (result.code, result.out) == (3, "")
     assert "workflow nobody is not known" in result.err
+
+
+def test_a_batch_is_closed_and_what_is_none_cannot_be(home: Path, taskmq: Here) -> None:
+    (home / "gallery.py").write_text(GALLERY)
+    with TaskMQ("local://.taskmq") as app:
+
+        @app.task(name="upload", queue="images")
+        async def upload(name: str) -> str:
+            return name
+
+        album = batch(upload.s("a")).send()
+        other = chain(upload.s("a")).send()
+
+        closed, refused = taskmq("workflow", "close", album.id), taskmq("workflow", "close", other.id)
+        unknown = taskmq("workflow", "close", "nobody")
+
+        assert (closed.code, closed.err.strip()) == (0, f"batch {album.id} is closed")
+        assert refused.code == 6
+        assert "takes no more jobs" in refused.err
+        assert unknown.code == 3
+        with pytest.raises(FlowClosed):
+            album.add(upload.s("b"))

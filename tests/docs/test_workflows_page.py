@@ -21,13 +21,14 @@ def _said_by(folder: Path, *command: str) -> str:
 @pytest.mark.slow
 def test_every_example_of_the_page_says_what_it_says_there(tmp_path: Path) -> None:
     names = write_files(_PAGE, tmp_path)
-    assert names == {"gallery.py", "send_gallery.py", "send_graph.py", "mend_gallery.py"}
+    assert names == {"gallery.py", "send_gallery.py", "send_graph.py", "mend_gallery.py", "batch_gallery.py"}
     assert all(block.file_name or block.language == "text" for block in blocks_of(_PAGE))
 
     with Started(tmp_path, "worker", "gallery:app") as worker:
         worker.says("waiting for jobs")
         for name in ("send_gallery.py", "send_graph.py"):
             assert _said_by(tmp_path, name) == block_after(_PAGE, name).text
+        assert _said_by(tmp_path, "batch_gallery.py") == "[128, 256, 384]\n"
         mended = _said_by(tmp_path, "mend_gallery.py").splitlines()
 
     assert mended[:2] == ["{'gallery.upload': 'OSError: a.jpg does not fit'}", "2 steps run again"]

@@ -273,5 +273,24 @@ _VERSION_8: Final = """
     CREATE TABLE flow_ends (place INTEGER PRIMARY KEY AUTOINCREMENT, flow INTEGER NOT NULL, key TEXT NOT NULL);
     CREATE INDEX flow_ends_flow ON flow_ends (flow, place);
 """
-STEPS: Final = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5, _VERSION_6, _VERSION_7, _VERSION_8)
+_VERSION_9: Final = """
+    CREATE TABLE flow_appends (
+        flow INTEGER NOT NULL,
+        node TEXT NOT NULL,
+        name TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        PRIMARY KEY (flow, node, name)
+    ) WITHOUT ROWID;
+"""
+STEPS: Final = (
+    _VERSION_1,
+    _VERSION_2,
+    _VERSION_3,
+    _VERSION_4,
+    _VERSION_5,
+    _VERSION_6,
+    _VERSION_7,
+    _VERSION_8,
+    _VERSION_9,
+)
 """One for each version, from 1 on: statements, separated by semicolons."""

@@ -22,6 +22,7 @@ from taskmq.model.clock import Clock
 from taskmq.workflow.model.rules import ParentCounts
 from taskmq.workflow.model.state_machine import NodeClaim, NodeView
 from taskmq.workflow.model.transitions import (
+    append_to_batch,
     cancel_flow,
     done_taken,
     end_run,
@@ -76,6 +77,7 @@ class MemoryFlowState:
         self._outbox: dict[str, tuple[str, int]] = {}
         self._free: dict[str, None] = {}
         self._lanes: dict[str, _Lane] = {}
+        self._appended: dict[tuple[str, str], int] = {}
         self._unfinished: dict[str, None] = {}
         self._unsuccessful: dict[str, None] = {}
         for node in nodes:
@@ -137,6 +139,12 @@ class MemoryFlowState:
         self._add(_Node(key, "call", "all", call, entry.limit, set(), lane, after=[entry.key]))
         self._nodes[entry.key].missing.add(key)
         return key
+
+    def appended(self, key: str, name: str) -> int | None:
+        return self._appended.get((key, name))
+
+    def note_appended(self, key: str, name: str, number: int) -> None:
+        self._appended[key, name] = number
 
     def after(self, key: str, start: int, limit: int) -> list[str]:
         return self._nodes[key].after[start : start + limit]
@@ -352,6 +360,14 @@ class MemoryFlows:
         with self._shelf.lock:
             if (view := self._shelf.change(flow_id, now=now)) is not None:
                 expand_map(view, node, calls, first=first, total=total)
+
+    async def append(
+        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
+    ) -> int | None:
+        now = self._now()
+        with self._shelf.lock:
+            view = self._shelf.change(flow_id, now=now)
+            return None if view is None else append_to_batch(view, node, calls, name=name, closes=closes)
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
         now = self._now()

@@ -20,6 +20,7 @@ from taskmq.model.clock import Clock
 from taskmq.workflow.model.rules import ParentCounts
 from taskmq.workflow.model.state_machine import NodeClaim, NodeView
 from taskmq.workflow.model.transitions import (
+    append_to_batch,
     cancel_flow,
     done_taken,
     end_run,
@@ -43,6 +44,7 @@ _DELETE_EXPIRED: Final = (
     "DELETE FROM flow_ends WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
     "DELETE FROM flow_offers WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
     "DELETE FROM flow_lanes WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
+    "DELETE FROM flow_appends WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
     "DELETE FROM flow_nodes WHERE flow IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
     "DELETE FROM flows WHERE number IN (SELECT number FROM flows WHERE expires <= ? ORDER BY expires LIMIT 10)",
 )
@@ -127,6 +129,21 @@ class _FlowStateView:
             "INSERT INTO flow_edges (flow, before, place, after) VALUES (?, ?, 0, ?)", self._flow, key, entry.key
         )
         return key
+
+    def appended(self, key: str, name: str) -> int | None:
+        rows = self._rows(
+            "SELECT number FROM flow_appends WHERE flow = ? AND node = ? AND name = ?", self._flow, key, name
+        )
+        return rows[0][0] if rows else None
+
+    def note_appended(self, key: str, name: str, number: int) -> None:
+        self._do(
+            "INSERT OR REPLACE INTO flow_appends (flow, node, name, number) VALUES (?, ?, ?, ?)",
+            self._flow,
+            key,
+            name,
+            number,
+        )
 
     def after(self, key: str, start: int, limit: int) -> list[str]:
         rows = self._rows(
@@ -371,6 +388,13 @@ class LocalFlows:
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
         await self._change(flow_id, lambda view: expand_map(view, node, calls, first=first, total=total), None)
+
+    async def append(
+        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
+    ) -> int | None:
+        return await self._change(
+            flow_id, lambda view: append_to_batch(view, node, calls, name=name, closes=closes), None
+        )
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
         now = self._clock.now_ms()

@@ -70,7 +70,7 @@ REVIVE_NODES: Final = Script(
 for _, key in ipairs(ARGV) do
     if call('SREM', B, key) == 1 then
         local node = find(key)
-        call('HSET', S, key, node.total and 'ready' or 'waiting')
+        call('HSET', S, key, (node.total or node.kind == 'batch') and 'ready' or 'waiting')
         call('SADD', O, key)
         call('SADD', F .. ':redo', key)
         call('ZREM', T, key)

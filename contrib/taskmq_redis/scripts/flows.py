@@ -3,7 +3,8 @@
 All keys of a flow have its id as their hash tag and begin with KEYS[1], from which the others are made:
 
     KEYS[1]   head, ttl, run, token, cancelled, is_open, is_redriving
-    :graph    r:KEY what a node is, c:KEY its call, o:KEY/N the nodes after it in pieces, t:KEY how many children
+    :graph    r:KEY what a node is, c:KEY its call, o:KEY/N the nodes after it in pieces, t:KEY how many children,
+              n:KEY/NAME the first of the children that a batch was given under a name, n:KEY/ that of its next ones
     :states :values :claims   by node; a claim is its token, until when, and its owner
     :open :bad   the nodes that have not ended, and those that have without success
     :visits   nodes whose followers are to be visited, by the piece where to go on
@@ -22,6 +23,7 @@ from typing import Final
 from taskmq_redis.scripts.state import Script
 
 __all__ = [
+    "APPEND_NODES",
     "CREATE_FLOW",
     "DONE_NODES",
     "END_NODE",
@@ -205,6 +207,8 @@ evaluate = function(node, hit)
         end_node(node, state)
     elseif node.kind == 'join' then
         end_node(node, 'succeeded')
+    elseif node.kind == 'batch' then
+        call('HSET', S, node.key, 'ready')
     else
         call('HSET', S, node.key, 'ready')
         if not node.map or node.limit == 0 then
@@ -489,6 +493,50 @@ for at = 3, #ARGV do
     withdraw(ARGV[at])
 end
 return take(ARGV[1], ARGV[2], '0')
+"""
+)
+
+# ARGV: node, name, whether these are the last, calls.
+APPEND_NODES: Final = Script(
+    FLOW
+    + IF_OPEN % "-1"
+    + """
+local key, named = ARGV[1], 'n:' .. ARGV[1] .. '/' .. ARGV[2]
+local batch = find(key)
+if not batch or batch.map or batch.kind ~= 'batch' then
+    return -1
+end
+local earlier = ARGV[2] ~= '' and call('HGET', G, named)
+if earlier then
+    return tonumber(earlier)
+end
+if batch.total and ARGV[3] == '1' and #ARGV == 3 then
+    return batch.total
+end
+if batch.state ~= 'ready' or batch.total then
+    return -1
+end
+local following = 'n:' .. key .. '/'
+local first = tonumber(call('HGET', G, following) or '0')
+for at = 4, #ARGV do
+    local child = key .. '.' .. number(first + at - 4)
+    call('HSET', S, child, 'waiting')
+    call('HSET', G, 'c:' .. child, ARGV[at])
+    call('SADD', O, child)
+    evaluate(find(child), true)
+end
+local total = number(first + #ARGV - 3)
+call('HSET', G, following, total)
+if ARGV[2] ~= '' then
+    call('HSET', G, named, number(first))
+end
+if ARGV[3] == '1' then
+    call('HSET', G, 't:' .. key, total)
+    call('HSET', V, key, total)
+    evaluate(find(key), true)
+end
+keep()
+return first
 """
 )
 

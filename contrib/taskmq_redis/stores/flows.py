@@ -23,6 +23,7 @@ from taskmq_redis.link.replies import flag, integer, texts, texts_or_none
 from taskmq_redis.link.server import Server
 from taskmq_redis.scripts.flow_control import CANCEL_NODES, MARK_CANCELLED, REDRIVE_FLOW, REDRIVEN, REVIVE_NODES
 from taskmq_redis.scripts.flows import (
+    APPEND_NODES,
     CREATE_FLOW,
     DONE_NODES,
     END_NODE,
@@ -118,6 +119,12 @@ class RedisFlows:
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
         for at in range(0, max(len(calls), 1), _PIECE):
             await self._run(EXPAND_NODE, flow_id, (node, first + at, total, *calls[at : at + _PIECE]))
+
+    async def append(
+        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
+    ) -> int | None:
+        first = integer(await self._run(APPEND_NODES, flow_id, (node, name, int(closes), *calls)))
+        return None if first < 0 else first
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
         if not flag(await self._run(MARK_CANCELLED, flow_id, (reason,))):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="workflow", help="Workflows: show, cancel, redrive.", result_action="return_value")
+app = App(name="workflow", help="Workflows: show, close, cancel, redrive.", result_action="return_value")
 
 T = TypeVar("T")
 
@@ -38,6 +38,21 @@ def show(workflow: str, /) -> None:
         return
     print_record({name: value for name, value in facts.items() if value is not None})
     print_rows(_COLUMNS, rows)
+
+
+@app.command
+def close(workflow: str, /) -> None:
+    """Close a batch: no more jobs come, so it ends when those that it has have ended.
+
+    Ends with 6 where it was cancelled, or is no batch.
+
+    Parameters
+    ----------
+    workflow
+        Its id.
+    """
+    run_with_app(lambda target: target.flow(workflow).aclose())
+    note(f"batch {workflow} is closed")
 
 
 @app.command

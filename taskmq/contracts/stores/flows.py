@@ -34,8 +34,15 @@ A node whose rule cannot be met any more ends when all before it have ended: as 
 has failed, or never came to start because of a failure, and otherwise as `skipped`.
 """
 
-NodeKind = Literal["call", "map", "join", "finish"]
-"""A message; a message for each item of a value; none, it only waits; the flow itself, once all nodes have ended."""
+NodeKind = Literal["call", "map", "batch", "join", "finish"]
+"""What a node stands for:
+
+- `call`: a message;
+- `map`: a message for each item of a value;
+- `batch`: a message for each call that it is given, from its start until it is closed;
+- `join`: none, it only waits;
+- `finish`: the flow itself, once all nodes have ended.
+"""
 
 FINISH = "."
 """The key under which `take` hands out the end of the flow."""
@@ -60,10 +67,11 @@ class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node of a graph.
 
     Attributes:
-        key: its name in the flow; without dots, which are for the children of maps: `key.0`, `key.1` and so on.
+        key: its name in the flow; without dots, which are for the children of maps and batches: `key.0`, `key.1` and
+            so on.
         after: the keys of the nodes before it.
         call: what is to be published, as the publisher understands it.
-        limit: of a map, how many of its children may be published and not ended at a time; 0: all.
+        limit: of a map or a batch, how many of its children may be published and not ended at a time; 0: all.
     """
 
     key: str
@@ -193,6 +201,20 @@ class FlowStore(Protocol):
         """
         ...
 
+    async def append(
+        self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
+    ) -> int | None:
+        """Give a batch up to 100 more children; the number of the first one. They are to be taken afterwards.
+
+        None, and nothing is changed, where the batch is closed or was cancelled, or is not known (any more).
+
+        Args:
+            name: told again under the same one, it is answered as before and adds nothing; "": every time it adds.
+            closes: these are the last ones: the batch ends when all its children have, as a map does. Told again
+                without calls it is answered with their number.
+        """
+        ...
+
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
         """End all nodes that have not ended and do not run; the keys of those that run. None: no such flow."""
         ...
@@ -210,7 +232,7 @@ class FlowStore(Protocol):
         ...
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
-        """The state of every node, children of maps among them."""
+        """The state of every node, children of maps and batches among them."""
         ...
 
     async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:

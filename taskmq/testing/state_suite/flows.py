@@ -271,6 +271,134 @@ class Flows(StateCase):
         assert seen == 11
 
     @case
+    async def test_a_batch_takes_children_until_it_is_closed_and_then_waits_for_all(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1", after=("0",))]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        assert _keys(await flows.take(flow_id, taker="a", lease=LONG)) == []
+        assert (await flows.states(flow_id))["0"] is NodeState.READY
+
+        assert await flows.append(flow_id, "0", [b"a", b"b"]) == 0
+        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert await _all(flows, flow_id, await _end(flows, flow_id, "0.0"), taker="0.0") == []
+        assert await other.append(flow_id, "0", [b"c"]) == 2
+        assert await other.append(flow_id, "0", [], closes=True) == 3
+        assert await flows.append(flow_id, "0", [], closes=True) == 3
+        assert await flows.append(flow_id, "0", [b"d"]) is None
+        assert await flows.append(flow_id, "0", [b"d"], closes=True) is None
+        taken = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+
+        assert taken == ["0.2"]
+        assert await flows.calls(flow_id, ["0.0", "0.1", "0.2", "0.3"]) == [b"a", b"b", b"c", None]
+        assert await _all(flows, flow_id, await _end(flows, flow_id, "0.2"), taker="0.2") == []
+        assert await _all(flows, flow_id, await _end(flows, flow_id, "0.1"), taker="0.1") == ["1"]
+        assert await _values(flows, flow_id, ["0"]) == [b"3"]
+        assert await flows.append(flow_id, "0", [], closes=True) == 3
+        assert await flows.append(flow_id, "0", [b"d"]) is None
+        assert await _all(flows, flow_id, await _end(flows, flow_id, "1"), taker="1") == [FINISH]
+
+    @case
+    async def test_what_a_batch_was_given_under_a_name_is_there_once(self) -> None:
+        flows, other = self.state().flows, self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", [FlowNode(key="0", kind="batch")], ttl=LONG)
+
+        numbers = [
+            await store.append(flow_id, "0", [b"x"] * count, name=name)
+            for store, name, count in (
+                (flows, "a ☂", 2),
+                (other, "b", 1),
+                (other, "a ☂", 2),
+                (flows, "", 1),
+                (flows, "", 1),
+                (flows, "b", 1),
+            )
+        ]
+        assert numbers == [0, 2, 0, 3, 4, 2]
+        assert await flows.append(flow_id, "0", [b"x"], name="last", closes=True) == 5
+        assert await other.append(flow_id, "0", [b"x"], name="last", closes=True) == 5
+        assert await other.append(flow_id, "0", [b"x"], name="a ☂") == 0
+        assert len(await flows.states(flow_id)) == 7
+
+    @case
+    async def test_only_a_batch_that_is_there_takes_children(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1"), FlowNode(key="2", kind="map")]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+
+        assert await flows.append(new("flow"), "0", [b"x"]) is None
+        for key in ("1", "2", "3", "0.0"):
+            assert await flows.append(flow_id, key, [b"x"], closes=True) is None
+        await flows.cancel(flow_id, reason="no")
+        assert await flows.append(flow_id, "0", [b"x"]) is None
+        assert await flows.append(flow_id, "0", [], closes=True) is None
+
+    @case
+    async def test_an_empty_batch_has_succeeded_once_it_is_closed(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", [FlowNode(key="0", kind="batch")], ttl=LONG)
+
+        assert await flows.append(flow_id, "0", [], closes=True) == 0
+        taken = await flows.take(flow_id, taker="a", lease=LONG)
+
+        assert _keys(taken) == [FINISH]
+        assert await _values(flows, flow_id, ["0"]) == [b"0"]
+
+    @case
+    async def test_no_more_children_of_a_batch_are_out_than_its_limit_says(self) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        await flows.create(flow_id, b"", [FlowNode(key="b", kind="batch", limit=2)], ttl=LONG)
+        for _ in range(3):
+            await flows.append(flow_id, "b", [b"x"] * 2)
+
+        out = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        ran = list[str]()
+        await flows.append(flow_id, "b", [], closes=True)
+        while out and out[0] != FINISH:
+            assert len(out) <= 2
+            key = out.pop(0)
+            ran.append(key)
+            out += await _all(flows, flow_id, await _end(flows, flow_id, key), taker=key)
+
+        assert sorted(ran) == [f"b.{number}" for number in range(6)]
+        assert out == [FINISH]
+
+    @case
+    async def test_failed_jobs_of_a_batch_are_driven_anew_and_a_cancelled_one_is_open_again(
+        self,
+    ) -> None:
+        flows = self.state().flows
+        flow_id = new("flow")
+        nodes = [FlowNode(key="0", kind="batch"), FlowNode(key="1", after=("0",))]
+        await flows.create(flow_id, b"", nodes, ttl=LONG)
+        await flows.append(flow_id, "0", [b"x"] * 3)
+        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        await _all(flows, flow_id, await _end(flows, flow_id, "0.0"), taker="b")
+        await _all(flows, flow_id, await _end(flows, flow_id, "0.1", NodeState.FAILED), taker="b")
+        await flows.cancel(flow_id, reason="no")
+        await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+
+        # Two jobs, the batch, and what is behind it.
+        assert await flows.redrive(flow_id) == 4
+        again = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert sorted(again) == ["0.1", "0.2"]
+        assert await flows.append(flow_id, "0", [b"y"], closes=True) == 3
+        again += await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        ends = [NodeState.SUCCEEDED, NodeState.SUCCEEDED, NodeState.FAILED]
+        for key, state in zip(again, ends, strict=True):
+            await _all(flows, flow_id, await _end(flows, flow_id, key, state), taker="b")
+        assert (await flows.states(flow_id))["1"] is NodeState.UPSTREAM_FAILED
+
+        assert await flows.redrive(flow_id) == 3
+        last = await _all(flows, flow_id, await flows.take(flow_id, taker="a", lease=LONG), taker="a")
+        assert last == [again[-1]]
+        assert await _all(flows, flow_id, await _end(flows, flow_id, last[0]), taker="b") == ["1"]
+
+    @case
     async def test_a_cancelled_flow_ends_but_for_what_runs(self) -> None:
         flows, other = self.state().flows, self.state().flows
         flow_id = new("flow")

@@ -1,7 +1,7 @@
 """What a node carries: the message to be made of it, and where its arguments come from. Pure."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import MSGPACK, NO_KWARGS
 
 __all__ = [
+    "BATCH_NODE",
     "FlowHead",
     "Graph",
     "Input",
@@ -79,6 +80,10 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int | None = None
     meta: dict[str, str] | None = None
     headers: Mapping[str, str | int] | None = None
+
+
+BATCH_NODE: Final = "0"
+"""The key of the node of a batch, which is the first of its flow."""
 
 
 class FlowHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

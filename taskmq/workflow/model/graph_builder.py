@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.stores.flows import FlowNode, Rule
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
-from taskmq.model.codec import encode_value
+from taskmq.model.codec import ReturnType, encode_value
 from taskmq.options.task_options import plan_call
 from taskmq.workflow.model.calls import FlowHead, Graph, Input, ListOf, NodeCall, Shape, Source, encode_call
 from taskmq.workflow.step_call import StepCall
@@ -114,6 +114,16 @@ class GraphBuilder:
         self._name(key, call.task.name)
         return Placed(Source(key, "map"), ListOf(call.task.returns))
 
+    def batch(self, *, limit: int | None) -> Placed:
+        """Add a node that is given its calls one by one, until it is closed."""
+        key = self._add("batch", "all", [], NodeCall(), limit=limit or 0)
+        self._name(key, "jobs")
+        return Placed(Source(key, "map"), ListOf(ReturnType(Any)))
+
+    def child(self, call: StepCall) -> bytes:
+        """A call for a batch, as its node is given it."""
+        return encode_call(self._call(call, []))
+
     def _call(self, call: StepCall, inputs: list[Input]) -> NodeCall:
         task = call.task
         if task.plan.ack == "early":
@@ -178,7 +188,7 @@ class GraphBuilder:
 
     def _add(
         self,
-        kind: Literal["call", "map", "join"],
+        kind: Literal["call", "map", "batch", "join"],
         rule: Rule,
         after: Sequence[str],
         call: NodeCall,

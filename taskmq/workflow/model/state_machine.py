@@ -10,7 +10,7 @@ arrives once.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from taskmq.contracts.stores.flows import ENDED_STATES, FINISH, NodeKind, NodeState, Rule
 from taskmq.workflow.model.rules import ParentCounts, decide
@@ -20,21 +20,24 @@ __all__ = [
     "NodeClaim",
     "NodeView",
     "advance",
+    "append",
     "cancel_node",
     "end_node",
     "expand",
-    "expanded",
     "open_node",
     "revive",
 ]
+
+
+_NEXT: Final = ""
 
 
 class NodeView(Protocol):
     """What the machine looks at of a node.
 
     Attributes:
-        total: of a map that was expanded, how many children it has; None of all others.
-        lane: of a child, the key of its map where that has a limit; otherwise "".
+        total: of a map that was expanded, or a batch that was closed, how many children it has; None of all others.
+        lane: of a child, the key of its map or batch where that has a limit; otherwise "".
     """
 
     @property
@@ -113,8 +116,14 @@ class FlowStateView(Protocol):
     def set_total(self, key: str, total: int) -> None: ...
 
     def add_child(self, entry: NodeView, number: int, call: bytes) -> str | None:
-        """Add a child of a map, which waits; None where it is there already."""
+        """Add a child of a map or a batch, which waits; None where it is there already."""
         ...
+
+    def appended(self, key: str, name: str) -> int | None:
+        """What was noted for a batch under a name."""
+        ...
+
+    def note_appended(self, key: str, name: str, number: int) -> None: ...
 
     def after(self, key: str, start: int, limit: int) -> list[str]:
         """Up to `limit` of the nodes after one, from number `start` on."""
@@ -129,7 +138,7 @@ class FlowStateView(Protocol):
         ...
 
     def is_complete(self, entry: NodeView) -> bool:
-        """Whether all before the node have arrived; of a map that was expanded, all its children."""
+        """Whether all before the node have arrived; where it has a `total`, all its children."""
         ...
 
     def parents(self, entry: NodeView) -> ParentCounts:
@@ -208,21 +217,32 @@ def expand(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], *, firs
     """Add children to a map; with the last of them it waits for all. Nothing where it is expanded already."""
     if entry.state is not NodeState.READY or entry.total is not None:
         return
-    for number, call in enumerate(calls, first):
-        key = view.add_child(entry, number, call)
-        if key is not None:
-            open_node(view, key)
+    _add_children(view, entry, calls, first)
     if first + len(calls) >= total:
-        view.set_total(entry.key, total)
-        view.set_value(entry.key, str(total).encode())
-        expanded(view, entry.key)
+        _has_all_children(view, entry.key, total)
 
 
-def expanded(view: FlowStateView, key: str) -> None:
-    """Look whether the children of a map have all ended."""
-    entry = view.find(key)
-    if entry is not None and entry.state is NodeState.READY and entry.total is not None:
-        _evaluate(view, entry)
+def append(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], *, name: str, closes: bool) -> int | None:
+    """Add children to a batch; with the last of them it waits for all. The number of the first one.
+
+    None where it is closed or has ended. Told again under the same name it is answered as before; a batch that is
+    closed, and is to be closed, answers how many there are.
+    """
+    if name and (earlier := view.appended(entry.key, name)) is not None:
+        return earlier
+    if entry.total is not None and closes and not calls:
+        return entry.total
+    if entry.state is not NodeState.READY or entry.total is not None:
+        return None
+    first = view.appended(entry.key, _NEXT) or 0
+    total = first + len(calls)
+    _add_children(view, entry, calls, first)
+    view.note_appended(entry.key, _NEXT, total)
+    if name:
+        view.note_appended(entry.key, name, first)
+    if closes:
+        _has_all_children(view, entry.key, total)
+    return first
 
 
 def cancel_node(view: FlowStateView, entry: NodeView) -> None:
@@ -234,9 +254,9 @@ def cancel_node(view: FlowStateView, entry: NodeView) -> None:
 
 def revive(view: FlowStateView, entry: NodeView) -> None:
     """Have a node that has ended without success wait anew; those after it have not seen its end."""
-    # A map keeps its children: the number must not change, and those that have succeeded are done.
-    is_expanded = entry.total is not None
-    view.set_state(entry.key, NodeState.READY if is_expanded else NodeState.WAITING)
+    # Children stay: their number must not change, and those that have succeeded are done.
+    has_children = entry.total is not None or entry.kind == "batch"
+    view.set_state(entry.key, NodeState.READY if has_children else NodeState.WAITING)
     view.note_revival(entry.key)
     view.visit_from(entry.key, None)
     start = 0
@@ -260,6 +280,8 @@ def _evaluate(view: FlowStateView, entry: NodeView, *, is_hit: bool = True) -> N
     match decide(entry.rule, view.parents(entry), is_complete=is_complete):
         case NodeState.READY if entry.kind == "join":
             end_node(view, entry, NodeState.SUCCEEDED)
+        case NodeState.READY if entry.kind == "batch":
+            view.set_state(entry.key, NodeState.READY)
         case NodeState.READY:
             view.set_state(entry.key, NodeState.READY)
             if not entry.lane or view.enter_lane(entry.lane, entry.key, entry.limit):
@@ -268,6 +290,20 @@ def _evaluate(view: FlowStateView, entry: NodeView, *, is_hit: bool = True) -> N
             pass
         case state:
             end_node(view, entry, state)
+
+
+def _add_children(view: FlowStateView, entry: NodeView, calls: Sequence[bytes], first: int) -> None:
+    for number, call in enumerate(calls, first):
+        key = view.add_child(entry, number, call)
+        if key is not None:
+            open_node(view, key)
+
+
+def _has_all_children(view: FlowStateView, key: str, total: int) -> None:
+    """A map or a batch has all its children, which may all have ended."""
+    view.set_total(key, total)
+    view.set_value(key, str(total).encode())
+    open_node(view, key)
 
 
 def _close(view: FlowStateView, entry: NodeView) -> None:

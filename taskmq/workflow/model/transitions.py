@@ -18,6 +18,7 @@ from taskmq.workflow.model.state_machine import (
     FlowStateView,
     NodeClaim,
     advance,
+    append,
     cancel_node,
     end_node,
     expand,
@@ -26,6 +27,7 @@ from taskmq.workflow.model.state_machine import (
 )
 
 __all__ = [
+    "append_to_batch",
     "cancel_flow",
     "done_taken",
     "end_run",
@@ -136,6 +138,13 @@ def expand_map(view: FlowStateView, key: str, calls: Sequence[bytes], *, first: 
     entry = view.find(key)
     if entry is not None and entry.kind == "map":
         expand(view, entry, calls, first=first, total=total)
+
+
+def append_to_batch(view: FlowStateView, key: str, calls: Sequence[bytes], *, name: str, closes: bool) -> int | None:
+    entry = view.find(key)
+    if entry is None or entry.kind != "batch":
+        return None
+    return append(view, entry, calls, name=name, closes=closes)
 
 
 def cancel_flow(view: FlowStateView, *, reason: str, now: int) -> list[str]:

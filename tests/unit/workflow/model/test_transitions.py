@@ -3,8 +3,9 @@
 from typing import Any
 
 from taskmq.contracts.stores.flows import FINISH, FlowNode, NodeState
-from taskmq.workflow.model.state_machine import NodeClaim, end_node, expanded, open_node
+from taskmq.workflow.model.state_machine import NodeClaim, end_node, open_node
 from taskmq.workflow.model.transitions import (
+    append_to_batch,
     cancel_flow,
     done_taken,
     end_run,
@@ -42,7 +43,6 @@ def test_a_node_that_is_not_there_is_neither_opened_nor_ended_nor_expanded_nor_r
     view = _flow(FlowNode(key="one"))
 
     open_node(view, "nobody")
-    expanded(view, "nobody")
     expand_map(view, "nobody", [b"x"], first=0, total=1)
     expand_map(view, "one", [b"x"], first=0, total=1)
     release_run(view, "nobody", token=1)
@@ -50,6 +50,23 @@ def test_a_node_that_is_not_there_is_neither_opened_nor_ended_nor_expanded_nor_r
     assert _end(view, "nobody") is None
     assert not renew_run(view, "nobody", token=1, until=10)
     assert [node.key for node in view.nodes()] == ["one"]
+
+
+def test_a_batch_takes_calls_under_each_name_once_and_none_once_it_is_closed() -> None:
+    view = _flow(FlowNode(key="b", kind="batch"), FlowNode(key="one"))
+
+    def append(*calls: bytes, name: str = "", closes: bool = False, key: str = "b") -> int | None:
+        return append_to_batch(view, key, calls, name=name, closes=closes)
+
+    assert [append(b"x", b"y", name="n"), append(b"z"), append(b"x", b"y", name="n")] == [0, 2, 0]
+    assert [append(b"x", key="one"), append(b"x", key="nobody")] == [None, None]
+    assert [append(b"w", name="last", closes=True), append(b"w", name="last", closes=True)] == [3, 3]
+    assert [append(closes=True), append(b"v", closes=True), append(b"v")] == [4, None, None]
+    assert view.value("b") == b"4"
+    for key in ("b.0", "b.1", "b.2", "b.3"):
+        _end(view, key)
+    assert [node.state for node in view.nodes() if node.key == "b"] == [NodeState.SUCCEEDED]
+    assert append(closes=True) == 4
 
 
 def test_an_end_is_refused_from_an_older_run_and_from_nobody_while_a_run_goes_on() -> None:

@@ -1,0 +1,92 @@
+"""Batches: jobs that belong together, and are not all known when the first of them starts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from taskmq.errors import InvalidOption
+from taskmq.model.units import Duration
+from taskmq.workflow.handle import Flow
+from taskmq.workflow.model.calls import Graph, Source
+from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
+from taskmq.workflow.parts import OpenStep, Step, Workflow
+from taskmq.workflow.service import WorkflowService
+from taskmq.workflow.step_call import StepTask
+
+__all__ = ["Batch", "batch"]
+
+Callback = Step[Any] | OpenStep[list[Any], Any]
+
+# No name of a user begins so.
+_FIRST_JOBS = "/"
+
+
+class Batch(Workflow[list[Any]]):
+    """Jobs beside each other, to which others are added until it is closed. The value is the list of theirs."""
+
+    __slots__ = ("jobs", "limit", "on_end", "on_success")
+
+    def __init__(
+        self, jobs: tuple[Step[Any], ...], *, on_success: Callback | None, on_end: Callback | None, limit: int | None
+    ) -> None:
+        if limit is not None and limit < 1:
+            raise InvalidOption(f"batch: limit={limit}: at least 1, or None for no limit")
+        for job in jobs:
+            if not isinstance(job, Step):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidOption(f"{job!r} is no job of a batch: task.s(...) with all its arguments")
+        for name, one in (("on_success", on_success), ("on_end", on_end)):
+            if one is not None and not isinstance(one, Step | OpenStep):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidOption(f"{name}={one!r}: one step, task.s(...) or task.si(...)")
+        self.jobs: tuple[Step[Any], ...] = jobs
+        self.on_success: Callback | None = on_success
+        self.on_end: Callback | None = on_end
+        self.limit: int | None = limit
+
+    def first_task(self) -> StepTask | None:
+        steps = (*self.jobs, self.on_success, self.on_end)
+        return next((step.first_task() for step in steps if step is not None), None)
+
+    def place(self, builder: GraphBuilder, before: Sequence[Source]) -> Placed:  # noqa: ARG002 - refused
+        raise InvalidOption(
+            "a batch cannot be a part of another workflow; what follows it is its on_success= or on_end="
+        )
+
+    def compile(self, content_type: str) -> Graph:
+        builder = GraphBuilder(content_type)
+        jobs = builder.batch(limit=self.limit)
+        if self.on_success is not None:
+            self.on_success.place(builder, [jobs.source])
+        if self.on_end is not None:
+            self.on_end.place(builder, [jobs.source], rule="always")
+        return builder.graph(jobs)
+
+    async def _send(self, service: WorkflowService, flow_id: str | None, keep: Duration) -> Flow[list[Any]]:
+        # All that can be wrong with a job is, before anything is sent.
+        builder = GraphBuilder(service.content_type)
+        calls = [builder.child(job.call) for job in self.jobs]
+        flow = await super()._send(service, flow_id, keep)
+        if calls:
+            await service.append(flow.id, calls, name=_FIRST_JOBS)
+        return flow
+
+
+def batch(
+    *jobs: Step[Any],
+    on_success: Step[Any] | OpenStep[list[Any], Any] | None = None,
+    on_end: Step[Any] | OpenStep[list[Any] | None, Any] | None = None,
+    limit: int | None = None,
+) -> Batch:
+    """Jobs that belong together, the first of which start when it is sent; `Flow.add` gives it more.
+
+    It ends when it was closed by `Flow.close`, and all its jobs have ended. It belongs to the app of its first job,
+    or of what follows it, so it needs one of them.
+
+    Args:
+        on_success: what runs once all have succeeded; a step that is no `si(...)` is given the list of their values.
+        on_end: what runs once all have ended, whether or not they have succeeded; a step that is no `si(...)` is
+            given the list, or None where one has failed.
+        limit: how many of the jobs are out at a time; None: all.
+
+    Raises:
+        InvalidOption: a part is no step, or the limit is none.
+    """
+    return Batch(jobs, on_success=on_success, on_end=on_end, limit=limit)

@@ -1,0 +1,223 @@
+"""Batches that stay open, from their sending to their end, with a worker on `memory://`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from taskmq import (
+    Context,
+    FlowClosed,
+    FlowFailed,
+    FlowNotFound,
+    InvalidArguments,
+    InvalidOption,
+    JobCancelled,
+    TaskMQ,
+    batch,
+    chain,
+)
+from taskmq.contracts.stores.flows import NodeState
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.app_kit import new_url
+
+
+class Shop:
+    """An app, its tasks, and what they have seen."""
+
+    def __init__(self, **options: Any) -> None:
+        self.app = app = TaskMQ(new_url(), **options)
+        self.ran: list[object] = []
+        self.broken: set[int] = set()
+
+        @app.task(name="double", retry=None)
+        async def double(number: int) -> int:
+            self.ran.append(number)
+            if number in self.broken:
+                raise ValueError(f"{number} is broken")
+            return number * 2
+
+        @app.task(name="page", retry=None)
+        async def page(context: Context, number: int) -> int:
+            assert context.flow_id is not None
+            flow = app.flow(context.flow_id)
+            if number < 3:
+                # A task that is run again adds the following page once.
+                for _ in range(2):
+                    await flow.aadd(page.s(number + 1), key=f"page {number + 1}")
+            else:
+                await flow.aclose()
+            return number
+
+        @app.task(name="total", retry=None)
+        async def total(numbers: list[int]) -> int:
+            self.ran.append(numbers)
+            return sum(numbers)
+
+        @app.task(name="ended", retry=None)
+        async def ended(numbers: list[int] | None) -> None:
+            self.ran.append(("ended", numbers))
+
+        @app.task(name="alone", retry=None)
+        async def alone(context: Context) -> str | None:
+            return context.flow_id
+
+        self.double, self.page, self.total, self.ended, self.alone = double, page, total, ended, alone
+
+
+@asynccontextmanager
+async def working(app: TaskMQ) -> AsyncIterator[None]:
+    async with app:
+        worker = Worker(app, WorkerConfig(concurrency=50))
+        running = asyncio.create_task(worker.run())
+        try:
+            yield
+        finally:
+            worker.drain()
+            await running
+
+
+@pytest.mark.parametrize("content_type", ["json", "msgpack"])
+def test_a_batch_takes_jobs_until_it_is_closed_and_then_its_callbacks_run(content_type: str) -> None:
+    shop = Shop(content_type=content_type)
+
+    async def main() -> None:
+        async with working(shop.app):
+            flow = await batch(shop.double.s(1), on_success=shop.total.s(), on_end=shop.ended.s()).asend()
+            await flow.aadd(shop.double.s(2), shop.double.s(3))
+            await flow.aadd(*(shop.double.s(number) for number in range(4, 254)))
+            assert (await flow.astate()).state == "running"
+            await flow.aclose()
+            await flow.aclose()
+
+            doubled = [2 * number for number in range(1, 254)]
+            assert await flow.aresult(20) == doubled
+            assert doubled in shop.ran
+            assert ("ended", doubled) in shop.ran
+            state = await flow.astate()
+            assert state.steps["jobs[252]"] is state.steps["total"] is NodeState.SUCCEEDED
+            steps = await flow.asteps()
+            assert [step.name for step in steps[:3]] == ["jobs", "jobs[0]", "jobs[1]"]
+            with pytest.raises(FlowClosed, match=f"workflow {flow.id} takes no more jobs: it was closed"):
+                await flow.aadd(shop.double.s(5))
+
+    asyncio.run(main())
+
+
+def test_a_job_adds_to_its_own_batch_and_what_it_adds_under_a_key_is_there_once() -> None:
+    shop = Shop()
+
+    async def main() -> None:
+        async with working(shop.app):
+            flow = await batch(shop.page.s(0), on_success=shop.total.s()).asend()
+            assert await flow.aresult(20) == [0, 1, 2, 3]
+            assert shop.ran == [[0, 1, 2, 3]]
+            assert await (await shop.alone.asend()).aresult(20) is None
+
+    asyncio.run(main())
+
+
+def test_a_failed_job_fails_the_batch_whose_end_is_told_all_the_same_and_a_redrive_mends_it() -> None:
+    shop = Shop()
+    shop.broken = {2}
+
+    async def main() -> None:
+        async with working(shop.app):
+            jobs = [shop.double.s(number) for number in (1, 2)]
+            flow = await batch(*jobs, on_success=shop.total.s(), on_end=shop.ended.s()).asend()
+            await flow.aclose()
+            with pytest.raises(FlowFailed) as caught:
+                await flow.aresult(20)
+            assert caught.value.failures == {"jobs[1]": "ValueError: 2 is broken"}
+            assert ("ended", None) in shop.ran
+            assert (await flow.astate()).steps["total"] is NodeState.UPSTREAM_FAILED
+
+            shop.broken = set()
+            await flow.aredrive()
+            assert await flow.aresult(20) == [2, 4]
+            assert shop.ran.count(1) == 1
+            assert [2, 4] in shop.ran
+
+    asyncio.run(main())
+
+
+def test_a_batch_of_one_id_is_sent_once_and_goes_on_where_it_stopped() -> None:
+    shop = Shop()
+
+    async def main() -> None:
+        async with working(shop.app):
+            jobs = batch(shop.double.s(1), shop.double.s(2))
+            for _ in range(2):
+                flow = await jobs.asend(flow_id="nightly")
+                await flow.aadd(shop.double.s(3), key="3")
+            await shop.app.flow("nightly").aclose()
+            # Also once it is closed.
+            again = await jobs.asend(flow_id="nightly")
+            assert await again.aresult(20) == [2, 4, 6]
+            assert sorted(number for number in shop.ran if isinstance(number, int)) == [1, 2, 3]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_batch_takes_no_more_jobs() -> None:
+    shop = Shop()
+
+    async def main() -> None:
+        async with shop.app:
+            flow = await batch(shop.double.s(1)).asend()
+            await flow.acancel("enough")
+            with pytest.raises(FlowClosed, match="or cancelled"):
+                await flow.aadd(shop.double.s(2))
+            with pytest.raises(FlowClosed):
+                await flow.aclose()
+            with pytest.raises(JobCancelled, match="enough"):
+                await flow.aresult(20)
+
+    asyncio.run(main())
+
+
+def test_code_without_a_loop_adds_and_closes_too() -> None:
+    shop = Shop()
+    with shop.app:
+        flow = batch(on_success=shop.total.s()).send()
+        flow.add()
+        flow.add(shop.double.s(1))
+        flow.close()
+        with pytest.raises(FlowClosed):
+            shop.app.flow(flow.id).add(shop.double.s(2))
+
+
+def test_what_cannot_be_is_refused_before_anything_is_sent() -> None:
+    shop = Shop()
+    not_complete: Any = shop.double.s()
+    anything: Any = 7
+    with pytest.raises(InvalidOption, match=r"is no job of a batch: task\.s\(\.\.\.\) with all its arguments"):
+        batch(not_complete)
+    with pytest.raises(InvalidOption, match="on_success=7: one step"):
+        batch(on_success=anything)
+    with pytest.raises(InvalidOption, match="limit=0: at least 1"):
+        batch(limit=0)
+    with pytest.raises(InvalidOption, match="it belongs to no app"):
+        batch().send()
+    with pytest.raises(InvalidOption, match="a batch cannot be a part of another workflow"):
+        chain(batch(shop.double.s(1)), shop.total.s()).send()
+    total: Any = shop.total
+    with pytest.raises(InvalidArguments):
+        batch(shop.double.s(1), total.s([1], 2, 3)).send()
+
+    async def main() -> None:
+        async with shop.app:
+            flow = await batch(shop.double.s(1)).asend()
+            with pytest.raises(InvalidOption, match="key='': 1 to 255 characters"):
+                await flow.aadd(shop.double.s(2), key="")
+            with pytest.raises(FlowNotFound):
+                await shop.app.flow("gone").aadd(shop.double.s(2))
+            with pytest.raises(FlowNotFound):
+                await shop.app.flow("gone").aclose()
+            other = await chain(shop.double.s(1)).asend()
+            with pytest.raises(FlowClosed, match="or is no batch"):
+                await other.aadd(shop.double.s(2))
+
+    asyncio.run(main())
