@@ -16,9 +16,12 @@ Two transactions with one key at a time: on PostgreSQL the second waits for the 
 that rolls back. On SQLite, which has one writer at a time, the second waits for SQLite's `timeout`.
 """
 
-from taskmq_sql.location import open_job_store
-from taskmq_sql.once import acreate_tables, aforget, aonce, create_tables, forget, once
-from taskmq_sql.tables import metadata, once_keys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from taskmq_sql.effects import acreate_tables, aforget, aonce, create_tables, forget, once
+    from taskmq_sql.location import open_job_store
+    from taskmq_sql.tables import metadata, once_keys
 
 __all__ = [
     "acreate_tables",
@@ -31,3 +34,20 @@ __all__ = [
     "once_keys",
     "open_job_store",
 ]
+
+# Elsewhere than in `effects`, whose ORM takes a quarter of a second to import: a job store needs none of it.
+_HOMES = {"open_job_store": "location", "metadata": "tables", "once_keys": "tables"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'taskmq_sql' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"taskmq_sql.{_HOMES.get(name, 'effects')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

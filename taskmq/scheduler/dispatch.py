@@ -72,6 +72,7 @@ class JobDispatcher:
         self._is_stale = True
         self._next_poll = 0.0
         self._earliest_read = 0.0
+        self._reading = 0.0
         self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         self._fruitless = Backoff(_PACE, _POLL)
 
@@ -169,7 +170,9 @@ class JobDispatcher:
             self._is_stale = True
             raise
         ended = self._now()
-        self._earliest_read = ended + max(_PACE, _READING * (ended - began))
+        # Of two readings the shorter one: the first of a connection, or one behind a stall, says little of the next.
+        before, self._reading = self._reading, ended - began
+        self._earliest_read = ended + max(_PACE, _READING * min(before, self._reading))
 
     def _see_ends(self, picks: list[Pick], batch: DispatchBatch) -> None:
         found = Counter(Lane(job.queue, job.priority, job.tenant) for job in batch.jobs)

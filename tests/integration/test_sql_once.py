@@ -18,7 +18,7 @@ from taskmq.model.envelope import Envelope
 from taskmq.run.context import current_context
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_sql import acreate_tables, aforget, aonce, create_tables, forget, once, once_keys
-from taskmq_sql.once import _insert
+from taskmq_sql.effects import _insert
 from tests.unit.app_kit import new_url
 
 effects = Table("effects", MetaData(), SqlColumn("what", String(50)))

@@ -44,9 +44,11 @@ from sqlalchemy.types import TypeEngine
 
 __all__ = [
     "BY_DAY",
+    "HEAD",
     "LONGEST_BODY",
     "NAMES",
     "SCHEMA",
+    "VERSION_TABLE",
     "attempt",
     "dispatch_batch",
     "event",
@@ -66,6 +68,9 @@ __all__ = [
     "worker",
 ]
 
+HEAD: Final = "0001"
+"""The version that this code works with; `store check` compares it with that of the tables."""
+VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
 LONGEST_BODY: Final = 1536
 """Bytes of a body that stands in the job's row."""

@@ -19,13 +19,10 @@ from sqlalchemy.event import listen
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq_sql.jobs.partitions import make_partitions
-from taskmq_sql.jobs.tables import SCHEMA
+from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE
 
-__all__ = ["HEAD", "VERSION_TABLE", "current", "upgrade"]
+__all__ = ["current", "upgrade"]
 
-HEAD: Final = "0001"
-"""The version that this code works with; a test compares it with the newest migration."""
-VERSION_TABLE: Final = "schema_version"
 # Of no meaning, but for being ours.
 _LOCK: Final = 7_466_003
 

@@ -19,7 +19,8 @@ HOT: Final = ("set enable_seqscan = off", "set enable_hashjoin = off", "set enab
 """Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
 """A plan that was made for every tenant takes the wrong index for most of them."""
-_EVERY: Final = ("set default_transaction_isolation = 'read committed'",)
+_EVERY: Final = ("set default_transaction_isolation = 'read committed'", "set jit = off")
+"""Compiling a plan takes longer than any of these statements, and is done where statistics are wrong."""
 
 Purpose = Literal["read", "statement", "transaction"]
 """What is lost with a connection: nothing; one statement, which may have been committed; a transaction, which was

@@ -8,7 +8,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.contracts.jobs import SLOTS
 from taskmq.errors import InvalidSetting, StoreMismatch
-from taskmq_sql.migrations import HEAD, VERSION_TABLE
+from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, Connection, Connections
 from taskmq_sql.postgres.days import make_days
 from taskmq_sql.postgres.names import Names

@@ -10,6 +10,7 @@ from taskmq.cli.output import announce, start_logging
 from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.load_app import load_app
 from taskmq.scheduler import Scheduler
+from taskmq.worker.host.event_loop import loop_factory
 
 __all__ = ["scheduler"]
 
@@ -55,5 +56,6 @@ def scheduler(
             )
             await service.run()
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(run())
     return 0

@@ -1,8 +1,11 @@
 """Schedulers from submit to history, on a store and a broker in this process."""
 
+import asyncio
+
 import pytest
 
 from taskmq import TaskMQ
+from taskmq.contracts.jobs import Lane
 from taskmq.errors import StoreMismatch, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
@@ -44,6 +47,29 @@ def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_a_seco
         began = stage.clock.monotonic()
         await stage.submit()
         await until(lambda: len(player.deliveries) == 2)
+        assert stage.clock.since(began) <= 0.51
+
+    play(test)
+
+
+def test_a_first_look_that_takes_long_does_not_hold_up_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(stage: Stage) -> None:
+        dispatching = stage.start().store.dispatching
+        lanes, looked = dispatching.lanes, set[int]()
+
+        async def slow_first(slot: int) -> list[Lane]:
+            if slot not in looked:
+                await asyncio.sleep(0.7)
+                looked.add(slot)
+                return []
+            return await lanes(slot)
+
+        monkeypatch.setattr(dispatching, "lanes", slow_first)
+        await until(lambda: len(looked) == dispatching.slots)
+        began = stage.clock.monotonic()
+        await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
         assert stage.clock.since(began) <= 0.51
 
     play(test)
