@@ -7,6 +7,7 @@ and stopped after a grace.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -100,6 +101,7 @@ class Dispatcher:
             journal_writer=self._journal,
             processor=self._processor,
             guards=guards,
+            run_begins=self._settler.reports.run_begins,
             threads=self.slots.threads,
         )
         self.quarantine: Quarantine | None = None
@@ -124,6 +126,21 @@ class Dispatcher:
             stats=stats,
             cancelled=cancelled or _never,
         )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything runs, waits here for something else than a slot, or is told and not acknowledged."""
+        return self.slots.is_busy or self._settler.reports.is_telling
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing runs, and everything that has run is settled."""
+        return not self.slots.running and not self._settler.reports.is_telling
+
+    async def finished(self) -> None:
+        """Return once it `is_finished`; nothing may start any more."""
+        await self.slots.finished()
+        await self._settler.reports.all_told()
 
     def deliver(self, delivery: Delivery) -> None:
         """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
@@ -154,6 +171,8 @@ class Dispatcher:
                 slots.threads.give_up(attempt)
         if slots.in_tasks:
             await asyncio.wait(tuple(slots.in_tasks), timeout=_INTERRUPT_TIMEOUT)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._settler.reports.all_told(), _INTERRUPT_TIMEOUT)
         self.left_behind = slots.give_up()
 
     async def aclose(self) -> None:

@@ -161,6 +161,8 @@ class Pipeline:
     async def _go_on(self, waiting: WaitingRun) -> bool:
         attempt = waiting.attempt
         assert attempt.execution is not None
+        if (invitation := attempt.envelope.store) is not None:
+            self._settler.reports.run_begins(attempt, invitation)
         outcome = await self._processor.go_on(attempt, attempt.execution, waiting.rest)
         return await self._conclude(attempt, _unless_cancelled(attempt, outcome))
 

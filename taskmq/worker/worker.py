@@ -334,21 +334,21 @@ class Worker:
             await pause(self._is_draining, _BURST_LOOK)
             names = [name for queue in self._queues if not self._is_paused(queue) for name in queue.physical]
             try:
-                is_idle = not dispatcher.slots.is_busy and not any(entry.ready for entry in await broker.stats(names))
+                is_idle = not dispatcher.is_busy and not any(entry.ready for entry in await broker.stats(names))
             except BrokerUnavailable:
                 is_idle = False
-            idle = idle + 1 if is_idle and not dispatcher.slots.is_busy else 0
+            idle = idle + 1 if is_idle and not dispatcher.is_busy else 0
         self.drain()
 
     async def _drain(self, consumer: Consumer, dispatcher: Dispatcher) -> None:
         dispatcher.stop_taking()
         await consumer.stop()
         dispatcher.give_back()
-        if dispatcher.slots.running:
+        if not dispatcher.is_finished:
             _log.info("draining: %d running, %g s of grace", dispatcher.slots.running, self._config.grace)
             try:
-                await unless_set(self._is_hurried, dispatcher.slots.finished(), timeout=self._config.grace)
+                await unless_set(self._is_hurried, dispatcher.finished(), timeout=self._config.grace)
             finally:
-                if dispatcher.slots.running:
+                if not dispatcher.is_finished:
                     await dispatcher.interrupt()
                     self.left_behind = dispatcher.left_behind

@@ -78,14 +78,9 @@ class Guard(Protocol):
 def is_marked(envelope: Envelope) -> bool:
     """Whether a message says of itself that more than its run is concerned.
 
-    It has a key, is a step of a workflow, invites to run a job of the store, or refers to its arguments.
+    It has a key, is a step of a workflow, or refers to its arguments.
     """
-    return (
-        envelope.key is not None
-        or envelope.flow is not None
-        or envelope.store is not None
-        or envelope.blob is not None
-    )
+    return envelope.key is not None or envelope.flow is not None or envelope.blob is not None
 
 
 class Guards:

@@ -24,7 +24,7 @@ from taskmq.contracts.broker import Delivery
 from taskmq.errors import InvalidArguments, MalformedMessage
 from taskmq.middleware.chain import is_bare
 from taskmq.model.codec import Arguments
-from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope
+from taskmq.model.envelope import JSON, MSGPACK, Envelope, Invitation, decode_envelope
 from taskmq.model.outcome import Dead, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
 from taskmq.model.topology import is_shard, logical_queue
@@ -117,6 +117,7 @@ class FastPath:
         journal_writer: where the tasks' contexts write to.
         processor: says what an error comes to.
         guards: a task that concerns some of them is not plain.
+        run_begins: told of each run of a job of the store that goes on in a thread.
         threads: what carries out plain functions; None where nothing does.
 
     Attributes:
@@ -133,6 +134,7 @@ class FastPath:
         journal_writer: JournalWriter,
         processor: Processor,
         guards: Guards,
+        run_begins: Callable[[Attempt, Invitation], None],
         threads: ThreadRuns | None = None,
     ) -> None:
         self._tasks = app.tasks.by_name
@@ -145,6 +147,7 @@ class FastPath:
         self._journal_writer = journal_writer
         self._processor = processor
         self._guards = guards
+        self._run_begins = run_begins
         self._threads = threads
         self._plain: dict[tuple[str, str], _Plain | None] = {}
         self.ended = 0.0
@@ -208,7 +211,7 @@ class FastPath:
             stats.current = None
             is_clean = copy_context() == before
             self.ended = ended = self._monotonic()
-            if not plain.keeps_result and context.journal is None:
+            if not plain.keeps_result and context.journal is None and envelope.store is None:
                 stats.ended += 1
                 due = envelope.enqueued if envelope.attempt == 1 else None
                 plain.count.succeeded(ended - now, None if due is None else (started - due) / 1000)
@@ -233,12 +236,15 @@ class FastPath:
     def _begin(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathStep:
         assert self._threads is not None
         assert attempt.execution is not None
-        count = None if plain.keeps_result else plain.count
+        invitation = attempt.envelope.store
+        count = None if plain.keeps_result or invitation is not None else plain.count
         try:
             # Its own variables: what the function changes, nobody else sees.
             self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
             return EndedRun(attempt, self._processor.failed(attempt, error))
+        if invitation is not None:
+            self._run_begins(attempt, invitation)
         return _BEGUN
 
     def _attempt(

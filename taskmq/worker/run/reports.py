@@ -1,18 +1,20 @@
 """What a worker says of jobs of the store: reports, published and confirmed before a delivery is acknowledged.
 
-    settle -> report -> what one turn of the loop has, or two milliseconds -> one message for each queue -> confirmed
+    settle -> report -> what comes within two milliseconds -> one message for each queue -> confirmed -> acknowledged
 
 A job of the store comes as an invitation (`Envelope.store`). The worker stores and publishes nothing else of it: no
 result, no copy, no dead letter. What follows from a report is decided where the job is kept. Reports that cannot be
-published are tried again for as long as the worker runs: a slot that waits is better than a job that runs twice.
+published are tried again for as long as the worker runs: to wait is better than to run a job twice. A success does
+not keep its slot meanwhile; how many deliveries may be unacknowledged is the prefetch's to say.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
-from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.contracts.broker import Broker, Delivery, Outgoing
 from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError, TaskMQError, TooLarge, Unroutable
@@ -34,7 +36,7 @@ _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _TASK: Final = "taskmq.reports"
 
-_Waiting = list[tuple[Report, "asyncio.Future[bool]"]]
+_Waiting = list[tuple[Report, Callable[[bool], None]]]
 
 
 class ReportSender:
@@ -54,14 +56,29 @@ class ReportSender:
         self._waiting: dict[str, _Waiting] = {}
         self._publishing = TaskSet("worker reports", failure="reports were not published")
         self._starts: dict[Attempt, asyncio.TimerHandle] = {}
+        self._told = 0
+        self._all_told = asyncio.Event()
+        self._all_told.set()
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether something that was told is not settled yet."""
+        return bool(self._told)
+
+    async def all_told(self) -> None:
+        """Return once everything that was told is settled."""
+        await self._all_told.wait()
+
+    def tell(self, invitation: Invitation, report: Report, delivery: Delivery) -> None:
+        """Report; the delivery is acknowledged once that is confirmed, given back where the worker stops before."""
+        self._told += 1
+        self._all_told.clear()
+        self._add(invitation, report, partial(self._settle, delivery))
 
     async def send(self, invitation: Invitation, report: Report) -> bool:
         """True once the report is confirmed; False where the worker stops before that."""
-        loop = asyncio.get_running_loop()
-        confirmed: asyncio.Future[bool] = loop.create_future()
-        if not self._waiting:
-            loop.call_later(_LINGER, self._flush)
-        self._waiting.setdefault(invitation.reports, []).append((report, confirmed))
+        confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._add(invitation, report, partial(_answer, confirmed))
         return await confirmed
 
     def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
@@ -92,6 +109,20 @@ class ReportSender:
     async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
         await self.send(invitation, self.started(attempt, invitation))
 
+    def _add(self, invitation: Invitation, report: Report, published: Callable[[bool], None]) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_later(_LINGER, self._flush)
+        self._waiting.setdefault(invitation.reports, []).append((report, published))
+
+    def _settle(self, delivery: Delivery, is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
+        self._told -= 1
+        if not self._told:
+            self._all_told.set()
+        if is_confirmed:
+            delivery.ack()
+        else:
+            delivery.requeue()
+
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for queue, reports in waiting.items():
@@ -102,9 +133,8 @@ class ReportSender:
         try:
             is_confirmed = await self._publish_all(queue, [report for report, _ in waiting])
         finally:
-            for _, confirmed in waiting:
-                if not confirmed.done():
-                    confirmed.set_result(is_confirmed)
+            for _, published in waiting:
+                published(is_confirmed)
 
     async def _publish_all(self, queue: str, reports: Sequence[Report]) -> bool:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
@@ -133,6 +163,11 @@ class ReportSender:
             await self._broker.declare_reports([ReportQueue(queue)])
         except TaskMQError as error:
             _log.warning("queue %s cannot be declared: %s", queue, error)
+
+
+def _answer(confirmed: "asyncio.Future[bool]", is_confirmed: bool) -> None:  # noqa: FBT001 - called with that only
+    if not confirmed.done():
+        confirmed.set_result(is_confirmed)
 
 
 def _without_result(report: Report, error: TooLarge) -> Report:

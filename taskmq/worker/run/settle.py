@@ -26,7 +26,6 @@ it is the first. Whatever else it came to has no effect: whoever has the message
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, assert_never
@@ -69,6 +68,14 @@ from taskmq.model.topology import PARKING, dead_letter_queue, is_shard, logical_
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
+from taskmq.worker.run.error_text import (
+    ERROR_LIMIT,
+    error_record,
+    has_form,
+    storable,
+    summary,
+    type_name,
+)
 from taskmq.worker.run.processor import EXPIRED
 from taskmq.worker.run.reports import ReportSender
 
@@ -80,8 +87,6 @@ _PUBLISH_TRIES: Final = 3
 _PAUSE: Final = 0.2
 _TURNS: Final = 4
 _LONGEST_PAUSE: Final = 5.0
-_ERROR_LIMIT: Final = 500
-_TRACEBACK_LIMIT: Final = 16_000
 # Outcomes after which there is no record of the job's end.
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
 # A job that this worker can never run another one may.
@@ -128,14 +133,18 @@ class Settler:
         self._is_stopping.set()
 
     def settle_at_once(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Settle a success that leaves nothing to be stored or told; whether it was one."""
-        if (
-            type(outcome) is not Succeeded
-            or attempt.permits
-            or attempt.envelope.store is not None
-            or (self._results is not None and attempt.task.plan.result is not False)
-            or is_shard(attempt.delivery.queue)
-        ):
+        """Settle a success that nothing has to be waited for; whether it was one.
+
+        A success of a job of the store is told beside what runs next, and acknowledged once that is confirmed.
+        """
+        if type(outcome) is not Succeeded or attempt.permits:
+            return False
+        if (invitation := attempt.envelope.store) is not None:
+            self.reports.run_ends(attempt)
+            report, _ = self._said(attempt, invitation, outcome)
+            self.reports.tell(invitation, report, attempt.delivery)
+            return True
+        if (self._results is not None and attempt.task.plan.result is not False) or is_shard(attempt.delivery.queue):
             return False
         attempt.delivery.ack()
         return True
@@ -174,7 +183,7 @@ class Settler:
                 wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
                     header.ATTEMPT: attempt.envelope.attempt + 1,
-                    header.ERROR: _summary(error),
+                    header.ERROR: summary(error),
                 }
                 copy = self._copy(attempt, attempt=attempt.envelope.attempt + 1, delay=wait, headers=headers)
                 self.note_retry(attempt, wait, error)
@@ -230,12 +239,12 @@ class Settler:
                 return told("succeeded", content_type=content_type, result=value), record
             case Retried(delay, error):
                 self.note_retry(attempt, to_ms(delay), error)
-                return told("retry", delay=to_ms(delay), error=_error_record(error)), None
+                return told("retry", delay=to_ms(delay), error=error_record(error)), None
             case Snoozed(delay):
                 return told("snoozed", delay=to_ms(delay)), None
             case Dead(reason, error):
                 self._log_failure(attempt, f"dead ({reason})", error, has_traceback=reason == "error")
-                record = self._record(attempt, JobState.FAILED, error=_error_record(error))
+                record = self._record(attempt, JobState.FAILED, error=error_record(error))
                 return told("failed", error=record.error), record
             case Cancelled(reason):
                 kind: ReportKind = "expired" if _has_expired(attempt, reason) else "cancelled"
@@ -345,7 +354,7 @@ class Settler:
             _log.info("message %s put back: %s", delivery.message_id, parked.reason)
         else:
             headers: dict[str, HeaderValue] = {
-                header.REASON: parked.reason[:_ERROR_LIMIT],
+                header.REASON: parked.reason[:ERROR_LIMIT],
                 header.ORIGIN: delivery.queue,
                 header.DIED: self._clock.now_ms(),
                 header.WORKER: self._worker,
@@ -373,7 +382,7 @@ class Settler:
 
     async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
         reason, error = outcome.reason, outcome.error
-        details = _error_record(error)
+        details = error_record(error)
         # Of what has another reason, the traceback is the worker's own.
         self._log_failure(attempt, f"dead ({reason})", error, has_traceback=reason == "error")
         record = self._record(attempt, JobState.FAILED, error=details)
@@ -381,8 +390,8 @@ class Settler:
             return False
         headers: dict[str, HeaderValue] = {
             header.REASON: reason,
-            header.ERROR: _summary(error),
-            header.ERROR_TYPE: details.type_name[:_ERROR_LIMIT],
+            header.ERROR: summary(error),
+            header.ERROR_TYPE: details.type_name[:ERROR_LIMIT],
             header.TRACEBACK: details.traceback,
             header.ATTEMPT: attempt.envelope.attempt,
             header.ORIGIN: attempt.delivery.queue,
@@ -503,8 +512,8 @@ class Settler:
             envelope.task,
             envelope.attempt,
             what,
-            _type_name(error) if said == "type" else " ".join(_summary(error).split()),
-            exc_info=error if shows_traceback and _is_storable(error) else None,
+            type_name(error) if said == "type" else " ".join(summary(error).split()),
+            exc_info=error if shows_traceback and has_form(error) else None,
             # One that was refused has had no run whose fields the record could take.
             extra={
                 "job_id": attempt.job_id,
@@ -515,12 +524,8 @@ class Settler:
         )
 
 
-def _error_record(error: BaseException) -> ErrorRecord:
-    return ErrorRecord(type_name=_type_name(error), message=_message(error), traceback=_traceback(error))
-
-
 def _refusal(reason: str) -> ErrorRecord:
-    return ErrorRecord(type_name="Refused", message=_storable(reason[:_ERROR_LIMIT]), traceback="")
+    return ErrorRecord(type_name="Refused", message=storable(reason[:ERROR_LIMIT]), traceback="")
 
 
 def _has_expired(attempt: Attempt, reason: str) -> bool:
@@ -557,38 +562,3 @@ def _level(priority: int | None) -> dict[str, HeaderValue]:
 
 def _own(headers: Mapping[str, HeaderValue]) -> dict[str, HeaderValue]:
     return {name: value for name, value in headers.items() if name.startswith(header.OWN)}
-
-
-def _type_name(error: BaseException) -> str:
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _summary(error: BaseException) -> str:
-    return f"{_type_name(error)}: {_message(error)}"[:_ERROR_LIMIT]
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return _storable(str(error)[:_TRACEBACK_LIMIT])
-    except Exception as failure:  # noqa: BLE001 - the task's own class, which may do anything
-        return f"(its message cannot be read: {_type_name(failure)})"
-
-
-def _traceback(error: BaseException) -> str:
-    """The end of the traceback: that is where the task's own frames are."""
-    return _storable(_tail(error))
-
-
-def _tail(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
-
-
-def _is_storable(error: BaseException) -> bool:
-    """Whether its traceback has a form in UTF-8: a handler that writes one which has none loses the whole record."""
-    return _traceback(error) == _tail(error)
-
-
-def _storable(text: str) -> str:
-    """Lone surrogates, as in names of files, have no form in UTF-8: they are written out."""
-    return text.encode(errors="backslashreplace").decode()

@@ -74,6 +74,7 @@ class Shop:
     process: Process
     worker: Worker
     broker: FlakyBroker
+    running: "asyncio.Task[None]"
 
     @property
     def app(self) -> TaskMQ:
@@ -102,7 +103,7 @@ async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool) -> AsyncI
     running = asyncio.create_task(worker.run())
     await worker.is_ready.wait()
     try:
-        yield Shop(stage, process, worker, broker)
+        yield Shop(stage, process, worker, broker, running)
     finally:
         worker.requeue_now()
         await running

@@ -1,5 +1,6 @@
 """Jobs of the store at a real worker: what each end of a run comes to."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -188,5 +189,68 @@ def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere() -> None:
 
         assert await job.aresult(timeout=timedelta(seconds=60)) == "elsewhere"
         assert shop.stage.job(job.id).attempt == 1
+
+    in_shop(test)
+
+
+def test_a_success_has_no_slot_while_its_report_is_on_its_way_and_is_acknowledged_after_it() -> None:
+    async def test(shop: Shop) -> None:
+        shop.broker.hang_publishes()
+        jobs: list[Job[Any]] = [await shop.jobs.asubmit("double", number) for number in range(12)]
+        jobs.append(await shop.jobs.asubmit("sleep", 0.1))
+        await until(lambda: shop.worker.stats.ended == len(jobs))
+        await until(lambda: shop.broker.hanging > 0)
+        assert shop.worker.running == 0
+        assert "Acked" not in shop.broker.kinds()
+
+        shop.broker.release_publishes()
+
+        assert [await job.aresult(timeout=5) for job in jobs] == [*range(0, 24, 2), "slept"]
+        await until(lambda: shop.broker.kinds().count("Acked") == len(jobs))
+        assert all(shop.stage.job(job.id).attempt == 1 for job in jobs)
+
+    in_shop(test)
+
+
+def test_a_worker_that_drains_waits_for_what_it_has_told() -> None:
+    async def test(shop: Shop) -> None:
+        shop.broker.hang_publishes()
+        job: Job[Any] = await shop.jobs.asubmit("double", 21)
+        await until(lambda: shop.broker.hanging == 1)
+        shop.worker.drain()
+        await asyncio.sleep(0.5)
+        assert not shop.running.done()
+
+        shop.broker.release_publishes()
+        await shop.running
+
+        assert await job.aresult(timeout=5) == 42
+        assert shop.broker.kinds()[-1] == "Acked"
+
+    in_shop(test)
+
+
+def test_a_worker_that_stops_before_its_report_is_confirmed_gives_the_job_back() -> None:
+    async def test(shop: Shop) -> None:
+        shop.broker.hang_publishes()
+        job: Job[Any] = await shop.jobs.asubmit("double", 21)
+        await until(lambda: shop.broker.hanging == 1)
+        shop.worker.requeue_now()
+        await shop.running
+
+        assert "Acked" not in shop.broker.kinds()
+        assert shop.stage.job(job.id).state is JobState.DISPATCHED
+        assert [stats.ready for stats in await shop.stage.broker.stats(["work.jobs"])] == [1]
+
+    in_shop(test)
+
+
+def test_a_report_that_the_broker_does_not_take_at_once_is_published_again() -> None:
+    async def test(shop: Shop) -> None:
+        shop.broker.fail_publishes(2, BrokerUnavailable("away"))
+        job: Job[Any] = await shop.jobs.asubmit("double", 21)
+
+        assert await job.aresult(timeout=30) == 42
+        await until(lambda: shop.broker.kinds()[-1] == "Acked")
 
     in_shop(test)
