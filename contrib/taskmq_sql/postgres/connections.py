@@ -15,8 +15,9 @@ T = TypeVar("T")
 Row = Any
 """One of asyncpg's records: by position, or by name."""
 
-HOT: Final = ("set enable_seqscan = off", "set enable_hashjoin = off", "set enable_mergejoin = off")
-"""Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another."""
+HOT: Final = ("set enable_seqscan = off", "set enable_nestloop = off", "set enable_mergejoin = off")
+"""Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
+Where they loop (`lateral`), there is no other way."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
 """A plan that was made for every tenant takes the wrong index for most of them."""
 _EVERY: Final = ("set default_transaction_isolation = 'read committed'", "set jit = off")

@@ -1,8 +1,11 @@
 """The hot statements, as text: prepared once per connection, and each planned by primary keys only.
 
-A statement joins its `unnest` parameters to one table by that table's key; what follows takes the rows that came of
-it. Rows of `ready` and `timer` are locked before those of `job`, everywhere: so no two of these statements can wait
-for each other.
+A statement names the rows it wants by their key: as an array (`id = any(...)`), or one probe for each (`lateral`),
+and joins only what came of that. So its plan is the same for an empty table and for one of millions, whatever the
+statistics say, and may be kept: with a join to the table itself, a plan from an empty one cost ten times as much.
+
+Rows of `ready` and `timer` are locked before those of `job`, everywhere: so no two of these statements can wait for
+each other.
 """
 
 from typing import Final
@@ -88,10 +91,10 @@ gone as (delete from taskmq.ready where ctid = any(array(
 u as (update taskmq.job j set state = 2, version = j.version + 1, started = null,
         dispatched = (select taskmq.now_ms()), token = ((((j.token >> 32) + 1) & 2097151) << 32)
                 | ('x' || substr(gen_random_uuid()::text, 1, 8))::bit(32)::bigint
-      from gone where j.id = gone.id and j.state = 1
+      where j.id = any(array(select id from gone)) and j.state = 1
         and (j.expires is null or j.expires > (select taskmq.now_ms()))
       returning j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due, j.expires, j.body),
-x as (delete from taskmq.job j using gone where j.id = gone.id and j.state = 1
+x as (delete from taskmq.job j where j.id = any(array(select id from gone)) and j.state = 1
         and j.expires <= (select taskmq.now_ms())
         and (select count(*) from gone) > (select count(*) from u) returning j.*),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
@@ -111,8 +114,8 @@ b as (update taskmq.dispatch_batch set epoch = $2 where slot = $3 and epoch < $2
       returning id, confirmed, ids, tokens)
 select b.id as batch, b.confirmed, j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due,
        j.expires, j.body
-from b cross join lateral unnest(b.ids, b.tokens) as i(id, token)
-left join taskmq.job j on j.id = i.id and j.token = i.token and j.state in (2, 3)"""
+from b cross join lateral unnest(b.ids, b.tokens) as i(id, token) left join lateral
+  (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j on true"""
 
 END: Final = f"""
 with gone as (
@@ -120,7 +123,7 @@ with gone as (
   using unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::text[],
                $8::bytea[], $9::text[], $10::text[], $11::text[])
         as r(id, token, outcome, ran_by, began, until, content_type, result, kind, message, trace)
-  where j.id = r.id and j.token = r.token and j.state in (2, 3)
+  where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
   returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace)
 insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result)
 select id, due, token, expires, dispatched, coalesce(began, started), tenant, queue, task, coalesce(ran_by, worker),
@@ -137,7 +140,8 @@ STARTED: Final = """
 update taskmq.job j set state = 3, version = j.version + 1, started = coalesce(r.began, j.started),
        worker = coalesce(r.ran_by, j.worker)
 from unnest($1::uuid[], $2::bigint[], $3::int[], $4::bigint[]) as r(id, token, ran_by, began)
-where j.id = r.id and j.token = r.token and j.state in (2, 3) returning j.id, j.queue, j.version"""
+where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
+returning j.id, j.queue, j.version"""
 
 AGAIN: Final = f"""
 with n as materialized (select taskmq.now_ms() as now),
@@ -150,7 +154,8 @@ u as (
   from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
               $8::text[], $9::text[], $10::text[])
        as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
-  where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
+  where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
+    and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.attempt, j.state, r.ran_by, r.began, r.until,
             r.kind, r.message, r.trace),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
@@ -167,7 +172,8 @@ with u as (
   update taskmq.job j set state = $3::smallint, version = j.version + 1,
          due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end
   from unnest($1::uuid[], $2::bigint[]) as r(id, token)
-  where j.id = r.id and j.token = r.token and j.state in (2, 3) and j.cancel_requested is null
+  where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
+    and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.state),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
@@ -192,15 +198,18 @@ order by t.due, t.id limit $3"""
 
 FIRE: Final = f"""
 with {_FENCE.format(key="$4", epoch="$5")},
-gone as (delete from taskmq.timer t using unnest($1::smallint[], $2::bigint[], $3::uuid[]) as f(shard, due, id)
-         where t.shard = f.shard and t.due = f.due and t.id = f.id and exists (select from fence) returning t.id),
-u as (update taskmq.job j set state = 1, version = j.version + 1 from gone
-      where j.id = gone.id and j.state in (4, 13) returning j.id, j.queue, j.priority, j.tenant, j.due),
+gone as (delete from taskmq.timer where ctid = any(array(
+   select d.ctid from unnest($1::smallint[], $2::bigint[], $3::uuid[]) as f(shard, due, id) cross join lateral
+     (select ctid from taskmq.timer where shard = f.shard and due = f.due and id = f.id for update) d
+   where exists (select from fence))) returning id),
+u as (update taskmq.job j set state = 1, version = j.version + 1
+      where j.id = any(array(select id from gone)) and j.state in (4, 13)
+      returning j.id, j.queue, j.priority, j.tenant, j.due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue from u"""
 
 IN_FLIGHT: Final = f"""
 select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body
-from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token)
-join taskmq.job j on j.id = i.id and j.token = i.token and j.state in (2, 3)
+from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
+  (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where b.slot = $1 and b.at <= $2 and j.dispatched < $2 order by j.id"""

@@ -17,12 +17,13 @@ _BODIES: Final = "insert into taskmq.job_body (id, body) select * from unnest($1
 _DETAILS: Final = "insert into taskmq.job_detail (id, detail) select * from unnest($1::uuid[], $2::text[])"
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
-from unnest($1::uuid[]) as i(id) left join taskmq.job j on j.id = i.id
+from unnest($1::uuid[]) as i(id)
+left join lateral (select id, state, version from taskmq.job where id = i.id offset 0) j on true
 left join lateral (select state, version from taskmq.job_history where id = i.id order by ended desc limit 1) h
 on j.id is null"""
 _KEYS: Final = """
 select i.place, k.id, k.fingerprint from unnest($1::int[], $2::int[], $3::text[]) as i(place, tenant, key)
-join taskmq.job_key k on k.tenant = i.tenant and k.key = i.key"""
+cross join lateral (select id, fingerprint from taskmq.job_key where tenant = i.tenant and key = i.key offset 0) k"""
 
 
 class _Numbers:

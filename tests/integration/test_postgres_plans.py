@@ -1,0 +1,73 @@
+"""The plans of the hot statements, which connections keep: by keys, from an empty table as from one that is full."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from taskmq_sql.postgres import reports, statements, submission
+from taskmq_sql.postgres.connections import HOT
+
+_LARGE: Final = {"job", "job_body", "job_key", "ready", "timer"}
+_STATEMENTS: Final[dict[str, str]] = {
+    **{name: getattr(statements, name) for name in statements.__all__ if name != "JOB_COLUMNS"},
+    "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
+    "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
+}
+# Whoever asks for the front of each lane asks the index in its order.
+_BY_ORDER: Final = {("LANES", "ready")}
+_FILL: Final = """
+insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
+select gen_random_uuid(), n, 1, 1, 1, 5, 1, '{}' from generate_series(1, 20000) n;
+insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from taskmq.job;
+insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 20000) n;
+insert into taskmq.job_key (tenant, key, id, fingerprint)
+select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
+analyze"""
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _is_good(name: str, node: dict[str, Any]) -> bool:
+    table = node.get("Relation Name")
+    match node["Node Type"]:
+        case "Nested Loop":
+            # Each row of one side compared with each of the other one.
+            return " = " not in node.get("Join Filter", "")
+        case "ModifyTable" | "Tid Scan":
+            return True
+        case "Index Scan" | "Index Only Scan" | "Bitmap Heap Scan":
+            is_by_key = "Index Cond" in node or "Recheck Cond" in node
+            return table not in _LARGE or is_by_key or (name, table) in _BY_ORDER
+        case _:
+            return table not in _LARGE
+
+
+@pytest.mark.parametrize("rows", ["none", "many"])
+def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: str) -> None:
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        if rows == "many":
+            await connection.execute(_FILL)
+        await connection.execute(";".join((*HOT, "set plan_cache_mode = force_generic_plan")))
+        bad = {}
+        for name, statement in _STATEMENTS.items():
+            await connection.execute(f"prepare s_{name} as {statement}")
+            count = max(map(int, re.findall(r"\$(\d+)", statement)), default=0)
+            nulls = f"({', '.join(['null'] * count)})" if count else ""
+            (plan,) = json.loads(await connection.fetchval(f"explain (format json) execute s_{name}{nulls}"))
+            if found := [node for node in _nodes(plan["Plan"]) if not _is_good(name, node)]:
+                bad[name] = [(node["Node Type"], node.get("Relation Name")) for node in found]
+        await connection.close()
+        assert bad == {}
+
+    asyncio.run(main())
