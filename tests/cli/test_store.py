@@ -37,3 +37,15 @@ def test_without_a_store_the_command_says_what_to_give_it(taskmq: Here) -> None:
 
 def test_a_store_that_cannot_be_reached_is_told_from_one_that_is_not_ready(taskmq: Here) -> None:
     assert taskmq("store", "current", "--store", "postgresql://nobody@127.0.0.1:1/none").code == 5
+
+
+def test_ended_jobs_are_forgotten_on_an_operators_word_in_whole_days(taskmq: Here, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+
+    pruned = taskmq("store", "prune", "--older-than", "7d", "--store", store)
+    hours = taskmq("store", "prune", "--older-than", "36h", "--store", store)
+    none = taskmq("store", "prune", "--older-than", "0d", "--store", store)
+
+    assert (pruned.code, "ended over 7d ago" in pruned.err) == (0, True)
+    assert (hours.code, none.code) == (2, 2)
+    assert "whole days, at least 1d" in hours.err

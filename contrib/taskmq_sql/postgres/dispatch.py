@@ -172,10 +172,18 @@ class PostgresDispatch:
     async def maintain(self) -> None:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
-            now = await connection.fetchval("select taskmq.now_ms()")
-            await drop_days(connection, before=now - KEPT_DAYS * DAY)
 
         await self._database.changes.run("statement", maintain)
+        await self.drop_days(KEPT_DAYS)
+
+    async def drop_days(self, keep: int) -> None:
+        """Drop the days that were over before so many days."""
+
+        async def drop(connection: Connection) -> None:
+            now = await connection.fetchval("select taskmq.now_ms()")
+            await drop_days(connection, before=now - keep * DAY)
+
+        await self._database.changes.run("statement", drop)
 
     async def _for_batches(self, statement: str, batches: Sequence[int]) -> None:
         if batches:

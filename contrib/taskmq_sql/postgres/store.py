@@ -160,6 +160,10 @@ class PostgresJobStore:
 
         await _migrated(upgrade(self._url), self.address)
 
+    async def prune(self, *, keep_days: int) -> None:
+        """See `taskmq.contracts.jobs.Prunable`: by whole days, UTC."""
+        await self._dispatching.drop_days(keep_days)
+
     async def check(self) -> None:
         await self._rows("select 1")
 

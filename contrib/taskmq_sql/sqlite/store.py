@@ -116,6 +116,10 @@ class SqliteJobStore:
     async def now_ms(self) -> int:
         return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
 
+    async def prune(self, *, keep_days: int) -> None:
+        """See `taskmq.contracts.jobs.Prunable`."""
+        await self._dispatching.drop_old(keep_days)
+
     async def check(self) -> None:
         # The connection looks when it is opened, and whenever the tables were changed.
         await self._reader.call(lambda transaction: transaction.check(), care=Care.READ)
@@ -191,7 +195,11 @@ class SqliteDispatch:
         return await self._reader.call(work, care=Care.READ)
 
     async def maintain(self) -> None:
-        work = partial(maintenance.drop_old, keep_days=self._keep_days)
+        await self.drop_old(self._keep_days)
+
+    async def drop_old(self, keep_days: int) -> None:
+        """Forget what ended longer ago than that, and give back the room."""
+        work = partial(maintenance.drop_old, keep_days=keep_days)
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass

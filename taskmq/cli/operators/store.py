@@ -1,5 +1,6 @@
 """`taskmq store`."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cyclopts import App
@@ -7,6 +8,8 @@ from cyclopts import App
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import note, print_record
+from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.units import parse_duration
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = App(name="store", help="The job store's tables: upgrade, current, check.", result_action="return_value")
+app = App(name="store", help="The job store's tables: upgrade, current, check, prune.", result_action="return_value")
 
 
 @app.command
@@ -63,6 +66,33 @@ def check() -> int:
         return found.address
 
     note(f"{run_with_app(lambda target: run(_store(target)))} is fit for this version")
+    return OK
+
+
+@app.command
+def prune(*, older_than: str) -> int:
+    """Forget jobs that ended longer ago, with their history, results and ids; schedulers do so after 30 days.
+
+    Jobs that have not ended stay. PostgreSQL forgets whole days, UTC.
+
+    Parameters
+    ----------
+    older_than
+        Whole days, such as 7d.
+    """
+    age = parse_duration(older_than, what="--older-than")
+    if age.days < 1 or age != timedelta(days=age.days):
+        raise InvalidOption(f"--older-than {older_than}: whole days, at least 1d")
+
+    async def run(found: "JobStore") -> str:
+        from taskmq.contracts.jobs import Prunable
+
+        if not isinstance(found, Prunable):
+            raise UnsupportedFeature(f"{found.address} cannot forget jobs before its time")
+        await found.prune(keep_days=age.days)
+        return found.address
+
+    note(f"{run_with_app(lambda target: run(_store(target)))} has forgotten jobs that ended over {older_than} ago")
     return OK
 
 

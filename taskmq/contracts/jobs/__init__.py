@@ -26,7 +26,7 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
-from taskmq.contracts.jobs.store import JobStore, Upgradable
+from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
 
 __all__ = [
     "SLOTS",
@@ -45,6 +45,7 @@ __all__ = [
     "Lane",
     "NewJob",
     "Pick",
+    "Prunable",
     "Submitted",
     "Upgradable",
     "slot_key",

@@ -1,0 +1,95 @@
+"""Ended jobs are forgotten when they are old enough, by the scheduler's duty and on an operator's word."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from taskmq import TaskMQ
+from taskmq.contracts.jobs import Prunable
+from taskmq.submission import Jobs
+from taskmq_sql.jobs.partitions import DAY, partition_statements
+from tests.unit.app_kit import new_url
+
+
+def _shop(store: str) -> TaskMQ:
+    app = TaskMQ(new_url(), store=store)
+
+    @app.task(name="report")
+    async def report(month: str) -> None: ...
+
+    return app
+
+
+async def _ended(jobs: Jobs, key: str) -> str:
+    """The store's own id of a job that was cancelled."""
+    await jobs.asubmit("report", key, job_id=key, delay="1h")
+    return (await jobs.acancel(key)).id
+
+
+async def _prune(app: TaskMQ, keep_days: int) -> None:
+    store = app.sessions.store()
+    assert isinstance(store, Prunable)
+    await store.prune(keep_days=keep_days)
+
+
+async def _check(app: TaskMQ, age: Callable[[str, int], Awaitable[None]]) -> None:
+    """`age` has an ended job be so many days old."""
+    async with app:
+        await app.jobs.asubmit("report", "live", job_id="live", delay="1h")
+        ids = {key: await _ended(app.jobs, key) for key in ("old", "older", "new")}
+        await age(ids["old"], 10)
+        await age(ids["older"], 40)
+
+        async def left() -> set[str | None]:
+            return {record.key for record in (await app.sessions.store().list_jobs()).jobs}
+
+        assert await left() == {"live", "old", "older", "new"}
+        await app.sessions.store().dispatching.maintain()
+        assert await left() == {"live", "old", "new"}
+        await _prune(app, 11)
+        assert await left() == {"live", "old", "new"}
+        for _ in range(2):
+            await _prune(app, 7)
+            assert await left() == {"live", "new"}
+        # Its id may be used again.
+        await app.jobs.asubmit("report", "other", job_id="old", delay="1h")
+        assert (await app.jobs.aget("old")).id != ids["old"]
+
+
+def test_a_database_forgets_whole_days(job_store_url: str) -> None:
+    async def age(job_id: str, days: int) -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        now = await connection.fetchval("select taskmq.now_ms()")
+        for statements in partition_statements(now - days * DAY).values():
+            for statement in statements:
+                await connection.execute(statement)
+        await connection.execute(
+            "update taskmq.job_history set ended = ended - $2, finished = finished - $2 where id = $1::uuid",
+            job_id,
+            days * DAY,
+        )
+        await connection.close()
+
+    asyncio.run(_check(_shop(job_store_url), age))
+
+
+def test_a_file_forgets_by_the_instant(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+
+    async def age(job_id: str, days: int) -> None:
+        raw = bytes.fromhex(job_id.replace("-", ""))
+        # The time of a submission is in the id.
+        at = int.from_bytes(raw[:6]) - days * DAY
+        aged = at.to_bytes(6) + raw[6:]
+        with sqlite3.connect(path) as connection:
+            connection.execute(
+                "UPDATE job_history SET id = ?, finished = finished - ? WHERE id = ?", (aged, days * DAY, raw)
+            )
+            connection.execute("UPDATE job_key SET id = ? WHERE id = ?", (aged, raw))
+        connection.close()
+
+    asyncio.run(_check(_shop(f"sqlite:///{path}"), age))
