@@ -12,6 +12,9 @@
     event          what is no ordinary step, by day
     tenant, queue, task, worker   names, and the integers that stand for them
     lease          who holds a slot or a duty; its `epoch` only grows
+    definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
+    definition_version  all their versions
+    task_registration   the forms that tasks have had, as workers and schedulers have told them
     setting        the number of slots, and which older code may use these tables
 
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
@@ -50,6 +53,8 @@ __all__ = [
     "SCHEMA",
     "VERSION_TABLE",
     "attempt",
+    "definition",
+    "definition_version",
     "dispatch_batch",
     "event",
     "job",
@@ -63,12 +68,13 @@ __all__ = [
     "ready",
     "setting",
     "task",
+    "task_registration",
     "tenant",
     "timer",
     "worker",
 ]
 
-HEAD: Final = "0001"
+HEAD: Final = "0002"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -82,6 +88,8 @@ _IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite
 _TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
 # An alias of the rowid, which SQLite counts by itself.
 _COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
+# Sorted by code points everywhere, which is what the order of pages and the index are made of.
+_NAME: Final[TypeEngine[Any]] = Text(collation="C").with_variant(Text(), "sqlite")
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
@@ -292,6 +300,43 @@ lease: Final = Table(
     Column("note", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("key", name="lease_pkey"),
     postgresql_with={"fillfactor": 50, "autovacuum_vacuum_threshold": 100},
+)
+
+definition: Final = Table(
+    "definition",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("is_deleted", Boolean, nullable=False),
+    PrimaryKeyConstraint("tenant", "name", name="definition_pkey"),
+)
+
+definition_version: Final = Table(
+    "definition_version",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    # JSON, in one form: the same content has the same text.
+    Column("content", Text, nullable=False),
+    PrimaryKeyConstraint("tenant", "name", "version", name="definition_version_pkey"),
+)
+
+task_registration: Final = Table(
+    "task_registration",
+    metadata,
+    Column("task", _NAME, nullable=False),
+    Column("origin", Text, nullable=False),
+    # Of the content: one row for each form that the task has had.
+    Column("digest", LargeBinary, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("first_told", BigInteger, nullable=False),
+    Column("last_told", BigInteger, nullable=False),
+    PrimaryKeyConstraint("task", "origin", "digest", name="task_registration_pkey"),
 )
 
 setting: Final = Table(

@@ -27,6 +27,7 @@ from taskmq.contracts.jobs import (
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
+from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
@@ -41,7 +42,7 @@ _SHARDS: Final = 64
 
 
 class SqliteJobStore:
-    """A `JobStore` in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
 
@@ -74,6 +75,8 @@ class SqliteJobStore:
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
         self._dispatching = SqliteDispatch(self._writer, self._reader, keep_days=keep_days)
+        self._definitions = SqliteDefinitions(self._writer, self._reader)
+        self._tasks = SqliteTasks(self._writer, self._reader)
 
     @property
     def address(self) -> str:
@@ -82,6 +85,14 @@ class SqliteJobStore:
     @property
     def dispatching(self) -> "SqliteDispatch":
         return self._dispatching
+
+    @property
+    def definitions(self) -> SqliteDefinitions:
+        return self._definitions
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:

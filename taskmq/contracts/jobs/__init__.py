@@ -5,6 +5,13 @@ in the same transaction: so any number of processes may use a store at once, and
 a scheduler that was replaced changes nothing.
 """
 
+from taskmq.contracts.jobs.catalogue import (
+    Catalogued,
+    DefinitionPage,
+    DefinitionStore,
+    PutDefinition,
+    TaskStore,
+)
 from taskmq.contracts.jobs.dispatch import (
     SLOTS,
     AppliedReport,
@@ -32,6 +39,9 @@ __all__ = [
     "SLOTS",
     "AppliedReport",
     "AttemptRecord",
+    "Catalogued",
+    "DefinitionPage",
+    "DefinitionStore",
     "DispatchBatch",
     "DispatchStore",
     "DispatchedJob",
@@ -46,7 +56,9 @@ __all__ = [
     "NewJob",
     "Pick",
     "Prunable",
+    "PutDefinition",
     "Submitted",
+    "TaskStore",
     "Upgradable",
     "slot_key",
 ]

@@ -25,6 +25,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -42,6 +43,7 @@ class MemoryJobStore:
         clock: the store's; a `FakeClock` unless it is given.
 
     Attributes:
+        definitions, tasks: what is kept beside jobs, see `taskmq.contracts.jobs.Catalogued`.
         is_reachable: set it to False and every call raises, as in an outage.
     """
 
@@ -51,6 +53,8 @@ class MemoryJobStore:
         self.is_reachable = True
         self._is_closed = False
         self._dispatching = _MemoryDispatch(self)
+        self.definitions = MemoryDefinitions(self._catalogue)
+        self.tasks = MemoryTasks(self._catalogue)
 
     @property
     def address(self) -> str:
@@ -98,6 +102,10 @@ class MemoryJobStore:
 
     async def aclose(self) -> None:
         self._is_closed = True
+
+    def _catalogue(self) -> tuple[CatalogueModel, int]:
+        model = self.at_work()
+        return model.catalogue, model.now
 
     def at_work(self) -> JobModel:
         """The model, at the clock's time.
