@@ -44,11 +44,19 @@ from taskmq.model.identity.roles import (
     read_scopes,
 )
 from taskmq.model.identity.secret_keys import SecretKey, csrf_token, digest, is_token, session_key, token_key
-from taskmq.model.identity.throttle import ThrottleKey, failures_at, throttle_keys, touches, wait_after
+from taskmq.model.identity.throttle import (
+    FORGET_AFTER_MS,
+    ThrottleKey,
+    failures_at,
+    throttle_keys,
+    touches,
+    wait_after,
+)
 
 __all__ = [
     "EVERYTHING_OF_ALL",
     "EVERYWHERE",
+    "FORGET_AFTER_MS",
     "GENESIS",
     "NOTHING_AT_ALL",
     "RULES",
