@@ -2,7 +2,8 @@
 
 Each of its lanes submits one job after the other, under an id of its own, and submits it again for as long as it is
 not told that the job is kept. What it was told stands in `acknowledged`, one line a job; what else it got, in
-`refusals`. It ends when there is a file `stop`, and may be killed at any time: what nobody was told is promised to nobody.
+`refusals`. It ends when there is a file `stop`, and may be killed at any time: what nobody was told is promised to
+nobody.
 """
 
 import asyncio

@@ -120,23 +120,19 @@ class Troubles:
 
     def freeze_scheduler(self) -> None:
         """Until another one holds its slot, and for so long that it finds out afterwards."""
-        epochs, role = self._field.epochs(), self._field.holder_of_idle()
-        slot = self._field.slot_of_idle()
+        role = self._field.holder_of_idle()
+        epochs = self._field.epochs()
         with self._field.frozen(role):
-            self._field.until(
-                lambda: self._field.epochs().get(slot, 0) > epochs[slot], "another scheduler holds the slot", 60
-            )
+            self._wait_for_successor(epochs)
             self._write_late(epochs)
 
     def kill_scheduler(self) -> None:
-        epochs, role = self._field.epochs(), self._field.holder_of_idle()
+        role = self._field.holder_of_idle()
+        epochs = self._field.epochs()
         self._field.kill(role)
         self._field.start_scheduler(role)
         if IS_LARGE:
-            slot = self._field.slot_of_idle()
-            self._field.until(
-                lambda: self._field.epochs().get(slot, 0) > epochs[slot], "another scheduler holds the slot", 60
-            )
+            self._wait_for_successor(epochs)
             self._write_late(epochs)
 
     def kill_submitter(self) -> None:
@@ -176,6 +172,12 @@ class Troubles:
         proxy.cut()
         time.sleep(CUT)
         proxy.refuse(False)
+
+    def _wait_for_successor(self, epochs: dict[int, int]) -> None:
+        slot = self._field.slot_of_idle()
+        self._field.until(
+            lambda: self._field.epochs().get(slot, 0) > epochs.get(slot, 0), "another scheduler holds the slot", 60
+        )
 
     def _write_late(self, epochs: dict[int, int]) -> None:
         present = self._field.epochs()
