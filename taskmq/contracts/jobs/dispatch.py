@@ -166,6 +166,7 @@ class DispatchStore(Protocol):
 
         No epoch: the token decides, whoever applies it. Several reports of one job in one call count in their order.
         `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
+        `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...
 
