@@ -18,6 +18,7 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
+from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 
 __all__ = ["JobStore", "Prunable", "Upgradable"]
@@ -34,6 +35,11 @@ class JobStore(Protocol):
     @property
     def dispatching(self) -> DispatchStore:
         """What schedulers do with the same jobs."""
+        ...
+
+    @property
+    def schedules(self) -> JobScheduleStore:
+        """The schedules whose occurrences become jobs."""
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

@@ -36,6 +36,7 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
@@ -58,6 +59,7 @@ class JobModel:
         now: ms since the epoch; whoever calls moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
+        schedules: whose occurrences become jobs.
         placed: slots of queues where they are not to be the model's own.
     """
 
@@ -66,6 +68,7 @@ class JobModel:
         self.now = now
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
+        self.schedules = ScheduleModel()
         self.placed: dict[str, int] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
