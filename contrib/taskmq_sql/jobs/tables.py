@@ -11,6 +11,9 @@
     attempt        attempts that did not end their job, by day
     event          what is no ordinary step, by day
     tenant, queue, task, worker   names, and the integers that stand for them
+    schedule       definitions of schedules, and records of what has become of their occurrences
+    schedule_due   one narrow row per schedule that somebody has to look at
+    occurrence     what has come of which nominal instant
     lease          who holds a slot or a duty; its `epoch` only grows
     setting        the number of slots, and which older code may use these tables
 
@@ -61,8 +64,11 @@ __all__ = [
     "job_key",
     "lease",
     "metadata",
+    "occurrence",
     "queue",
     "ready",
+    "schedule",
+    "schedule_due",
     "setting",
     "task",
     "tenant",
@@ -70,7 +76,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0004"
+HEAD: Final = "0003"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -82,6 +88,8 @@ metadata: Final = MetaData(schema=SCHEMA)
 _ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
 _IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
 _TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
+# In the order of code points, as the other stores have it.
+_NAME: Final[TypeEngine[Any]] = Text().with_variant(Text(collation="C"), "postgresql")
 # An alias of the rowid, which SQLite counts by itself.
 _COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -282,6 +290,49 @@ tenant: Final = _dictionary("tenant")
 queue: Final = _dictionary("queue", Column("slot", SmallInteger, nullable=False))
 task: Final = _dictionary("task")
 worker: Final = _dictionary("worker")
+
+schedule: Final = Table(
+    "schedule",
+    metadata,
+    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    # As in schedule_due, which can so be found.
+    Column("next_at", BigInteger),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("shard", SmallInteger, nullable=False),
+    Column("is_code", Boolean, nullable=False),
+    Column("app", _NAME, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("definition", LargeBinary, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("id", name="schedule_pkey"),
+    UniqueConstraint("app", "name", name="schedule_name_key"),
+    postgresql_with=_vacuumed(fillfactor=80),
+)
+
+schedule_due: Final = Table(
+    "schedule_due",
+    metadata,
+    Column("shard", SmallInteger, nullable=False),
+    Column("next_at", BigInteger, nullable=False),
+    Column("id", BigInteger, nullable=False),
+    PrimaryKeyConstraint("shard", "next_at", "id", name="schedule_due_pkey"),
+    postgresql_with=_vacuumed(scale=0.01),
+    sqlite_with_rowid=False,
+)
+
+occurrence: Final = Table(
+    "occurrence",
+    metadata,
+    Column("schedule", BigInteger, nullable=False),
+    Column("instant", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("job", _ID),
+    Column("run", Text, nullable=False, server_default=text("''")),
+    Column("kind", Text, nullable=False),
+    PrimaryKeyConstraint("schedule", "instant", "run", name="occurrence_pkey"),
+    # They come in the order of their times.
+    Index("occurrence_at", "at", postgresql_using="brin"),
+)
 
 lease: Final = Table(
     "lease",

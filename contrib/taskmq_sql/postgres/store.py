@@ -30,6 +30,7 @@ from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.identity import PostgresRunner
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
+from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import connection_of
@@ -68,8 +69,9 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        self._dispatching = PostgresDispatch(self._database)
         self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        self._schedules = PostgresSchedules(self._database)
+        self._dispatching = PostgresDispatch(self._database, self._schedules)
 
     @property
     def address(self) -> str:
@@ -82,6 +84,10 @@ class PostgresJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def schedules(self) -> PostgresSchedules:
+        return self._schedules
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if not jobs:

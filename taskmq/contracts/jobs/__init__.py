@@ -26,9 +26,21 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
+from taskmq.contracts.jobs.schedules import (
+    SCHEDULE_SHARDS,
+    DueSchedule,
+    FiredOccurrence,
+    JobScheduleStore,
+    OccurrenceJob,
+    ScheduleChange,
+    ScheduleFiring,
+    StoredSchedule,
+    schedule_shard,
+)
 from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
 
 __all__ = [
+    "SCHEDULE_SHARDS",
     "SLOTS",
     "AppliedReport",
     "AttemptRecord",
@@ -36,17 +48,25 @@ __all__ = [
     "DispatchStore",
     "DispatchedJob",
     "DueJob",
+    "DueSchedule",
+    "FiredOccurrence",
     "HistoryEntry",
     "JobDetail",
     "JobPage",
     "JobRecord",
+    "JobScheduleStore",
     "JobStore",
     "JobUpdate",
     "Lane",
     "NewJob",
+    "OccurrenceJob",
     "Pick",
     "Prunable",
+    "ScheduleChange",
+    "ScheduleFiring",
+    "StoredSchedule",
     "Submitted",
     "Upgradable",
+    "schedule_shard",
     "slot_key",
 ]

@@ -25,6 +25,7 @@ from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
+from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
@@ -41,6 +42,8 @@ class JobStoreSuite(
     Batches,
     Reports,
     Timers,
+    ScheduleRows,
+    ScheduleFirings,
     SlotLeases,
     IdentityCases,
     Races,

@@ -133,8 +133,21 @@ CREATE INDEX audit_subject ON audit (kind, subject, number);
 CREATE TABLE audit_seal (position INTEGER PRIMARY KEY, number INTEGER NOT NULL UNIQUE, hash BLOB NOT NULL)
 """
 
+_SCHEDULES: Final = """
+CREATE TABLE schedule (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, next_at INTEGER, version INTEGER NOT NULL, shard INTEGER NOT NULL,
+    is_code INTEGER NOT NULL, app TEXT NOT NULL, name TEXT NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,
+    UNIQUE (app, name)
+CREATE TABLE schedule_due (
+    shard INTEGER NOT NULL, next_at INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (shard, next_at, id)
+CREATE TABLE occurrence (
+    schedule INTEGER NOT NULL, instant INTEGER NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
+    job BLOB, PRIMARY KEY (schedule, instant, run)
+CREATE INDEX occurrence_at ON occurrence (at)
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY)
+_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""
