@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.jobs import AppliedReport
-from taskmq.model.jobs.reports import Report, after_report
+from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
@@ -89,9 +89,7 @@ class _Applying:
         notes: list[Note] = []
         for turn in turns:
             steps |= await self.end(connection, [place for place in turn if _is_end(self._reports[place])])
-            steps |= await self._start(
-                connection, [place for place in turn if self._reports[place].kind == "started"]
-            )
+            steps |= await self._start(connection, [place for place in turn if goes_on(self._reports[place].kind)])
             steps |= await self._again(connection, [place for place in turn if _is_again(self._reports[place])])
             if left := [place for place in turn if place not in steps]:
                 steps |= await self._settle(connection, left)
@@ -194,6 +192,8 @@ class _Applying:
         if report.kind == "refused":
             text = report.error.message if report.error is not None else ""
             return Note(report.id, step.version, "refused", step.state, report.worker, text)
+        if report.kind == "detached":
+            return Note(report.id, step.version, "detached", step.state, report.worker)
         return None
 
     def _ending(self, report: Report, state: JobState | None = None) -> Ending:
@@ -264,7 +264,7 @@ def _is_end(report: Report) -> bool:
 
 
 def _is_again(report: Report) -> bool:
-    return report.kind != "started" and not _is_end(report)
+    return not goes_on(report.kind) and not _is_end(report)
 
 
 def _is_cancelled(report: Report, row: Row | None) -> bool:

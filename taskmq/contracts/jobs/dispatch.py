@@ -168,6 +168,7 @@ class DispatchStore(Protocol):
         restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a dispatch get the
         event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in their order.
         `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
+        `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...
 

@@ -31,10 +31,11 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.jobs.reports import Report, after_report
+from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
 
@@ -59,6 +60,7 @@ class JobModel:
         now: ms since the epoch; whoever calls moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
+        identity: who may do what.
         placed: slots of queues where they are not to be the model's own.
     """
 
@@ -67,6 +69,7 @@ class JobModel:
         self.now = now
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
+        self.identity = IdentityModel()
         self.placed: dict[str, int] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
@@ -237,6 +240,8 @@ class JobModel:
                     error=changed.error,
                 )
             )
+        if report.kind == "detached":
+            self._note(changed, "detached", by=report.worker)
         if report.kind == "refused":
             self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         return AppliedReport("accepted", after, job.queue)
@@ -257,7 +262,7 @@ class JobModel:
         fields: dict[str, Any] = {"worker": report.worker or job.worker}
         if report.started is not None:
             fields["started"] = report.started
-        if report.kind == "started":
+        if goes_on(report.kind):
             return fields
         fields["error"] = None if report.error is None else escaped(report.error)
         if after in TERMINAL:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord
-from taskmq.model.jobs.reports import Report, ReportKind, after_report
+from taskmq.model.jobs.reports import Report, ReportKind, after_report, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -23,6 +23,8 @@ _KINDS: Sequence[ReportKind] = (
     "cancelled",
     "refused",
     "interrupted",
+    "detached",
+    "alive",
 )
 _ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 _AGAIN: Sequence[ReportKind] = ("retry", "snoozed", "interrupted")
@@ -113,6 +115,24 @@ class Reports(JobStoreCase):
         record = await driver.accepted(job, "started", worker="w2", started=begun)
 
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w2", begun)
+
+    @case
+    async def test_the_store_remembers_that_a_job_runs_without_its_message(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms() - 1_000
+        await driver.accepted(job, "started", worker="w7", started=begun)
+
+        record = await driver.accepted(job, "detached", worker="w7", started=begun)
+
+        assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w7", begun)
+        assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
+        (event,) = await other.store.events(job.id)
+        assert (event.kind, event.state, event.by) == ("detached", JobState.RUNNING, "w7")
+        # Whoever takes the slot over sees by it that this dispatch is meant, and not an earlier one.
+        assert record.dispatched is not None
+        assert event.at >= record.dispatched
+        assert (await driver.accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
 
     @case
     async def test_a_retry_waits_in_the_store_and_counts_the_attempt(self) -> None:
@@ -415,7 +435,7 @@ class Reports(JobStoreCase):
     @case
     async def test_a_doubled_message_of_reports_changes_nothing_more(self) -> None:
         driver, other = self.driver(), self.driver()
-        jobs = (await _batch(driver, 9)).jobs
+        jobs = (await _batch(driver, len(_KINDS))).jobs
         reports = [report(job, kind, delay=HOUR) for job, kind in zip(jobs, _KINDS, strict=True)]
         await driver.schedulers.apply(reports)
         before = [await driver.read(job) for job in jobs]
@@ -423,9 +443,10 @@ class Reports(JobStoreCase):
         applied = await other.schedulers.apply(reports)
 
         after = [await driver.read(job) for job in jobs]
-        assert [each.outcome for each in applied] == ["accepted"] + ["superseded"] * 8
-        assert [_but_for_events(record) for record in after[1:]] == [_but_for_events(record) for record in before[1:]]
-        assert after[0].state is JobState.RUNNING
+        assert [each.outcome for each in applied] == [
+            "accepted" if goes_on(kind) else "superseded" for kind in _KINDS
+        ]
+        assert [_but_for_events(record) for record in after] == [_but_for_events(record) for record in before]
 
     @case
     async def test_texts_that_a_database_cannot_hold_are_kept_escaped(self) -> None:

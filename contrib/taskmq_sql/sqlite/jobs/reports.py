@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import AppliedReport, HistoryEntry
-from taskmq.model.jobs.reports import Report, after_report
+from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
@@ -84,7 +84,9 @@ class _Reporting:
             job.worker = self._names.id(self._connection, report.worker)
         if report.started is not None:
             job.started = report.started
-        if report.kind == "started":
+        if report.kind == "detached":
+            self._note(job.id, after, job.version, "detached", by=report.worker, note="")
+        if goes_on(report.kind):
             return after
         job.fail_with(report.error)
         if job.state in ENDED:

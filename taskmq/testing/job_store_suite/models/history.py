@@ -33,7 +33,7 @@ _QUEUES: Final = ("mail", "sms", "fax")
 _ACTIONS: Final[tuple[Action, ...]] = ("change", "cancel", "hold", "release", "retry")
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "started", "started", "succeeded", "failed", "retry", "retry", "snoozed", "expired", "cancelled", "refused",
-    "interrupted",
+    "interrupted", "detached",
 )  # fmt: skip
 _OPERATORS: Final = frozenset({"change", "cancel", "cancel_requested", "hold", "release", "retry"})
 # By the store's clock, which the model reads a moment earlier.
