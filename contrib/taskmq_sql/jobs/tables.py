@@ -17,9 +17,8 @@
 Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
 
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
-of version 7, so the order of ids is that of submissions, and the time of submission is in the id. On PostgreSQL the
-tables are in the schema `taskmq`; SQLite has no schemas (translate it to None), keeps ids as 16 bytes, lists of ids
-and tokens as they come to it, and does not divide tables by day.
+of version 7, so the order of ids is that of submissions, and the time of submission is in the id. A SQLite file has
+tables of its own, `taskmq_sql.sqlite.file.schema`.
 """
 
 from typing import Any, Final
@@ -79,11 +78,10 @@ LONGEST_BODY: Final = 1536
 
 metadata: Final = MetaData(schema=SCHEMA)
 
-_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
-_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
-# An alias of the rowid, which SQLite counts by itself.
-_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid()
+_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid())
+_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger())
+_COUNTED: Final[TypeEngine[Any]] = BigInteger()
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
@@ -167,7 +165,6 @@ ready: Final = Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("queue", "priority", "tenant", "due", "id", name="ready_pkey"),
     postgresql_with=_vacuumed(),
-    sqlite_with_rowid=False,
 )
 
 timer: Final = Table(
@@ -178,7 +175,6 @@ timer: Final = Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("shard", "due", "id", name="timer_pkey"),
     postgresql_with=_vacuumed(scale=0.01),
-    sqlite_with_rowid=False,
 )
 
 dispatch_batch: Final = Table(
@@ -213,7 +209,6 @@ job_history: Final = Table(
         "task",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_tenant_state",
@@ -221,14 +216,12 @@ job_history: Final = Table(
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_state",
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     postgresql_partition_by="RANGE (ended)",
 )
