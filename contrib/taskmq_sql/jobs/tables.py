@@ -20,9 +20,8 @@
 Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
 
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
-of version 7, so the order of ids is that of submissions, and the time of submission is in the id. On PostgreSQL the
-tables are in the schema `taskmq`; SQLite has no schemas (translate it to None), keeps ids as 16 bytes, lists of ids
-and tokens as they come to it, and does not divide tables by day.
+of version 7, so the order of ids is that of submissions, and the time of submission is in the id. A SQLite file has
+tables of its own, `taskmq_sql.sqlite.file.schema`.
 """
 
 from typing import Any, Final
@@ -85,13 +84,11 @@ LONGEST_BODY: Final = 1536
 
 metadata: Final = MetaData(schema=SCHEMA)
 
-_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
-_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid()
+_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid())
+_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger())
 # In the order of code points, as the other stores have it.
-_NAME: Final[TypeEngine[Any]] = Text().with_variant(Text(collation="C"), "postgresql")
-# An alias of the rowid, which SQLite counts by itself.
-_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
+_NAME: Final[TypeEngine[Any]] = Text(collation="C")
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
@@ -175,7 +172,6 @@ ready: Final = Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("queue", "priority", "tenant", "due", "id", name="ready_pkey"),
     postgresql_with=_vacuumed(),
-    sqlite_with_rowid=False,
 )
 
 timer: Final = Table(
@@ -186,13 +182,12 @@ timer: Final = Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("shard", "due", "id", name="timer_pkey"),
     postgresql_with=_vacuumed(scale=0.01),
-    sqlite_with_rowid=False,
 )
 
 dispatch_batch: Final = Table(
     "dispatch_batch",
     metadata,
-    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
     Column("slot", SmallInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -221,7 +216,6 @@ job_history: Final = Table(
         "task",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_tenant_state",
@@ -229,14 +223,12 @@ job_history: Final = Table(
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_state",
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     postgresql_partition_by="RANGE (ended)",
 )
@@ -294,7 +286,7 @@ worker: Final = _dictionary("worker")
 schedule: Final = Table(
     "schedule",
     metadata,
-    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
     # As in schedule_due, which can so be found.
     Column("next_at", BigInteger),
     Column("version", Integer, nullable=False, server_default=text("1")),
@@ -317,7 +309,6 @@ schedule_due: Final = Table(
     Column("id", BigInteger, nullable=False),
     PrimaryKeyConstraint("shard", "next_at", "id", name="schedule_due_pkey"),
     postgresql_with=_vacuumed(scale=0.01),
-    sqlite_with_rowid=False,
 )
 
 occurrence: Final = Table(

@@ -1,5 +1,6 @@
 """The job store on a SQLite file."""
 
+import asyncio
 import hashlib
 import threading
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
@@ -137,6 +139,15 @@ class SqliteJobStore:
     async def check(self) -> None:
         # The connection looks when it is opened, and whenever the tables were changed.
         await self._reader.call(lambda transaction: transaction.check(), care=Care.READ)
+
+    async def current(self) -> str | None:
+        """See `taskmq.contracts.jobs.Upgradable`."""
+        version = await asyncio.to_thread(version_of_file, self.path)
+        return str(version) if version else None
+
+    async def upgrade(self) -> None:
+        """See `taskmq.contracts.jobs.Upgradable`."""
+        await asyncio.to_thread(upgrade_file, self.path)
 
     async def diagnose(self) -> list[Finding]:
         return await self._reader.call(partial(diagnose, path=self.path), care=Care.READ)
