@@ -15,6 +15,9 @@
     schedule_due   one narrow row per schedule that somebody has to look at
     occurrence     what has come of which nominal instant
     lease          who holds a slot or a duty; its `epoch` only grows
+    definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
+    definition_version  all their versions
+    task_registration   the forms that tasks have had, as workers and schedulers have told them
     setting        the number of slots, and which older code may use these tables
 
 Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
@@ -54,6 +57,8 @@ __all__ = [
     "SCHEMA",
     "VERSION_TABLE",
     "attempt",
+    "definition",
+    "definition_version",
     "dispatch_batch",
     "event",
     "job",
@@ -70,12 +75,13 @@ __all__ = [
     "schedule_due",
     "setting",
     "task",
+    "task_registration",
     "tenant",
     "timer",
     "worker",
 ]
 
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -336,6 +342,43 @@ lease: Final = Table(
     Column("note", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("key", name="lease_pkey"),
     postgresql_with={"fillfactor": 50, "autovacuum_vacuum_threshold": 100},
+)
+
+definition: Final = Table(
+    "definition",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("is_deleted", Boolean, nullable=False),
+    PrimaryKeyConstraint("tenant", "name", name="definition_pkey"),
+)
+
+definition_version: Final = Table(
+    "definition_version",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    # JSON, in one form: the same content has the same text.
+    Column("content", Text, nullable=False),
+    PrimaryKeyConstraint("tenant", "name", "version", name="definition_version_pkey"),
+)
+
+task_registration: Final = Table(
+    "task_registration",
+    metadata,
+    Column("task", _NAME, nullable=False),
+    Column("origin", Text, nullable=False),
+    # Of the content: one row for each form that the task has had.
+    Column("digest", LargeBinary, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("first_told", BigInteger, nullable=False),
+    Column("last_told", BigInteger, nullable=False),
+    PrimaryKeyConstraint("task", "origin", "digest", name="task_registration_pkey"),
 )
 
 setting: Final = Table(

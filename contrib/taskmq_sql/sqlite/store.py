@@ -29,6 +29,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
@@ -47,7 +48,7 @@ _DAY: Final = 86_400_000
 
 
 class SqliteJobStore:
-    """A `JobStore` in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
 
@@ -82,6 +83,8 @@ class SqliteJobStore:
         self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
+        self._definitions = SqliteDefinitions(self._writer, self._reader)
+        self._tasks = SqliteTasks(self._writer, self._reader)
 
     @property
     def address(self) -> str:
@@ -98,6 +101,14 @@ class SqliteJobStore:
     @property
     def schedules(self) -> SqliteSchedules:
         return self._schedules
+
+    @property
+    def definitions(self) -> SqliteDefinitions:
+        return self._definitions
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:

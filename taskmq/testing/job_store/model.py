@@ -35,6 +35,7 @@ from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
@@ -63,6 +64,7 @@ class JobModel:
         leases: of the slots.
         identity: who may do what.
         schedules: whose occurrences become jobs.
+        catalogue: definitions, and what is known of tasks.
         placed: slots of queues where they are not to be the model's own.
     """
 
@@ -73,6 +75,7 @@ class JobModel:
         self.leases = LeaseModel()
         self.identity = IdentityModel()
         self.schedules = ScheduleModel()
+        self.catalogue = CatalogueModel()
         self.placed: dict[str, int] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}

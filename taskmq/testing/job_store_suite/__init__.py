@@ -16,6 +16,7 @@ telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_
 
 from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
@@ -47,6 +48,8 @@ class JobStoreSuite(
     SlotLeases,
     IdentityCases,
     Races,
+    Definitions,
+    RegisteredTasks,
     StoreClosure,
     JobsByModel,
     JobStoreCase,
