@@ -14,6 +14,8 @@
     lease          who holds a slot or a duty; its `epoch` only grows
     setting        the number of slots, and which older code may use these tables
 
+Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
+
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
 of version 7, so the order of ids is that of submissions, and the time of submission is in the id. On PostgreSQL the
 tables are in the schema `taskmq`; SQLite has no schemas (translate it to None), keeps ids as 16 bytes, lists of ids
@@ -68,7 +70,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0001"
+HEAD: Final = "0004"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

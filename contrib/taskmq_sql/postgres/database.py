@@ -29,6 +29,7 @@ class Database:
         address: the URL without its password.
         submits, changes, dispatches, reports, leases: a connection each, so that none of them waits for another.
         reads: for lists and single jobs.
+        accounts: for changes of who may do what.
         slots: as the store was made; known from the first connection on.
     """
 
@@ -43,6 +44,7 @@ class Database:
         self.reports = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
         self.reads = self._connections(_READERS, LISTS)
+        self.accounts = self._connections(1, LISTS)
         self.names = Names(self.reads, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
@@ -50,7 +52,15 @@ class Database:
         return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
 
     async def aclose(self) -> None:
-        for each in (self.submits, self.changes, self.dispatches, self.reports, self.leases, self.reads):
+        for each in (
+            self.submits,
+            self.changes,
+            self.dispatches,
+            self.reports,
+            self.leases,
+            self.reads,
+            self.accounts,
+        ):
             await each.aclose()
 
     def _connections(self, size: int, settings: tuple[str, ...]) -> Connections:

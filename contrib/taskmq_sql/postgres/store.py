@@ -19,6 +19,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
@@ -27,6 +28,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.identity import PostgresRunner
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
@@ -67,6 +69,7 @@ class PostgresJobStore:
         self._url = url
         self._database = Database(url, name=name)
         self._dispatching = PostgresDispatch(self._database)
+        self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
 
     @property
     def address(self) -> str:
@@ -75,6 +78,10 @@ class PostgresJobStore:
     @property
     def dispatching(self) -> PostgresDispatch:
         return self._dispatching
+
+    @property
+    def identity(self) -> SqlIdentities:
+        return self._identity
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if not jobs:

@@ -27,9 +27,11 @@ from taskmq.contracts.jobs import (
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
+from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
@@ -74,6 +76,7 @@ class SqliteJobStore:
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
         self._dispatching = SqliteDispatch(self._writer, self._reader, keep_days=keep_days)
+        self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
 
     @property
     def address(self) -> str:
@@ -82,6 +85,10 @@ class SqliteJobStore:
     @property
     def dispatching(self) -> "SqliteDispatch":
         return self._dispatching
+
+    @property
+    def identity(self) -> SqlIdentities:
+        return self._identity
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:

@@ -20,6 +20,7 @@ from taskmq.contracts.identity.records import (
     UserChange,
 )
 from taskmq.contracts.identity.store import IdentityStore
+from taskmq.contracts.identity.trail import Trail
 
 __all__ = [
     "Account",
@@ -36,6 +37,7 @@ __all__ = [
     "NewBrowserSession",
     "NewUser",
     "Tenant",
+    "Trail",
     "User",
     "UserChange",
 ]

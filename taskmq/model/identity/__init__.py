@@ -44,11 +44,19 @@ from taskmq.model.identity.roles import (
     read_scopes,
 )
 from taskmq.model.identity.secret_keys import SecretKey, csrf_token, digest, is_token, session_key, token_key
-from taskmq.model.identity.throttle import ThrottleKey, throttle_keys, wait_after
+from taskmq.model.identity.throttle import (
+    FORGET_AFTER_MS,
+    ThrottleKey,
+    failures_at,
+    throttle_keys,
+    touches,
+    wait_after,
+)
 
 __all__ = [
     "EVERYTHING_OF_ALL",
     "EVERYWHERE",
+    "FORGET_AFTER_MS",
     "GENESIS",
     "NOTHING_AT_ALL",
     "RULES",
@@ -72,6 +80,7 @@ __all__ = [
     "csrf_token",
     "digest",
     "entry_digest",
+    "failures_at",
     "home",
     "is_token",
     "link",
@@ -85,5 +94,6 @@ __all__ = [
     "session_key",
     "throttle_keys",
     "token_key",
+    "touches",
     "wait_after",
 ]

@@ -1,4 +1,4 @@
-"""How long a login has to wait after others have failed.
+"""How long a login has to wait after others have failed, and when a credential's use is written down.
 
 Failures are counted for the pair of name and address, for the name, and for the address: somebody who guesses from
 one place is stopped soon, and does not lock out the user, who comes from another.
@@ -7,10 +7,11 @@ one place is stopped soon, and does not lock out the user, who comes from anothe
 import hashlib
 from typing import Final, NamedTuple
 
-__all__ = ["FORGET_AFTER_MS", "ThrottleKey", "throttle_keys", "wait_after"]
+__all__ = ["FORGET_AFTER_MS", "ThrottleKey", "failures_at", "throttle_keys", "touches", "wait_after"]
 
 FORGET_AFTER_MS: Final = 15 * 60 * 1000
 """Failures count for so long after the last of them."""
+_TOUCH_MS: Final = 60_000
 
 
 class ThrottleKey(NamedTuple):
@@ -20,11 +21,13 @@ class ThrottleKey(NamedTuple):
         key: a hash: what people type as their name may be their password.
         free: so many failures cost nothing.
         longest_ms: no wait is longer.
+        is_shared: others are counted for it as well, and a success of one takes back no more than its own count.
     """
 
     key: str
     free: int
     longest_ms: int
+    is_shared: bool = False
 
 
 def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
@@ -32,8 +35,13 @@ def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
     return (
         ThrottleKey(_hashed("pair", name.casefold(), address), 5, FORGET_AFTER_MS),
         ThrottleKey(_hashed("name", name.casefold()), 20, 60_000),
-        ThrottleKey(_hashed("address", address), 50, FORGET_AFTER_MS),
+        ThrottleKey(_hashed("address", address), 50, FORGET_AFTER_MS, is_shared=True),
     )
+
+
+def failures_at(failures: int, *, at: int, now: int) -> int:
+    """How many of the failures count now, where `at` was the last of them (ms)."""
+    return failures if now - at < FORGET_AFTER_MS else 0
 
 
 def wait_after(key: ThrottleKey, failures: int) -> int:
@@ -41,6 +49,12 @@ def wait_after(key: ThrottleKey, failures: int) -> int:
     if failures < key.free:
         return 0
     return min(1000 << min(failures - key.free, 30), key.longest_ms)
+
+
+def touches(last_used: int, now: int, *, idle_ms: int | None = None) -> bool:
+    """Whether the use of a credential is written down: at most once a minute, more often where it ends sooner."""
+    period = _TOUCH_MS if idle_ms is None else min(_TOUCH_MS, idle_ms // 2)
+    return now - last_used >= period
 
 
 def _hashed(*parts: str) -> str:

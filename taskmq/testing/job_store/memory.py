@@ -25,6 +25,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -51,6 +52,7 @@ class MemoryJobStore:
         self.is_reachable = True
         self._is_closed = False
         self._dispatching = _MemoryDispatch(self)
+        self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
 
     @property
     def address(self) -> str:
@@ -59,6 +61,10 @@ class MemoryJobStore:
     @property
     def dispatching(self) -> "_MemoryDispatch":
         return self._dispatching
+
+    @property
+    def identity(self) -> MemoryIdentities:
+        return self._identity
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:

@@ -19,6 +19,7 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
@@ -41,9 +42,10 @@ class JobStoreSuite(
     Reports,
     Timers,
     SlotLeases,
+    IdentityCases,
     Races,
     StoreClosure,
     JobsByModel,
     JobStoreCase,
 ):
-    """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.jobs` and `taskmq.contracts.identity`; see the module for its use."""
