@@ -1,8 +1,8 @@
 """The server as an ASGI application: which handlers there are, and what they all have in common."""
 
 import typing
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, authorise, caller_of, permission_of
+from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.inputs import CallerGiven
@@ -24,26 +25,26 @@ from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.settings import ServerSettings
+from taskmq.server.sign_in import identify_by_store
 
 __all__ = ["HANDLERS", "build"]
 
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
+    *ACCOUNT_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
     *OPENAPI_HANDLERS,
 )
 """Every handler of the server."""
 
-Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
-
-def build(app: TaskMQ, *, identify: Identify, settings: ServerSettings | None = None) -> ASGIApp:
+def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> ASGIApp:
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
         app: whose jobs, queues and schedules it serves; its connections are closed with the application.
-        identify: finds out who calls.
+        identify: finds out who calls. Default: by the accounts of the app's store.
 
     Raises:
         ValueError: a handler declares no permission.
@@ -61,7 +62,7 @@ def build(app: TaskMQ, *, identify: Identify, settings: ServerSettings | None = 
         },
         guards=[authorise],
         exception_handlers=dict.fromkeys((Exception, TaskMQError, Problem), problem_response),
-        lifespan=[_connections(app)],
+        lifespan=[_connections],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
         state=State({"app": app, "identify": identify, "settings": settings}),
@@ -80,13 +81,10 @@ def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
     return TenantJobs(state["app"], caller.tenant, by=caller.name)
 
 
-def _connections(app: TaskMQ) -> Lifespan:
-    @asynccontextmanager
-    async def lifespan(_: Litestar) -> AsyncGenerator[None]:
-        async with app:
-            yield
-
-    return lifespan
+@asynccontextmanager
+async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
+    async with _app_of(litestar.state):
+        yield
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

@@ -104,6 +104,33 @@ _SCHEDULE_STATUS: Final[dict[str, Any]] = {
     "active": [],
     "history": [{"scheduled_for": "2027-01-30T02:00:00.000Z", "emitted": "2027-01-30T02:00:00.004Z", "kind": "due"}],
 }
+_TOKEN: Final[dict[str, Any]] = {
+    "id": _ID,
+    "name": "nightly-import",
+    "scopes": ["jobs.read", "jobs.submit"],
+    "tenants": None,
+    "tasks": ["billing.*"],
+    "created": "2027-01-30T17:12:01.250Z",
+    "expires_at": None,
+    "last_used": None,
+}
+_USER: Final[dict[str, Any]] = {
+    "id": _ID,
+    "name": "ann",
+    "email": "",
+    "created": "2027-01-30T17:12:01.250Z",
+    "version": 1,
+    "disabled": None,
+    "has_password": True,
+    "last_login": None,
+    "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
+}
+_TENANT: Final[dict[str, Any]] = {
+    "name": "acme",
+    "description": "ACME Ltd",
+    "created": "2027-01-30T17:12:01.250Z",
+    "disabled": None,
+}
 _OF_SCHEDULE: Final = {"name": "nightly"}
 _OF_FLOW: Final = {"workflow_id": _ID}
 _TASK: Final = {"name": "shop.resize", "queue": "images", "description": "Make a photo fit a frame."}
@@ -318,4 +345,105 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
     "listTasks": Example(answers={200: {"items": [_TASK]}}),
     "getTask": Example(parameters={"name": "shop.resize"}, answers={200: _TASK}),
+    **dict.fromkeys(
+        ("logIn", "logInOfDocument"),
+        Example(
+            body={"username": "ann", "password": "correct horse battery"},
+            answers={
+                200: {
+                    "status": "logged_in",
+                    "user": "ann",
+                    "token": "m3ZkY2V0...",
+                    "csrf_token": "Yk1nZ2V4...",
+                    "expires_at": "2027-01-31T05:12:01.250Z",
+                }
+            },
+        ),
+    ),
+    **dict.fromkeys(("logOut", "logOutOfDocument"), Example(answers={200: {"status": "logged_out"}})),
+    **dict.fromkeys(
+        ("authorize", "authorizeOfDocument"),
+        Example(
+            body={"token": "tmq_...", "action": "jobs.read", "resource": "acme"}, answers={200: {"allowed": True}}
+        ),
+    ),
+    "getCaller": Example(
+        answers={
+            200: {
+                "user_id": _ID,
+                "user": "ann",
+                "via": "session",
+                "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
+                "scopes": None,
+            }
+        }
+    ),
+    "changePassword": Example(
+        body={"before": "correct horse battery", "after": "another long sentence"},
+        answers={200: {"status": "updated"}},
+    ),
+    "listTokens": Example(answers={200: {"items": [_TOKEN]}}),
+    "addToken": Example(
+        body={"name": "nightly-import", "scopes": ["jobs.submit", "jobs.read"], "tasks": ["billing.*"]},
+        answers={201: {**_TOKEN, "secret": "tmq_..."}},
+    ),
+    "revokeToken": Example(parameters={"token_id": _ID}, answers={200: {"status": "revoked"}}),
+    "listUsers": Example(answers={200: {"items": [{**_USER, "memberships": None}], "next": None}}),
+    "addUser": Example(
+        body={
+            "name": "ann",
+            "password": "correct horse battery",
+            "memberships": [{"tenant": "acme", "role": "operator"}],
+        },
+        answers={201: _USER},
+    ),
+    "getUser": Example(parameters={"user_id": _ID}, answers={200: _USER}),
+    "changeUser": Example(
+        parameters={"user_id": _ID},
+        body={"is_disabled": True},
+        answers={200: {**_USER, "version": 2, "disabled": "2027-01-30T17:12:01.250Z"}},
+    ),
+    "eraseUser": Example(parameters={"user_id": _ID}, answers={200: {"status": "erased"}}),
+    "setRole": Example(
+        parameters={"user_id": _ID, "role_tenant": "acme"},
+        body={"role": "submitter", "tasks": ["billing.*"]},
+        answers={200: {"status": "updated"}},
+    ),
+    "removeRole": Example(parameters={"user_id": _ID, "role_tenant": "acme"}, answers={200: {"status": "removed"}}),
+    "listTenants": Example(answers={200: {"items": [_TENANT]}}),
+    "addTenant": Example(body={"name": "acme", "description": "ACME Ltd"}, answers={201: _TENANT}),
+    "changeTenant": Example(parameters={"name": "acme"}, body={"description": "ACME Ltd"}, answers={200: _TENANT}),
+    "removeTenant": Example(parameters={"name": "acme"}, answers={200: {"status": "removed"}}),
+    "listMembers": Example(
+        answers={
+            200: {"items": [{"user_id": _ID, "user": "ann", "tenant": "acme", "role": "operator", "tasks": ["*"]}]}
+        }
+    ),
+    "listAuditEntries": Example(
+        parameters={"action": "queue."},
+        answers={
+            200: {
+                "items": [
+                    {
+                        "number": 17,
+                        "at": "2027-01-30T17:12:01.250Z",
+                        "action": "queue.purge",
+                        "kind": "queue",
+                        "subject": "images",
+                        "tenant": "",
+                        "user_id": _ID,
+                        "user": "ann",
+                        "via": "session",
+                        "address": "192.0.2.7",
+                        "request_id": "5f1c0f0e2d9a4b7c8e6f1a2b",
+                        "before": None,
+                        "after": None,
+                        "note": "",
+                        "position": 17,
+                    }
+                ],
+                "next": None,
+            }
+        },
+    ),
 }

@@ -253,6 +253,8 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             code = _CODES.get(status, "bad_request")
             details = _details(status, code, _detail_of(error, status), request_id=request_id)
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+        case UnicodeDecodeError():
+            details = _details(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
         case RecursionError():
             details = _details(400, "bad_request", "the body is nested too deeply", request_id=request_id)
         case _:

@@ -18,13 +18,9 @@ _IDLE_SECONDS: Final = 30
 
 
 class ServerProcess:
-    """Serves an application until it is told to stop.
+    """Serves an application until it is told to stop."""
 
-    Args:
-        closing: called when the server is told to stop, so that streams which would never end by themselves do.
-    """
-
-    def __init__(self, application: ASGIApp, settings: ServerSettings, *, closing: Callable[[], None]) -> None:
+    def __init__(self, application: ASGIApp, settings: ServerSettings) -> None:
         config = uvicorn.Config(
             application,
             log_config=None,
@@ -39,7 +35,6 @@ class ServerProcess:
         )
         self._server = _Uvicorn(config)
         self._settings = settings
-        self._closing = closing
 
     async def run(self, *, on_ready: Callable[[str], None]) -> None:
         """Serve; returns once `stop` was called and the requests that were under way have ended.
@@ -59,7 +54,6 @@ class ServerProcess:
 
     def stop(self) -> None:
         """Take no more connections, end what is under way, and return from `run`; a second time at once."""
-        self._closing()
         if self._server.should_exit:
             self._server.force_exit = True
         self._server.should_exit = True

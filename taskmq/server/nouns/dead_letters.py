@@ -22,7 +22,8 @@ from taskmq.operations.dead_letters import (
     queues_with_letters,
     replay,
 )
-from taskmq.server.inputs import Limit, ServedApp, ShortText, instant_text
+from taskmq.server.audit_trail import note_action
+from taskmq.server.inputs import CallerGiven, Limit, ServedApp, ShortText, instant_text
 from taskmq.server.nouns.queues import PurgeBody, PurgedView, check_typed_name
 from taskmq.server.settings import API
 
@@ -204,14 +205,18 @@ async def list_groups(app: ServedApp, queue: FromPath[str]) -> LetterGroups:
     summary="Send dead letters again",
     tags=["dead letters"],
 )
-async def replay_letters(app: ServedApp, queue: FromPath[str], data: JSONBody[ReplayBody]) -> ReplayedView:
+async def replay_letters(
+    app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[ReplayBody]
+) -> ReplayedView:
     """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy."""
+    choose = _chosen(app, data)
+    await note_action(app, caller, "dead_letters.replay", subject=queue, after=msgspec.to_builtins(data))
     done = await replay(
         app.sessions.current().broker,
         queue,
         timeout=_REPLAY_SECONDS,
         plan=Replay(to=data.to, keep_attempts=data.keep_attempts, rate=data.rate),
-        choose=_chosen(app, data),
+        choose=choose,
         limit=data.limit,
         depth=_DEPTH,
     )
@@ -231,9 +236,12 @@ async def replay_letters(app: ServedApp, queue: FromPath[str], data: JSONBody[Re
     summary="Delete dead letters",
     tags=["dead letters"],
 )
-async def purge_letters(app: ServedApp, queue: FromPath[str], data: JSONBody[PurgeLettersBody]) -> PurgedView:
+async def purge_letters(
+    app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[PurgeLettersBody]
+) -> PurgedView:
     """Delete the letters that are chosen; the body names the queue once more."""
     check_typed_name(data, queue)
+    await note_action(app, caller, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
     selection = LetterSelection(task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job)
     choose = None if selection.is_everything else selection.at(_now(app))
     return PurgedView(purged=await purge(app.sessions.current().broker, queue, choose=choose))

@@ -17,7 +17,8 @@ from taskmq.operations.queues import (
     report_queue,
     resume_queues,
 )
-from taskmq.server.inputs import Note, ServedApp, ShortText, instant_text
+from taskmq.server.audit_trail import note_action
+from taskmq.server.inputs import CallerGiven, Note, ServedApp, ShortText, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -148,9 +149,13 @@ async def get_queue(app: ServedApp, name: FromPath[str], within: Within = 1.0) -
     summary="Pause a queue",
     tags=["queues"],
 )
-async def pause_queue(app: ServedApp, name: FromPath[str], data: JSONBody[PauseBody | None] = None) -> QueuePauseView:
+async def pause_queue(
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PauseBody | None] = None
+) -> QueuePauseView:
     """Have no worker start anything of the queue until it is resumed; what runs goes on."""
-    pauses = await pause_queues(app, [name], note="" if data is None else data.note)
+    note = "" if data is None else data.note
+    await note_action(app, caller, "queue.pause", subject=name, note=note)
+    pauses = await pause_queues(app, [name], note=note)
     return _pause(pauses[name])
 
 
@@ -162,8 +167,9 @@ async def pause_queue(app: ServedApp, name: FromPath[str], data: JSONBody[PauseB
     summary="Resume a queue",
     tags=["queues"],
 )
-async def resume_queue(app: ServedApp, name: FromPath[str]) -> ResumedView:
+async def resume_queue(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ResumedView:
     """Have workers take from the queue again."""
+    await note_action(app, caller, "queue.resume", subject=name)
     return ResumedView(was_paused=bool(await resume_queues(app, [name])))
 
 
@@ -175,9 +181,10 @@ async def resume_queue(app: ServedApp, name: FromPath[str]) -> ResumedView:
     summary="Delete a queue's waiting messages",
     tags=["queues"],
 )
-async def purge(app: ServedApp, name: FromPath[str], data: JSONBody[PurgeBody]) -> PurgedView:
+async def purge(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PurgeBody]) -> PurgedView:
     """Delete the messages that wait, in all priority classes; the body names the queue once more."""
     check_typed_name(data, name)
+    await note_action(app, caller, "queue.purge", subject=name)
     return PurgedView(purged=await purge_queue(app, name))
 
 

@@ -2,20 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from httpx import Response
 from litestar.connection import ASGIConnection
+from litestar.datastructures import State
 from litestar.testing import TestClient
 
 from taskmq import TaskMQ
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
-from taskmq.server import ServerSettings, build
+from taskmq.server import Identify, ServerSettings, build
+from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
 
-__all__ = ["CALLERS", "DOCUMENT", "Site", "define", "open_site"]
+__all__ = ["CALLERS", "DOCUMENT", "Site", "define", "open_site", "served"]
 
 DOCUMENT: dict[str, Any] = {
     "job_id": "order-17",
@@ -28,7 +31,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def _identity(name: str, *memberships: Membership) -> Identity:
-    return Identity(user_id=name, user=name, memberships=memberships, via="token", credential=name)
+    return Identity(user_id=name, user=name, memberships=memberships, via="session", credential=name)
 
 
 CALLERS = {
@@ -107,5 +110,19 @@ def open_site(folder: Path, settings: ServerSettings | None = None) -> Iterator[
             raise NotAuthenticated("sign in")
         return CALLERS[name]
 
-    with TestClient(build(app, identify=identify, settings=settings), raise_server_exceptions=False) as client:
+    with TestClient(served(app, identify=identify, settings=settings), raise_server_exceptions=False) as client:
         yield Site(app, client)
+
+
+def served(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> Any:
+    """`build`, whose handlers are made once for all tests: that takes longer than most of them."""
+    if settings is not None:
+        return build(app, identify=identify, settings=settings)
+    edge = _built_once()
+    edge._app.state = State({"app": app, "identify": identify, "settings": ServerSettings()})
+    return edge
+
+
+@cache
+def _built_once() -> Any:
+    return build(TaskMQ(new_url()))

@@ -12,9 +12,25 @@ from taskmq.server.access import PUBLIC, permission_of
 from taskmq.server.application import HANDLERS
 from tests.unit.server.kit import CALLERS, Site, open_site
 
-_PUBLIC = {"getLiveness", "getReadiness", "getOpenApi"}
+_PUBLIC = {
+    "getLiveness",
+    "getReadiness",
+    "getOpenApi",
+    "logIn",
+    "logInOfDocument",
+    "authorize",
+    "authorizeOfDocument",
+}
 # What stands for a part of a path.
-_VALUES = {"job_id": "order-17", "name": "work", "queue": "work", "workflow_id": "w1"}
+_VALUES = {
+    "job_id": "order-17",
+    "name": "work",
+    "queue": "work",
+    "workflow_id": "w1",
+    "user_id": "u1",
+    "role_tenant": "acme",
+    "token_id": "t1",
+}
 
 
 def _calls() -> list[tuple[str, str, str, Permission]]:
@@ -28,6 +44,8 @@ def _calls() -> list[tuple[str, str, str, Permission]]:
         for name, value in _VALUES.items():
             path = path.replace(f"{{{name}:str}}", value)
         assert "{" not in path, path
+        # There are no workers that could answer.
+        path += "?within=0.01" if "within" in handler.opt["query"] else ""
         method = next(str(method) for method in handler.http_methods if str(method) != "HEAD")
         found.append((str(handler.operation_id), method, path.removeprefix("/api/v1"), permission))
     return found
@@ -157,9 +175,8 @@ def test_a_read_only_server_changes_nothing(tmp_path: Path) -> None:
         for name, method, path, _ in _calls():
             answer = site(method, path, {} if method != "GET" else None, by="all-admin")
 
-            assert (answer.status_code == 403) is (method != "GET"), name
-            if method != "GET":
-                assert answer.json()["code"] == "read_only"
+            is_change = method != "GET" and not name.startswith("logOut")
+            assert ('"code":"read_only"' in answer.text) is is_change, (name, answer.text)
 
 
 def test_roles_are_those_that_the_matrix_tries() -> None:
