@@ -15,6 +15,9 @@ from litestar.connection import ASGIConnection
 from litestar.handlers.base import BaseRouteHandler
 from litestar.types import Scope
 
+from taskmq.access import actor_of
+from taskmq.app import TaskMQ
+from taskmq.contracts.identity import Actor
 from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
 from taskmq.model.units import did_you_mean
 from taskmq.server.problems import FieldProblem, Problem
@@ -54,6 +57,30 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def is_everybody(self) -> bool:
         """Whether the call is about everybody's things, and those that belong to no tenant."""
         return self.tenant is None
+
+    def actor(self, note: str = "") -> Actor:
+        """Who the audit says that did what the call asks for."""
+        return actor_of(self.identity, address=self.address, request_id=self.request_id, note=note)
+
+    async def note_action(
+        self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
+    ) -> None:
+        """Write what the caller is about to do at the broker or in the state into the audit, before it is done.
+
+        An app without a store, which is mounted with a sign-in of its own, has no audit.
+
+        Args:
+            action: a noun and a verb, such as `queue.purge`.
+            subject: the name of what it is done to.
+
+        Raises:
+            StoreUnavailable: the store could not be reached, so it is not to be done.
+        """
+        if app.sessions.current().store is None:
+            return
+        kind, tenant = action.partition(".")[0], self.tenant or ""
+        entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
+        await app.sessions.store().identity.audit.add([entry])
 
     def check_task(self, task: str) -> None:
         """Refuse a task that the caller may not call.

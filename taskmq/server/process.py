@@ -1,6 +1,7 @@
 """The server's process: uvicorn around the application, with an orderly end."""
 
 import contextlib
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -21,6 +22,8 @@ class ServerProcess:
     """Serves an application until it is told to stop."""
 
     def __init__(self, application: ASGIApp, settings: ServerSettings) -> None:
+        # When it begins and ends is said by the command.
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
         config = uvicorn.Config(
             application,
             log_config=None,

@@ -7,7 +7,6 @@ from litestar import Request, Response, get, post
 from litestar.datastructures import Cookie
 from litestar.params import JSONBody
 
-from taskmq.access import actor_of
 from taskmq.errors import InvalidOption, NotAuthenticated
 from taskmq.model.identity import Permission, is_token, may
 from taskmq.server.access import PUBLIC
@@ -119,7 +118,7 @@ async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Respo
     given = presented(request)
     if given.session is None:
         raise Problem(409, "no_session", "a token does not log out: revoke it")
-    actor = actor_of(caller.identity, address=caller.address, request_id=caller.request_id)
+    actor = caller.actor()
     await accounts_of(request.app.state).access.logout(given.session, by=actor)
     gone = Cookie(key=cookie_name(request), value="", path="/", max_age=0, httponly=True, samesite="strict")
     return Response({"status": "logged_out"}, cookies=[gone])
@@ -193,7 +192,7 @@ async def change_password(
     data: JSONBody[PasswordBody], request: Request[Any, Any, Any], caller: CallerGiven
 ) -> dict[str, str]:
     """Change one's own password; all other sessions end."""
-    actor = actor_of(caller.identity, address=caller.address, request_id=caller.request_id)
+    actor = caller.actor()
     administration = accounts_of(request.app.state).administration
     try:
         await administration.change_own_password(caller.identity.user_id, data.before, data.after, by=actor)

@@ -9,7 +9,6 @@ from litestar.params import FromPath, JSONBody
 
 from taskmq.contracts.identity import Tenant
 from taskmq.model.identity import Permission, Scope, scope_for
-from taskmq.server.accounts.tokens import actor_for
 from taskmq.server.inputs import CallerGiven, Note, ShortText, instant_text
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
@@ -87,7 +86,7 @@ async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> 
 async def add_tenant(data: JSONBody[TenantBody], request: Request[Any, Any, Any], caller: CallerGiven) -> TenantView:
     """Add a tenant; jobs that name it already are its own."""
     administration = accounts_of(request.app.state).administration
-    return _view(await administration.add_tenant(data.name, by=actor_for(caller), description=data.description))
+    return _view(await administration.add_tenant(data.name, by=caller.actor(), description=data.description))
 
 
 @patch(
@@ -103,7 +102,7 @@ async def change_tenant(
     """Describe a tenant otherwise, or disable it."""
     administration = accounts_of(request.app.state).administration
     after = await administration.change_tenant(
-        name, by=actor_for(caller), description=data.description, is_disabled=data.is_disabled
+        name, by=caller.actor(), description=data.description, is_disabled=data.is_disabled
     )
     return _view(after)
 
@@ -118,7 +117,7 @@ async def change_tenant(
 )
 async def remove_tenant(name: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
     """Remove a tenant and its roles; its jobs stay, for the instance's roles only."""
-    await accounts_of(request.app.state).administration.remove_tenant(name, by=actor_for(caller))
+    await accounts_of(request.app.state).administration.remove_tenant(name, by=caller.actor())
     return {"status": "removed"}
 
 

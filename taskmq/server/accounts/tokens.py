@@ -7,16 +7,14 @@ from litestar import Request, get, post
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody
 
-from taskmq.access import actor_of
-from taskmq.contracts.identity import Actor, ApiToken
+from taskmq.contracts.identity import ApiToken
 from taskmq.model.identity import Permission, read_scopes
-from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, Instant, ShortText, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["TOKEN_HANDLERS", "actor_for"]
+__all__ = ["TOKEN_HANDLERS"]
 
 
 class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,7 +90,7 @@ async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], 
     made = await administration.add_token(
         caller.identity.user_id,
         data.name,
-        by=actor_for(caller),
+        by=caller.actor(),
         scopes=None if data.scopes is None else read_scopes(data.scopes),
         tenants=None if data.tenants is None else frozenset(data.tenants),
         tasks=data.tasks,
@@ -114,16 +112,11 @@ async def revoke_token(
 ) -> dict[str, str]:
     """Revoke one of one's own tokens: nothing it is presented with is answered any more."""
     administration = accounts_of(request.app.state).administration
-    await administration.revoke_token(token_id, user_id=caller.identity.user_id, by=actor_for(caller))
+    await administration.revoke_token(token_id, user_id=caller.identity.user_id, by=caller.actor())
     return {"status": "revoked"}
 
 
 TOKEN_HANDLERS: Final[tuple[Any, ...]] = (list_tokens, add_token, revoke_token)
-
-
-def actor_for(caller: Caller, note: str = "") -> Actor:
-    """Who the audit says that did what a request asks for."""
-    return actor_of(caller.identity, address=caller.address, request_id=caller.request_id, note=note)
 
 
 def _view(token: ApiToken) -> TokenView:

@@ -11,7 +11,6 @@ from taskmq.contracts.identity import Account, User, UserChange
 from taskmq.errors import IdentityNotFound
 from taskmq.model.identity import Membership, Permission, Role
 from taskmq.server.accounts.login import MembershipView, Secret
-from taskmq.server.accounts.tokens import actor_for
 from taskmq.server.inputs import CallerGiven, ShortText, instant_text, matched_version
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
@@ -96,7 +95,7 @@ async def add_user(
     """Add a user with their roles."""
     roles = [Membership(one.tenant, one.role, tuple(one.tasks)) for one in data.memberships]
     user = await accounts_of(request.app.state).administration.add_user(
-        data.name, data.password, by=actor_for(caller), email=data.email, memberships=roles
+        data.name, data.password, by=caller.actor(), email=data.email, memberships=roles
     )
     return Response(_view(user, tuple(roles)), headers={"ETag": f'"{user.version}"'})
 
@@ -127,11 +126,11 @@ async def change_user(
     """Change a user: another name or password, or disable them; a new password ends their sessions."""
     administration = accounts_of(request.app.state).administration
     if data.password is not msgspec.UNSET:
-        await administration.set_password(user_id, data.password, by=actor_for(caller))
+        await administration.set_password(user_id, data.password, by=caller.actor())
     change = UserChange(
         version=matched_version(request.headers), name=data.name, email=data.email, is_disabled=data.is_disabled
     )
-    await administration.change_user(user_id, change, by=actor_for(caller))
+    await administration.change_user(user_id, change, by=caller.actor())
     account = await _account(request, user_id)
     return Response(_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
 
@@ -146,7 +145,7 @@ async def change_user(
 )
 async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
     """Remove a user for good, with what the audit says about the person; its hashes stay."""
-    await accounts_of(request.app.state).administration.erase_user(user_id, by=actor_for(caller))
+    await accounts_of(request.app.state).administration.erase_user(user_id, by=caller.actor())
     return {"status": "erased"}
 
 
@@ -166,7 +165,7 @@ async def set_role(
 ) -> dict[str, str]:
     """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
     administration = accounts_of(request.app.state).administration
-    await administration.set_role(user_id, role_tenant, data.role, by=actor_for(caller), tasks=data.tasks)
+    await administration.set_role(user_id, role_tenant, data.role, by=caller.actor(), tasks=data.tasks)
     return {"status": "updated"}
 
 
@@ -183,7 +182,7 @@ async def remove_role(
 ) -> dict[str, str]:
     """Take a user's role on a tenant away."""
     administration = accounts_of(request.app.state).administration
-    await administration.remove_role(user_id, role_tenant, by=actor_for(caller))
+    await administration.remove_role(user_id, role_tenant, by=caller.actor())
     return {"status": "removed"}
 
 

@@ -22,7 +22,6 @@ from taskmq.operations.dead_letters import (
     queues_with_letters,
     replay,
 )
-from taskmq.server.audit_trail import note_action
 from taskmq.server.inputs import CallerGiven, Limit, ServedApp, ShortText, instant_text
 from taskmq.server.nouns.queues import PurgeBody, PurgedView, check_typed_name
 from taskmq.server.settings import API
@@ -210,7 +209,7 @@ async def replay_letters(
 ) -> ReplayedView:
     """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy."""
     choose = _chosen(app, data)
-    await note_action(app, caller, "dead_letters.replay", subject=queue, after=msgspec.to_builtins(data))
+    await caller.note_action(app, "dead_letters.replay", subject=queue, after=msgspec.to_builtins(data))
     done = await replay(
         app.sessions.current().broker,
         queue,
@@ -241,7 +240,7 @@ async def purge_letters(
 ) -> PurgedView:
     """Delete the letters that are chosen; the body names the queue once more."""
     check_typed_name(data, queue)
-    await note_action(app, caller, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
+    await caller.note_action(app, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
     selection = LetterSelection(task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job)
     choose = None if selection.is_everything else selection.at(_now(app))
     return PurgedView(purged=await purge(app.sessions.current().broker, queue, choose=choose))

@@ -17,7 +17,6 @@ from taskmq.operations.queues import (
     report_queue,
     resume_queues,
 )
-from taskmq.server.audit_trail import note_action
 from taskmq.server.inputs import CallerGiven, Note, ServedApp, ShortText, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -154,7 +153,7 @@ async def pause_queue(
 ) -> QueuePauseView:
     """Have no worker start anything of the queue until it is resumed; what runs goes on."""
     note = "" if data is None else data.note
-    await note_action(app, caller, "queue.pause", subject=name, note=note)
+    await caller.note_action(app, "queue.pause", subject=name, note=note)
     pauses = await pause_queues(app, [name], note=note)
     return _pause(pauses[name])
 
@@ -169,7 +168,7 @@ async def pause_queue(
 )
 async def resume_queue(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ResumedView:
     """Have workers take from the queue again."""
-    await note_action(app, caller, "queue.resume", subject=name)
+    await caller.note_action(app, "queue.resume", subject=name)
     return ResumedView(was_paused=bool(await resume_queues(app, [name])))
 
 
@@ -184,7 +183,7 @@ async def resume_queue(app: ServedApp, caller: CallerGiven, name: FromPath[str])
 async def purge(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PurgeBody]) -> PurgedView:
     """Delete the messages that wait, in all priority classes; the body names the queue once more."""
     check_typed_name(data, name)
-    await note_action(app, caller, "queue.purge", subject=name)
+    await caller.note_action(app, "queue.purge", subject=name)
     return PurgedView(purged=await purge_queue(app, name))
 
 

@@ -14,7 +14,6 @@ from taskmq.model.identity import Permission
 from taskmq.schedules import ScheduleEntry, ScheduleStatus
 from taskmq.schedules.triggers import instants_after
 from taskmq.server.access import Caller
-from taskmq.server.audit_trail import note_action
 from taskmq.server.inputs import CallerGiven, Instant, Note, ServedApp, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -169,7 +168,7 @@ async def pause_schedule(
     """Have nothing emitted until it is resumed."""
     entry = await _find(app, caller, name)
     note = "" if data is None else data.note
-    await note_action(app, caller, "schedule.pause", subject=name, note=note)
+    await caller.note_action(app, "schedule.pause", subject=name, note=note)
     await app.schedules.apause(name, note=note)
     return _view(entry, await app.schedules.astatus(name))
 
@@ -185,7 +184,7 @@ async def pause_schedule(
 async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
     """Have a paused schedule go on."""
     entry = await _find(app, caller, name)
-    await note_action(app, caller, "schedule.resume", subject=name)
+    await caller.note_action(app, "schedule.resume", subject=name)
     await app.schedules.aresume(name)
     return _view(entry, await app.schedules.astatus(name))
 
@@ -201,7 +200,7 @@ async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[st
 async def run_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
     """Send a call of its task now, whatever the schedule says; answers with the job's id."""
     await _find(app, caller, name)
-    await note_action(app, caller, "schedule.run", subject=name)
+    await caller.note_action(app, "schedule.run", subject=name)
     return {"status": "submitted", "job_id": await app.schedules.arun(name)}
 
 
@@ -219,7 +218,7 @@ async def backfill(
     """Emit the occurrences of a range of the past, at low priority and a few a second."""
     await _find(app, caller, name)
     if not data.dry_run:
-        await note_action(app, caller, "schedule.backfill", subject=name, after=msgspec.to_builtins(data))
+        await caller.note_action(app, "schedule.backfill", subject=name, after=msgspec.to_builtins(data))
     found = await app.schedules.abackfill(name, data.start, data.end, dry_run=data.dry_run)
     return BackfillView(run=found.run, instants=[_text(at) for at in found.instants], has_more=found.has_more)
 

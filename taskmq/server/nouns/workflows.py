@@ -10,7 +10,6 @@ from taskmq.errors import FlowNotFound
 from taskmq.model.identity import Permission
 from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
 from taskmq.server.access import Caller
-from taskmq.server.audit_trail import note_action
 from taskmq.server.inputs import CallerGiven, Note, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -85,7 +84,7 @@ async def cancel(
     """End a workflow: what has not started never will, what runs is stopped. 409: it has ended already."""
     _check(caller, workflow_id)
     reason = (data or CancelFlowBody()).reason
-    await note_action(app, caller, "workflow.cancel", subject=workflow_id, note=reason)
+    await caller.note_action(app, "workflow.cancel", subject=workflow_id, note=reason)
     if not await cancel_workflow(app, workflow_id, reason=reason):
         state = (await report_workflow(app, workflow_id)).state
         raise Problem(409, "workflow_ended", f"workflow {workflow_id} has ended: it is {state}", state=state)
@@ -103,7 +102,7 @@ async def cancel(
 async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> Redriven:
     """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
     _check(caller, workflow_id)
-    await note_action(app, caller, "workflow.redrive", subject=workflow_id)
+    await caller.note_action(app, "workflow.redrive", subject=workflow_id)
     return await redrive_workflow(app, workflow_id)
 
 
