@@ -40,6 +40,10 @@ _COMMANDS = {
         "taskmq.cli.processes.scheduler:scheduler",
         "Dispatch the jobs of an app's store; any number may run.",
     ),
+    "server": (
+        "taskmq.cli.processes.server:server",
+        "Serve an app over HTTP: jobs, queues, schedules, accounts; any number may run.",
+    ),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
     "job": (
         "taskmq.cli.jobs.job:app",

@@ -19,16 +19,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-revision = "0004"
+revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
+understood_by_previous = True
 
 metadata: Final = MetaData(schema="taskmq")
 
-_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
-# Users are listed in the order of their names: in that of the letters' numbers, as on SQLite.
-_NAME_KEY: Final[TypeEngine[Any]] = Text(collation="C").with_variant(Text(), "sqlite")
+# Users are listed in the order of their names: in that of the letters' numbers.
+_NAME_KEY: Final[TypeEngine[Any]] = Text(collation="C")
 _EMPTY: Final = text("''")
 
 Table(
@@ -106,7 +106,7 @@ Table(
 Table(
     "audit",
     metadata,
-    Column("number", _COUNTED, Identity(always=True), nullable=False),
+    Column("number", BigInteger, Identity(always=True), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("action", Text, nullable=False),
     Column("kind", Text, nullable=False),
@@ -141,10 +141,8 @@ Table(
 
 
 def upgrade() -> None:
-    connection = op.get_bind()
-    metadata.create_all(connection, checkfirst=False)
-    schema = "taskmq" if connection.dialect.name == "postgresql" else None
+    metadata.create_all(op.get_bind(), checkfirst=False)
     # Of a tenant that nobody has added, but which jobs name, `created` is null.
-    op.add_column("tenant", Column("created", BigInteger), schema=schema)
-    op.add_column("tenant", Column("disabled", BigInteger), schema=schema)
-    op.add_column("tenant", Column("description", Text, nullable=False, server_default=_EMPTY), schema=schema)
+    op.add_column("tenant", Column("created", BigInteger), schema="taskmq")
+    op.add_column("tenant", Column("disabled", BigInteger), schema="taskmq")
+    op.add_column("tenant", Column("description", Text, nullable=False, server_default=_EMPTY), schema="taskmq")
