@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from taskmq.app import TaskMQ
-from taskmq.beat.emitter import Emission, Emitter, send_instant
+from taskmq.beat.emitter import Emission, Emitter
 from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
-from taskmq.beat.status import BeatCounts, BeatStatus
 from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import unless_set
 from taskmq.errors import SendError, StateUnavailable, TooLarge
@@ -23,12 +24,14 @@ from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.keys import scheduled_job_id
 from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.occurrence import due_instant
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
+from taskmq.schedules.status import OccurrenceCounts
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
 from taskmq.version import VERSION
 
-__all__ = ["Beat", "occurrence_job_id"]
+__all__ = ["Beat", "BeatStatus", "occurrence_job_id"]
 
 _log = logging.getLogger("taskmq.beat")
 
@@ -49,6 +52,29 @@ _ClaimChange = Callable[[ScheduleEntry, ScheduleRecord, list[OccurrenceClaim]], 
 def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
     """The id of the job that `schedule` emits for its nominal instant (ms): the same from every replica."""
     return scheduled_job_id(app.name, schedule, instant)
+
+
+class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A beat at one moment. Travels as JSON; fields may be added.
+
+    Attributes:
+        started: ms since the epoch.
+        next: when something is due next, ms since the epoch; None: nothing is.
+        state_silence: seconds since the state last answered; None: it never has.
+        emitted: occurrences that the broker has confirmed since the start.
+        failed: those that cannot be sent, by anybody.
+    """
+
+    version: str
+    pid: int
+    app: str
+    started: int
+    schedules: int
+    reactions: int
+    next: int | None
+    state_silence: float | None
+    emitted: int
+    failed: int
 
 
 class _BrokenSend(SendError):
@@ -76,7 +102,7 @@ class Beat:
         self._watched: set[str] = set()
         self._rounds: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_ROUNDS)
-        self._counts = BeatCounts()
+        self._counts = OccurrenceCounts()
         self._started = app.sessions.clock.now_ms()
         # When the state last answered, by the monotonic clock.
         self._answered: float | None = None
@@ -124,7 +150,7 @@ class Beat:
 
     def snapshot(self) -> BeatSnapshot:
         """The numbers, for monitoring."""
-        return self._counts.snapshot(schedules=self._known(), state_silence=self.state_silence)
+        return BeatSnapshot(VERSION, self._counts.by_task(), self._known(), self.state_silence)
 
     def _known(self) -> int:
         return len(self._catalogue.entries) if self._has_begun else 0
@@ -336,8 +362,8 @@ class Beat:
         at = self._clock.now_ms()
 
         for one in confirmed:
-            late = 0 if one.claim.kind == "backfill" else at - send_instant(one)
-            self._counts.confirmed(one.entry.task.name, one.claim.kind, late=late / 1000)
+            late = (at - due_instant(one.entry, one.claim)) / 1000
+            self._counts.emitted(one.entry.task.name, one.claim.kind, late=late)
 
         def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
             complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))

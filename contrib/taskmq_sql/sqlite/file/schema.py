@@ -98,6 +98,7 @@ CREATE TABLE schedule (
     is_code INTEGER NOT NULL, app TEXT NOT NULL, name TEXT NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,
     UNIQUE (app, name)
 );
+CREATE INDEX schedule_code ON schedule (app, name) WHERE is_code;
 CREATE TABLE schedule_due (
     shard INTEGER NOT NULL, next_at INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (shard, next_at, id)
 ) WITHOUT ROWID;
