@@ -19,7 +19,7 @@ from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
 from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import unless_set
-from taskmq.errors import SendError, StateUnavailable, TooLarge
+from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.keys import scheduled_job_id
 from taskmq.model.telemetry.metrics import BeatSnapshot
@@ -77,6 +77,11 @@ class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
 
 
+def _has_reactions(app: TaskMQ) -> bool:
+    """Whether tasks of the app are called for what only a beat sees."""
+    return any(each.needs_beat for each in app.reactions.values())
+
+
 class _BrokenSend(SendError):
     """The app's own code has failed while a message was made."""
 
@@ -84,13 +89,21 @@ class _BrokenSend(SendError):
 class Beat:
     """Emits an app's schedules until it is stopped.
 
+    Of an app with a job store it only looks for what reactions wait for: schedulers fire its schedules.
+
     Raises:
-        UnsupportedFeature: the app has no state to share claims in.
+        UnsupportedFeature: the app has no state to share claims in; or a job store, and no reactions.
     """
 
     def __init__(self, app: TaskMQ) -> None:
         if app.sessions.state_url is None:
             raise state_required("beat needs")
+        self._fires = app.sessions.store_url is None
+        if not self._fires and not _has_reactions(app):
+            raise UnsupportedFeature(
+                f"beat is not for app {app.name!r}: it has a job store, so `taskmq scheduler` fires its schedules, "
+                "and both would fire each of them. Stop all beats, run `taskmq store import` once, and start schedulers"
+            )
         self._app = app
         self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
         self._emitter = Emitter(app)
@@ -161,7 +174,7 @@ class Beat:
         assert state is not None
         self._clock = ServerClock(self._app.sessions.clock, state if isinstance(state, Timekeeper) else None)
         self._records = RecordCache(state.schedules, app=self._app.name)
-        self._catalogue = ScheduleIndex(self._app, state.schedules)
+        self._catalogue = ScheduleIndex(self._app, state.schedules, fires=self._fires)
         looking = asyncio.ensure_future(self._keep_looking())
         # A beat that does not see changes any more is none: it ends, with the error.
         looking.add_done_callback(lambda _: self.stop())
@@ -190,7 +203,7 @@ class Beat:
 
     def _start_reacting(self, state: State) -> "asyncio.Future[None] | None":
         """Look for what the app's reactions wait for, where a beat is needed for that."""
-        if self._is_stopping.is_set() or not any(each.needs_beat for each in self._app.reactions.values()):
+        if self._is_stopping.is_set() or not _has_reactions(self._app):
             return None
         from taskmq.beat.reactor import Reactor
 

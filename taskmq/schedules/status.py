@@ -81,7 +81,7 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OccurrenceCounts:
-    """What one process has emitted, by task: as many numbers as the app has tasks, however many schedules there are."""
+    """What one process has emitted, by task: so many numbers as the app has tasks, however many schedules it has."""
 
     def __init__(self) -> None:
         self._counts: dict[str, ScheduleCount] = {}
