@@ -102,7 +102,7 @@ class Beat:
         if not self._fires and not _has_reactions(app):
             raise UnsupportedFeature(
                 f"beat is not for app {app.name!r}: it has a job store, so `taskmq scheduler` fires its schedules, "
-                "and both would fire each of them. Stop all beats, run `taskmq store import` once, and start schedulers"
+                "and both would fire each of them. Stop all beats, run `taskmq store import` once, start schedulers"
             )
         self._app = app
         self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
