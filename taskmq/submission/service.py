@@ -9,11 +9,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultTimeout, UnknownTask
+from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -458,13 +459,22 @@ class Jobs(JobService):
                 return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return record
+        return await self._redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return result_of(record)
+            return None if (ended := result_of(record)) is None else await self._redeemed(ended)
         return await super().look_for_result(job_id)
+
+    async def _redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere."""
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self.sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""

@@ -30,6 +30,7 @@ class Database:
         submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
             another.
         reads: for lists and single jobs.
+        accounts: for changes of who may do what.
         slots: as the store was made; known from the first connection on.
     """
 
@@ -45,6 +46,7 @@ class Database:
         self.firings = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
         self.reads = self._connections(_READERS, LISTS)
+        self.accounts = self._connections(1, LISTS)
         self.names = Names(self.reads, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
@@ -57,9 +59,10 @@ class Database:
             self.changes,
             self.dispatches,
             self.reports,
-            self.firings,
             self.leases,
             self.reads,
+            self.accounts,
+            self.firings,
         ):
             await each.aclose()
 

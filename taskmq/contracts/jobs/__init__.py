@@ -5,6 +5,13 @@ in the same transaction: so any number of processes may use a store at once, and
 a scheduler that was replaced changes nothing.
 """
 
+from taskmq.contracts.jobs.catalogue import (
+    Catalogued,
+    DefinitionPage,
+    DefinitionStore,
+    PutDefinition,
+    TaskStore,
+)
 from taskmq.contracts.jobs.dispatch import (
     SLOTS,
     AppliedReport,
@@ -44,6 +51,9 @@ __all__ = [
     "SLOTS",
     "AppliedReport",
     "AttemptRecord",
+    "Catalogued",
+    "DefinitionPage",
+    "DefinitionStore",
     "DispatchBatch",
     "DispatchStore",
     "DispatchedJob",
@@ -62,10 +72,12 @@ __all__ = [
     "OccurrenceJob",
     "Pick",
     "Prunable",
+    "PutDefinition",
     "ScheduleChange",
     "ScheduleFiring",
     "StoredSchedule",
     "Submitted",
+    "TaskStore",
     "Upgradable",
     "schedule_shard",
     "slot_key",

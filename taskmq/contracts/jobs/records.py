@@ -140,7 +140,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     at: int
     kind: Literal[
         "change", "cancel", "cancel_requested", "hold", "release", "retry", "superseded", "lost", "refused",
-        "undispatched", "unknown_attempt",
+        "undispatched", "unknown_attempt", "detached",
     ]  # fmt: skip
     state: JobState
     by: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from taskmq.contracts.finding import Finding
+from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
@@ -35,6 +36,11 @@ class JobStore(Protocol):
     @property
     def dispatching(self) -> DispatchStore:
         """What schedulers do with the same jobs."""
+        ...
+
+    @property
+    def identity(self) -> IdentityStore:
+        """Who may do what with them, and the audit."""
         ...
 
     @property

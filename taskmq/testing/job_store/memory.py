@@ -33,6 +33,8 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
+from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -50,6 +52,7 @@ class MemoryJobStore:
         clock: the store's; a `FakeClock` unless it is given.
 
     Attributes:
+        definitions, tasks: what is kept beside jobs, see `taskmq.contracts.jobs.Catalogued`.
         is_reachable: set it to False and every call raises, as in an outage.
     """
 
@@ -59,7 +62,10 @@ class MemoryJobStore:
         self.is_reachable = True
         self._is_closed = False
         self._dispatching = _MemoryDispatch(self)
+        self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
         self._schedules = _MemorySchedules(self)
+        self.definitions = MemoryDefinitions(self._catalogue)
+        self.tasks = MemoryTasks(self._catalogue)
 
     @property
     def address(self) -> str:
@@ -68,6 +74,10 @@ class MemoryJobStore:
     @property
     def dispatching(self) -> "_MemoryDispatch":
         return self._dispatching
+
+    @property
+    def identity(self) -> MemoryIdentities:
+        return self._identity
 
     @property
     def schedules(self) -> "_MemorySchedules":
@@ -111,6 +121,10 @@ class MemoryJobStore:
 
     async def aclose(self) -> None:
         self._is_closed = True
+
+    def _catalogue(self) -> tuple[CatalogueModel, int]:
+        model = self.at_work()
+        return model.catalogue, model.now
 
     def at_work(self) -> JobModel:
         """The model, at the clock's time.

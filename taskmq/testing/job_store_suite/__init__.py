@@ -16,9 +16,11 @@ telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_
 
 from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
@@ -44,9 +46,12 @@ class JobStoreSuite(
     ScheduleRows,
     ScheduleFirings,
     SlotLeases,
+    IdentityCases,
     Races,
+    Definitions,
+    RegisteredTasks,
     StoreClosure,
     JobsByModel,
     JobStoreCase,
 ):
-    """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.jobs` and `taskmq.contracts.identity`; see the module for its use."""

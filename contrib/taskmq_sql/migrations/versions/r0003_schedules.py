@@ -22,17 +22,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-revision = "0005"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
+understood_by_previous = True
 
 # A copy: `taskmq_sql.jobs.tables` goes on, this stays what it was.
 metadata: Final = MetaData(schema="taskmq")
 
-_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_NAME: Final[TypeEngine[Any]] = Text().with_variant(Text(collation="C"), "postgresql")
-_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
+_NAME: Final[TypeEngine[Any]] = Text(collation="C")
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
@@ -47,7 +46,7 @@ def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict
 Table(
     "schedule",
     metadata,
-    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
     # As in schedule_due, which can so be found.
     Column("next_at", BigInteger),
     Column("version", Integer, nullable=False, server_default=text("1")),
@@ -59,7 +58,7 @@ Table(
     Column("record", LargeBinary, nullable=False),
     PrimaryKeyConstraint("id", name="schedule_pkey"),
     UniqueConstraint("app", "name", name="schedule_name_key"),
-    Index("schedule_code", "app", "name", postgresql_where=text("is_code"), sqlite_where=text("is_code")),
+    Index("schedule_code", "app", "name", postgresql_where=text("is_code")),
     postgresql_with=_vacuumed(fillfactor=80),
 )
 
@@ -71,7 +70,6 @@ Table(
     Column("id", BigInteger, nullable=False),
     PrimaryKeyConstraint("shard", "next_at", "id", name="schedule_due_pkey"),
     postgresql_with=_vacuumed(scale=0.01),
-    sqlite_with_rowid=False,
 )
 
 Table(
@@ -80,7 +78,7 @@ Table(
     Column("schedule", BigInteger, nullable=False),
     Column("instant", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("job", _ID),
+    Column("job", Uuid()),
     Column("run", Text, nullable=False, server_default=text("''")),
     Column("kind", Text, nullable=False),
     PrimaryKeyConstraint("schedule", "instant", "run", name="occurrence_pkey"),
