@@ -118,6 +118,8 @@ class PostgresSchedules:
 
 async def _write(connection: Connection, change: ScheduleChange) -> bool:
     shard, before = schedule_shard(change.app, change.name), change.before
+    if before is not None and (before.app, before.name) != (change.app, change.name):
+        return False
     if before is None:
         if change.is_removed:
             return not await connection.fetch(statements.FIND, escaped(change.app), [escaped(change.name)])
