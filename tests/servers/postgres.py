@@ -6,7 +6,9 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from tests.servers.container import Container, docker_answers
@@ -23,6 +25,7 @@ _OPTIONS = {
     "shared_buffers": "32MB",
     "max_connections": "200",
 }
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class PostgreSQL(Server):
@@ -31,11 +34,13 @@ class PostgreSQL(Server):
     Sources, in this order: $TASKMQ_TEST_POSTGRES_URL, the programs of this machine, Docker.
 
     Args:
+        settings: of a server of this machine's programs, over those that suit tests.
         base: a base backup of another one that it begins with; then the programs of this machine are needed.
     """
 
-    def __init__(self, *, base: Path | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] = _NO_SETTINGS, *, base: Path | None = None) -> None:
         super().__init__()
+        self._settings = settings
         self._url = ""
         self._base = base
 
@@ -108,7 +113,7 @@ class PostgreSQL(Server):
         lease = PortLease(1)
         (port,) = lease.ports
         self._point_to(port)
-        options = {**_OPTIONS, "unix_socket_directories": str(keeper.directory), "port": str(port)}
+        options = {**_OPTIONS, **self._settings, "unix_socket_directories": str(keeper.directory), "port": str(port)}
         argv = [server, "-D", str(keeper.directory / "data")]
         for key, value in options.items():
             argv += ["-c", f"{key}={value}"]

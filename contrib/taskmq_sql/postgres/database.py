@@ -27,7 +27,8 @@ class Database:
 
     Attributes:
         address: the URL without its password.
-        submits, changes, dispatches, reports, leases: a connection each, so that none of them waits for another.
+        submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
+            another.
         reads: for lists and single jobs.
         accounts: for changes of who may do what.
         slots: as the store was made; known from the first connection on.
@@ -42,6 +43,7 @@ class Database:
         self.changes = self._connections(1, HOT)
         self.dispatches = self._connections(1, HOT)
         self.reports = self._connections(1, HOT)
+        self.firings = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
         self.reads = self._connections(_READERS, LISTS)
         self.accounts = self._connections(1, LISTS)
@@ -60,6 +62,7 @@ class Database:
             self.leases,
             self.reads,
             self.accounts,
+            self.firings,
         ):
             await each.aclose()
 

@@ -29,6 +29,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
@@ -38,14 +39,16 @@ from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, subm
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.leases import SqliteLeases
+from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
 
 _SHARDS: Final = 64
+_DAY: Final = 86_400_000
 
 
 class SqliteJobStore:
-    """A `JobStore` in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
 
@@ -77,8 +80,11 @@ class SqliteJobStore:
 
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
-        self._dispatching = SqliteDispatch(self._writer, self._reader, keep_days=keep_days)
         self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
+        self._schedules = SqliteSchedules(self._writer, self._reader)
+        self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
+        self._definitions = SqliteDefinitions(self._writer, self._reader)
+        self._tasks = SqliteTasks(self._writer, self._reader)
 
     @property
     def address(self) -> str:
@@ -91,6 +97,18 @@ class SqliteJobStore:
     @property
     def identity(self) -> SqlIdentities:
         return self._identity
+
+    @property
+    def schedules(self) -> SqliteSchedules:
+        return self._schedules
+
+    @property
+    def definitions(self) -> SqliteDefinitions:
+        return self._definitions
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -153,9 +171,10 @@ class SqliteJobStore:
 class SqliteDispatch:
     """The `DispatchStore` of a `SqliteJobStore`."""
 
-    def __init__(self, writer: FileThread, reader: FileThread, *, keep_days: int) -> None:
+    def __init__(self, writer: FileThread, reader: FileThread, schedules: SqliteSchedules, *, keep_days: int) -> None:
         self._writer = writer
         self._reader = reader
+        self._schedules = schedules
         self._keep_days = keep_days
         self._leases = SqliteLeases(writer)
 
@@ -221,5 +240,7 @@ class SqliteDispatch:
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
+        now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
+        await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):
             pass

@@ -19,6 +19,7 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
+from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 
 __all__ = ["JobStore", "Prunable", "Upgradable"]
@@ -40,6 +41,11 @@ class JobStore(Protocol):
     @property
     def identity(self) -> IdentityStore:
         """Who may do what with them, and the audit."""
+        ...
+
+    @property
+    def schedules(self) -> JobScheduleStore:
+        """The schedules whose occurrences become jobs."""
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

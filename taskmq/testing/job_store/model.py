@@ -35,9 +35,11 @@ from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
@@ -61,6 +63,8 @@ class JobModel:
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
         identity: who may do what.
+        schedules: whose occurrences become jobs.
+        catalogue: definitions, and what is known of tasks.
         placed: slots of queues where they are not to be the model's own.
     """
 
@@ -70,6 +74,8 @@ class JobModel:
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
         self.identity = IdentityModel()
+        self.schedules = ScheduleModel()
+        self.catalogue = CatalogueModel()
         self.placed: dict[str, int] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}

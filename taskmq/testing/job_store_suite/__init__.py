@@ -16,6 +16,7 @@ telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_
 
 from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
@@ -25,6 +26,7 @@ from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
+from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
@@ -41,9 +43,13 @@ class JobStoreSuite(
     Batches,
     Reports,
     Timers,
+    ScheduleRows,
+    ScheduleFirings,
     SlotLeases,
     IdentityCases,
     Races,
+    Definitions,
+    RegisteredTasks,
     StoreClosure,
     JobsByModel,
     JobStoreCase,

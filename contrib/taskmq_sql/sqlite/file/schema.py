@@ -2,7 +2,9 @@
 
 `job` has one row per live job, the row that decides. `ready` and `timer` have a narrow row for each of those that may
 be dispatched, or wait for their time; `job_history` has those that have ended. Times are ms since the epoch, ids are
-the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`.
+the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
+version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
+tasks have had.
 
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
 """
@@ -133,8 +135,36 @@ CREATE INDEX audit_subject ON audit (kind, subject, number);
 CREATE TABLE audit_seal (position INTEGER PRIMARY KEY, number INTEGER NOT NULL UNIQUE, hash BLOB NOT NULL)
 """
 
+_SCHEDULES: Final = """
+CREATE TABLE schedule (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, next_at INTEGER, version INTEGER NOT NULL, shard INTEGER NOT NULL,
+    is_code INTEGER NOT NULL, app TEXT NOT NULL, name TEXT NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,
+    UNIQUE (app, name)
+CREATE TABLE schedule_due (
+    shard INTEGER NOT NULL, next_at INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (shard, next_at, id)
+CREATE TABLE occurrence (
+    schedule INTEGER NOT NULL, instant INTEGER NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
+    job BLOB, PRIMARY KEY (schedule, instant, run)
+CREATE INDEX occurrence_at ON occurrence (at)
+"""
+
+_CATALOGUE: Final = """
+CREATE TABLE definition (
+    tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, is_deleted INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE TABLE definition_version (
+    tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, by TEXT NOT NULL,
+    content TEXT NOT NULL, PRIMARY KEY (tenant, name, version)
+);
+CREATE TABLE task_registration (
+    task TEXT NOT NULL, origin TEXT NOT NULL, digest BLOB NOT NULL, content TEXT NOT NULL, worker TEXT NOT NULL,
+    first_told INTEGER NOT NULL, last_told INTEGER NOT NULL, PRIMARY KEY (task, origin, digest)
+)
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY)
+_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""
