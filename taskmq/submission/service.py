@@ -9,11 +9,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultTimeout
+from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -179,20 +180,8 @@ class Jobs(JobService):
             "expires": expires,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        if isinstance(task, str) and task not in self._tasks:
-            return await self.submit_named(
-                task,
-                args,
-                kwargs,
-                given,
-                description=description,
-                owner=owner,
-                labels=labels,
-                held=held,
-                connection=connection,
-            )
         return await self.submit_call(
-            self._called(task, given),
+            await self._called(task, given),
             args,
             kwargs,
             description=description,
@@ -204,8 +193,8 @@ class Jobs(JobService):
 
     async def submit_call(
         self,
-        called: Call[..., R],
-        args: tuple[Any, ...],
+        called: Call[..., R] | NamedCall,
+        args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *,
         description: str = "",
@@ -215,39 +204,54 @@ class Jobs(JobService):
         connection: Any = None,
     ) -> Job[R]:
         """`asubmit` of a task with options, whatever its parameters are called."""
-        sending = called.submission(*args, **kwargs)
-        detail = detail_of(description=description, owner=owner, labels=labels)
-        sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
-        with self._producer.opened(sending):
-            await self._store.submit(self._new_job(sending), connection=connection)
-        return called.handle(sending.envelope.id)
+        job, _ = await self.keep_call(
+            called,
+            args,
+            kwargs,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            connection=connection,
+        )
+        return job
 
-    async def submit_named(
+    async def keep_call(
         self,
-        name: str,
+        called: Call[..., R] | NamedCall,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        options: Mapping[str, Any],
         *,
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
         connection: Any = None,
-    ) -> Job[Any]:
-        """`asubmit` of what a name stands for, whatever its parameters are called.
+    ) -> tuple[Job[R], Submitted]:
+        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
+        told = {"description": description, "owner": owner, "labels": labels}
+        if isinstance(called, NamedCall):
+            sending = called.submission(args, kwargs, held=held, **told)
+        else:
+            sending = called.submission(*args, **kwargs)
+            submission = sending.submission or Submission()
+            sending.submission = replace(submission, detail=detail_of(**told), held=held)
+        with self._producer.opened(sending):
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return called.handle(sending.envelope.id), answer
+
+    async def find_call(self, name: str, options: Mapping[str, Any]) -> NamedCall:
+        """What a name stands for, to be submitted with `submit_call`: a task, or a definition of the tenant.
+
+        Its arguments may be plain JSON values.
 
         Args:
-            args, kwargs: plain JSON values, or what the task takes.
             options: as `task.options` takes them.
+
+        Raises:
+            UnknownTask: neither the app nor the store has a task or a definition of that name.
         """
-        named = await self._names.find(name, tenant=options.get("tenant") or "")
-        sending = named.submission(
-            args, kwargs, options, description=description, owner=owner, labels=labels, held=held
-        )
-        with self._producer.opened(sending):
-            await self._store.submit(self._new_job(sending), connection=connection)
-        return named.handle(sending.envelope.id)
+        return await self._names.find(name, options)
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -268,12 +272,9 @@ class Jobs(JobService):
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
     ) -> list[Job[R]]:
         """`submit_many` for coroutines."""
-        if isinstance(task, str) and task not in self._tasks:
-            called: NamedCall | Call[..., R] = await self._names.find(task)
-        else:
-            called = self._called(task, {})
-            if called.call_plan.job_id is not None:
-                raise InvalidOption("job_id is for one job, not for many")
+        called = await self._called(task, {})
+        if not isinstance(called, NamedCall) and called.call_plan.job_id is not None:
+            raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
         for sending in called.submissions(calls):
             with self._producer.opened(sending):
@@ -512,13 +513,22 @@ class Jobs(JobService):
                 return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return record
+        return await self._redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return result_of(record)
+            return None if (ended := result_of(record)) is None else await self._redeemed(ended)
         return await super().look_for_result(job_id)
+
+    async def _redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere."""
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self.sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
@@ -562,9 +572,11 @@ class Jobs(JobService):
         assert self._stored is not None
         return self._stored
 
-    def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
+    async def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R] | NamedCall:
         if isinstance(task, str):
-            task = cast("Call[..., R]", self._tasks[task])
+            if (found := self._tasks.get(task)) is None:
+                return await self._names.find(task, options)
+            task = cast("Call[..., R]", found)
         return task.with_options(options)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:

@@ -19,6 +19,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
@@ -29,9 +30,10 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
+from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
-from taskmq_sql.postgres.transactions import connection_of
+from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
 
 __all__ = ["PostgresJobStore"]
 
@@ -67,7 +69,9 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        self._dispatching = PostgresDispatch(self._database)
+        self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        self._schedules = PostgresSchedules(self._database)
+        self._dispatching = PostgresDispatch(self._database, self._schedules)
         self._definitions = PostgresDefinitions(self._database)
         self._tasks = PostgresTasks(self._database)
 
@@ -78,6 +82,14 @@ class PostgresJobStore:
     @property
     def dispatching(self) -> PostgresDispatch:
         return self._dispatching
+
+    @property
+    def identity(self) -> SqlIdentities:
+        return self._identity
+
+    @property
+    def schedules(self) -> PostgresSchedules:
+        return self._schedules
 
     @property
     def definitions(self) -> PostgresDefinitions:

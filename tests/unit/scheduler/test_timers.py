@@ -15,7 +15,7 @@ def test_jobs_run_when_their_time_has_come_and_never_before() -> None:
             await stage.submit(due=START + due)
         late: list[float] = []
         for count, due in enumerate(dues, 1):
-            await until(lambda count=count: len(player.deliveries) >= count, within=120)  # type: ignore[misc]
+            await player.has(count, within=120)
             late.append(stage.clock.since(began) - due / 1000)
 
         assert all(-1e-6 <= each <= 0.025 for each in late), late
@@ -71,8 +71,9 @@ def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_second(
         process.store.at_work = counted  # type: ignore[method-assign, assignment]
         await stage.pass_by(10)
 
-        # For each of the eight slots two looks for lanes, one for the clock, one for timers, and 0.6 renewals.
-        assert calls / 10 <= 8 * 4.6 + 3
+        # For each of the eight slots two looks for lanes, one for the clock, one each for timers and schedules, and
+        # 0.6 renewals.
+        assert calls / 10 <= 8 * 5.6 + 3
 
     play(test)
 

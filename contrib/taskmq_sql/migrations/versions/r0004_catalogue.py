@@ -6,15 +6,16 @@ from alembic import op
 from sqlalchemy import BigInteger, Boolean, Column, Integer, LargeBinary, MetaData, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.types import TypeEngine
 
-revision = "0002"
-down_revision = "0001"
+revision = "0004"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
+understood_by_previous = True
 
 # A copy: `taskmq_sql.jobs.tables` goes on, this stays what it was.
 metadata: Final = MetaData(schema="taskmq")
 
-_NAME: Final[TypeEngine[Any]] = Text(collation="C").with_variant(Text(), "sqlite")
+_NAME: Final[TypeEngine[Any]] = Text(collation="C")
 
 Table(
     "definition",
