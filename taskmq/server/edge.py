@@ -5,6 +5,7 @@ It names each request (`X-Request-ID`), takes the root path off, and puts the se
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 from litestar.enums import ScopeType
@@ -31,10 +32,12 @@ class Edge:
 
     Args:
         root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
+        closing: ends what would not end by itself.
     """
 
-    def __init__(self, app: ASGIApp, *, root_path: str = "") -> None:
+    def __init__(self, app: ASGIApp, *, root_path: str = "", closing: Callable[[], None]) -> None:
         self._app = app
+        self._closing = closing
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,6 +60,10 @@ class Edge:
             await send(message)
 
         await self._app(own, receive, send_with_headers)
+
+    def close_streams(self) -> None:
+        """End the streams of events, before the server stops."""
+        self._closing()
 
     def _inside(self, scope: Scope) -> str:
         path = scope["path"]
