@@ -12,7 +12,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import TaskMQError
 from taskmq.model.telemetry.events import Event
 
-__all__ = ["EventHub", "HubEvent", "EventInbox"]
+__all__ = ["EventHub", "EventInbox", "HubEvent"]
 
 _REMEMBERED: Final = 1_000
 _BUFFER: Final = 1_000
