@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from taskmq.app import TaskMQ
@@ -20,6 +21,7 @@ from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
+from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
 
 __all__ = ["Scheduler"]
@@ -76,7 +78,10 @@ class Scheduler:
         try:
             session = self._app.sessions.current()
             store = self._store = self._app.sessions.store()
-            if not await self._check(store):
+            if not await self._until_reached(store.check):
+                return
+            records = StoredRecords(store, self._app.name, self._app.producer)
+            if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
                 return
             signals = self._signals = Signals(
                 session.broker, self._workers, ready=self._ready, due=self._due, freed=self._freed
@@ -125,6 +130,7 @@ class Scheduler:
         for held in self._held.values():
             windows |= {queue: held.dispatcher.window(queue) for queue in held.ledger.queues()}
             paused |= held.publisher.paused()
+        occurrences, occurrences_failed = self._counts.schedules.totals()
         return SchedulerStatus(
             version=VERSION,
             pid=os.getpid(),
@@ -140,6 +146,9 @@ class Scheduler:
             fired=self._counts.fired,
             reports=dict(self._counts.reports),
             lost=self._counts.lost,
+            occurrences=occurrences,
+            occurrences_failed=occurrences_failed,
+            refused=self._counts.refused,
         )
 
     def snapshot(self) -> SchedulerSnapshot:
@@ -159,12 +168,12 @@ class Scheduler:
 
     # Beginning and end -----------------------------------------------------------------------------------
 
-    async def _check(self, store: JobStore) -> bool:
-        """See whether the store can be worked with; False where it ends before that is known."""
+    async def _until_reached(self, ask: Callable[[], Awaitable[None]]) -> bool:
+        """Ask the store until it answers; False where the scheduler is to end before that."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
-                await store.check()
+                await ask()
             except StoreUnavailable as error:
                 if not backoff.failures:
                     _log.warning("waiting for the store: %s", error)
