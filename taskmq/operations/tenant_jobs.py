@@ -96,11 +96,11 @@ class TenantJobs:
         options = dict(order.options)
         if self._tenant:
             options["tenant"] = self._tenant
-        call = await self._jobs.find_call(order.task, options)
-        _, answer = await self._jobs.keep_call(
-            call,
+        _, answer = await self._jobs.keep_named(
+            order.task,
             decode(order.args, type=list[Any]),
             decode(order.kwargs, type=dict[str, Any]),
+            options,
             description=order.description,
             owner=self._by,
             labels=order.labels,

@@ -105,9 +105,9 @@ class Scheduler:
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
+                await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 if tasks is not None:
                     await group.start(tasks, "writes down which tasks there are")
-                await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()

@@ -39,7 +39,6 @@ class NamedCall:
         jobs: of the app.
         name: that was asked for.
         known: the app's own task, or how a registered one is called.
-        options: over its own, as `task.options` takes them.
         definition: by which it was found.
     """
 
@@ -48,13 +47,11 @@ class NamedCall:
         jobs: JobService,
         name: str,
         known: Task[..., Any] | RegisteredSignature,
-        options: Mapping[str, Any],
         definition: Definition | None = None,
     ) -> None:
         self._jobs = jobs
         self._name = name
         self._known = known
-        self._options = options
         self._definition = definition
 
     def handle(self, job_id: str) -> Job[Any]:
@@ -64,7 +61,7 @@ class NamedCall:
         return Job(job_id, task=self._known.registration.task, jobs=self._jobs, returns=ReturnType(Any))
 
     def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
-        """`submission` of many calls.
+        """`submission` of many calls, without options.
 
         Raises:
             InvalidArguments: one is no call.
@@ -74,19 +71,20 @@ class NamedCall:
                 raise InvalidArguments(
                     f"{self._name}: a {type(call).__name__} is no call, but (1, 2) or a mapping is"
                 )
-            yield self.submission((), call) if isinstance(call, Mapping) else self.submission(call, {})
+            yield self.submission((), call, {}) if isinstance(call, Mapping) else self.submission(call, {}, {})
 
     def submission(
         self,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
         *,
         description: str = "",
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
     ) -> Sending:
-        """A call with these over the definition's own; the arguments may be plain JSON values.
+        """A call with these over the definition's own; the arguments may be encoded values.
 
         Raises:
             InvalidArguments, EncodeError, InvalidOption: they do not fit.
@@ -94,11 +92,11 @@ class NamedCall:
         content = None if self._definition is None else self._definition.content
         asked_for = None
         if content is not None:
-            asked_for = _asked_for(self._name, args, kwargs, self._options, (description, owner, labels or {}))
+            asked_for = _asked_for(self._name, args, kwargs, options, (description, owner, labels or {}))
             given, named = merged(content, tuple(args), kwargs)
-            sending = self._sending(given, named, {**_options_of(content), **self._options})
+            sending = self._sending(given, named, {**_options_of(content), **options})
         else:
-            sending = self._sending(args, kwargs, self._options)
+            sending = self._sending(args, kwargs, options)
         detail = self._detail(content, description=description, owner=owner, labels=labels)
         sending.submission = replace(
             sending.submission or Submission(), detail=detail, held=held, asked_for=asked_for
@@ -174,15 +172,15 @@ class NamedCalls:
         self._tasks = tasks
         self._catalogue = catalogue
 
-    async def find(self, name: str, options: Mapping[str, Any]) -> NamedCall:
-        """What the name stands for, with these options; a definition is one of the tenant's that they name.
+    async def find(self, name: str, *, tenant: str = "") -> NamedCall:
+        """What the name stands for; a definition is one of the tenant's.
 
         Raises:
             UnknownTask: nothing is called so.
         """
         if (known := await self.find_task(name)) is not None:
-            return NamedCall(self._jobs, name, known, options)
-        definition = await catalogue_of(self._jobs.sessions).definitions.get(options.get("tenant") or "", name)
+            return NamedCall(self._jobs, name, known)
+        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name)
         if definition is None:
             hint = (
                 did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` says which there are"
@@ -192,7 +190,7 @@ class NamedCalls:
             raise UnknownTask(
                 f"definition {name!r} is of task {definition.content.task!r}, which neither the app nor a worker has"
             )
-        return NamedCall(self._jobs, name, known, options, definition)
+        return NamedCall(self._jobs, name, known, definition)
 
     async def signature(self, name: str) -> Signature | RegisteredSignature | None:
         """How a task is called; None where neither the app nor the store knows it."""

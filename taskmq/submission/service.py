@@ -180,46 +180,21 @@ class Jobs(JobService):
             "expires": expires,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        return await self.submit_call(
-            await self._called(task, given),
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-
-    async def submit_call(
-        self,
-        called: Call[..., R] | NamedCall,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        held: bool = False,
-        connection: Any = None,
-    ) -> Job[R]:
-        """`asubmit` of a task with options, whatever its parameters are called."""
-        job, _ = await self.keep_call(
-            called,
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-        return job
+        more: dict[str, Any] = {
+            "description": description,
+            "owner": owner,
+            "labels": labels,
+            "held": held,
+            "connection": connection,
+        }
+        if isinstance(task, str) and task not in self._tasks:
+            return (await self.keep_named(task, args, kwargs, given, **more))[0]
+        return (await self.keep_call(self._called(task, given), args, kwargs, **more))[0]
 
     async def keep_call(
         self,
-        called: Call[..., R] | NamedCall,
-        args: Sequence[Any],
+        called: Call[..., R],
+        args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         *,
         description: str = "",
@@ -228,30 +203,40 @@ class Jobs(JobService):
         held: bool = False,
         connection: Any = None,
     ) -> tuple[Job[R], Submitted]:
-        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
-        told = {"description": description, "owner": owner, "labels": labels}
-        if isinstance(called, NamedCall):
-            sending = called.submission(args, kwargs, held=held, **told)
-        else:
-            sending = called.submission(*args, **kwargs)
-            submission = sending.submission or Submission()
-            sending.submission = replace(submission, detail=detail_of(**told), held=held)
+        """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
+        sending = called.submission(*args, **kwargs)
+        detail = detail_of(description=description, owner=owner, labels=labels)
+        sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
         return called.handle(sending.envelope.id), answer
 
-    async def find_call(self, name: str, options: Mapping[str, Any]) -> NamedCall:
-        """What a name stands for, to be submitted with `submit_call`: a task, or a definition of the tenant.
-
-        Its arguments may be plain JSON values.
+    async def keep_named(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> tuple[Job[Any], Submitted]:
+        """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
 
         Args:
+            args, kwargs: plain JSON values, or what the task takes.
             options: as `task.options` takes them.
-
-        Raises:
-            UnknownTask: neither the app nor the store has a task or a definition of that name.
         """
-        return await self._names.find(name, options)
+        named = await self._names.find(name, tenant=options.get("tenant") or "")
+        sending = named.submission(
+            args, kwargs, options, description=description, owner=owner, labels=labels, held=held
+        )
+        with self._producer.opened(sending):
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return named.handle(sending.envelope.id), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -272,9 +257,12 @@ class Jobs(JobService):
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
     ) -> list[Job[R]]:
         """`submit_many` for coroutines."""
-        called = await self._called(task, {})
-        if not isinstance(called, NamedCall) and called.call_plan.job_id is not None:
-            raise InvalidOption("job_id is for one job, not for many")
+        if isinstance(task, str) and task not in self._tasks:
+            called: NamedCall | Call[..., R] = await self._names.find(task)
+        else:
+            called = self._called(task, {})
+            if called.call_plan.job_id is not None:
+                raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
         for sending in called.submissions(calls):
             with self._producer.opened(sending):
@@ -572,11 +560,9 @@ class Jobs(JobService):
         assert self._stored is not None
         return self._stored
 
-    async def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R] | NamedCall:
+    def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
         if isinstance(task, str):
-            if (found := self._tasks.get(task)) is None:
-                return await self._names.find(task, options)
-            task = cast("Call[..., R]", found)
+            task = cast("Call[..., R]", self._tasks[task])
         return task.with_options(options)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:

@@ -92,9 +92,8 @@ def submit(
     labels = dict(map(label_of, label))
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
-        call = await target.jobs.find_call(task, options)
-        job = await target.jobs.submit_call(
-            call, positional, named, description=description, owner=owner, labels=labels, held=held
+        job, _ = await target.jobs.keep_named(
+            task, positional, named, options, description=description, owner=owner, labels=labels, held=held
         )
         record = await target.jobs.aget(job.id)
         made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}

@@ -34,7 +34,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A job that is to be submitted.
 
     Attributes:
-        job_type: the task's name; `task` is the same.
+        job_type: the name of a task, or of a definition of the tenant; `task` is the same.
         job_id: an id of the client's own: the same again with the same content is the same job.
         schedule_time: when it is to run, with a time zone; or `delay`, such as "10m". Default: now.
         priority: high, medium or low, or 0 (lowest) to 9.
@@ -215,8 +215,9 @@ def _job_id(job_id: str | None, key: str | None) -> str | None:
 
 def _queue_of(queue: str | None, task: str, app: TaskMQ) -> str | None:
     known = app.tasks.get(task)
-    if queue is not None and known is not None and queue != known.queue:
-        raise Problem.about("queue", f"task {task!r} has its own queue, {known.queue!r}: leave it out")
+    if queue is not None and (known is None or queue != known.queue):
+        own = "" if known is None else f", {known.queue!r}"
+        raise Problem.about("queue", f"task {task!r} has its own queue{own}: leave it out")
     return queue
 
 
