@@ -161,8 +161,8 @@ def test_only_tasks_that_fit_the_patterns_of_the_caller_can_be_called(site: Site
         site("POST", "/jobs/order-17/retry", by="picky"),
     ]
 
-    assert (refused.status_code, refused.json()["code"]) == (403, "task_not_allowed")
-    assert (many.json()["submitted"], many.json()["items"][0]["problem"]["code"]) == (1, "task_not_allowed")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert (many.json()["submitted"], many.json()["items"][0]["problem"]["code"]) == (1, "not_allowed")
     assert [answer.status_code for answer in changes] == [403, 403, 403]
 
 
