@@ -180,53 +180,16 @@ class Jobs(JobService):
             "expires": expires,
         }
         given = {name: value for name, value in options.items() if value is not None}
+        more: dict[str, Any] = {
+            "description": description,
+            "owner": owner,
+            "labels": labels,
+            "held": held,
+            "connection": connection,
+        }
         if isinstance(task, str) and task not in self._tasks:
-            return await self.submit_named(
-                task,
-                args,
-                kwargs,
-                given,
-                description=description,
-                owner=owner,
-                labels=labels,
-                held=held,
-                connection=connection,
-            )
-        return await self.submit_call(
-            self._called(task, given),
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-
-    async def submit_call(
-        self,
-        called: Call[..., R],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        held: bool = False,
-        connection: Any = None,
-    ) -> Job[R]:
-        """`asubmit` of a task with options, whatever its parameters are called."""
-        job, _ = await self.keep_call(
-            called,
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-        return job
+            return (await self.keep_named(task, args, kwargs, given, **more))[0]
+        return (await self.keep_call(self._called(task, given), args, kwargs, **more))[0]
 
     async def keep_call(
         self,
@@ -240,46 +203,13 @@ class Jobs(JobService):
         held: bool = False,
         connection: Any = None,
     ) -> tuple[Job[R], Submitted]:
-        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
+        """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
         return called.handle(sending.envelope.id), answer
-
-    async def submit_named(
-        self,
-        name: str,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: Mapping[str, Any],
-        *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        held: bool = False,
-        connection: Any = None,
-    ) -> Job[Any]:
-        """`asubmit` of what a name stands for, whatever its parameters are called.
-
-        Args:
-            args, kwargs: plain JSON values, or what the task takes.
-            options: as `task.options` takes them.
-        """
-        named = await self.named(name, tenant=options.get("tenant"))
-        job, _ = await self.keep_named(
-            named,
-            args,
-            kwargs,
-            options,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-        return job
 
     async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
         """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
@@ -291,7 +221,7 @@ class Jobs(JobService):
 
     async def keep_named(
         self,
-        named: NamedCall,
+        name: str | NamedCall,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
@@ -302,7 +232,13 @@ class Jobs(JobService):
         held: bool = False,
         connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
-        """`submit_named`, for callers that have to tell a new job from one that was there: what became of it, too."""
+        """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
+
+        Args:
+            args, kwargs: plain JSON values, or what the task takes.
+            options: as `task.options` takes them.
+        """
+        named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
             args, kwargs, options, description=description, owner=owner, labels=labels, held=held
         )

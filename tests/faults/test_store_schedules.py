@@ -1,7 +1,8 @@
 """Three schedulers under faults: every instant of every schedule of the store becomes a job, and one job.
 
-`$TASKMQ_TEST_STORE_SCHEDULES` schedules of one second (20) for `$TASKMQ_TEST_STORE_SCHEDULES_SECONDS` seconds (8), one
-scheduler killed every `..._KILL_EVERY` seconds (4), one frozen for `..._FREEZE` (7: longer than a lease) and thawed.
+`$TASKMQ_TEST_STORE_SCHEDULES` schedules of one second (20) for `$TASKMQ_TEST_STORE_SCHEDULES_SECONDS` seconds (8),
+one scheduler killed every `..._KILL_EVERY` seconds (4), one frozen for `..._FREEZE` (7: longer than a lease), then
+thawed.
 The whole campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
 """
 

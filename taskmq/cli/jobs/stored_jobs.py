@@ -92,7 +92,7 @@ def submit(
     labels = dict(map(label_of, label))
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
-        job = await target.jobs.submit_named(
+        job, _ = await target.jobs.keep_named(
             task, positional, named, options, description=description, owner=owner, labels=labels, held=held
         )
         record = await target.jobs.aget(job.id)

@@ -47,7 +47,7 @@ def _calls() -> list[tuple[str, str, str, Permission]]:
         # There are no workers that could answer.
         path += "?within=0.01" if "within" in handler.opt["query"] else ""
         method = next(str(method) for method in handler.http_methods if str(method) != "HEAD")
-        found.append((str(handler.operation_id), method, path.removeprefix("/api/v1"), permission))
+        found.append((str(handler.operation_id), method, path, permission))
     return found
 
 
