@@ -64,8 +64,9 @@ _MOST_FIELDS: Final = 20
 
 # Status, code, and for those that are ours and not the caller's what is told instead of the message.
 _KINDS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
-    (JobNotFound, 404, "job_not_found", ""),
     (DefinitionNotFound, 404, "definition_not_found", ""),
+    (DefinitionConflict, 409, "definition_conflict", ""),
+    (JobNotFound, 404, "job_not_found", ""),
     (QueueMissing, 404, "queue_not_found", ""),
     (Unroutable, 404, "queue_not_found", ""),
     (FlowNotFound, 404, "workflow_not_found", ""),
@@ -80,7 +81,6 @@ _KINDS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
     (TooLarge, 413, "too_large", ""),
     (IdentityConflict, 409, "identity_conflict", ""),
     (JobConflict, 409, "job_conflict", ""),
-    (DefinitionConflict, 409, "definition_conflict", ""),
     (DuplicateJob, 409, "duplicate_job", ""),
     (FlowClosed, 409, "workflow_closed", ""),
     (FlowFailed, 409, "workflow_failed", ""),
@@ -226,6 +226,8 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
             facts: dict[str, Any] = {}
             if isinstance(error, JobConflict):
                 facts = {"state": error.state, "version": error.version}
+            if isinstance(error, DefinitionConflict):
+                facts = {"version": error.version}
             if isinstance(error, InvalidFilter):
                 facts = {"column": error.column}
             if isinstance(error, StateUnavailable | StoreUnavailable):

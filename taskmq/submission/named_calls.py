@@ -54,6 +54,18 @@ class NamedCall:
         self._known = known
         self._definition = definition
 
+    @property
+    def task(self) -> str:
+        """The name of the task that its jobs run."""
+        return self._known.name if isinstance(self._known, Task) else self._known.registration.task
+
+    @property
+    def queue(self) -> str:
+        """Where its jobs wait, unless a submission says otherwise."""
+        if self._definition is not None and self._definition.content.queue:
+            return self._definition.content.queue
+        return self._known.queue if isinstance(self._known, Task) else self._known.registration.queue
+
     def handle(self, job_id: str) -> Job[Any]:
         """The handle of a job that was made by it."""
         if isinstance(self._known, Task):

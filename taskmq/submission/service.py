@@ -211,9 +211,17 @@ class Jobs(JobService):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
         return called.handle(sending.envelope.id), answer
 
+    async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
+        """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
+
+        Raises:
+            UnknownTask: nothing.
+        """
+        return await self._names.find(name, tenant=tenant or "")
+
     async def keep_named(
         self,
-        name: str,
+        name: str | NamedCall,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
@@ -230,7 +238,7 @@ class Jobs(JobService):
             args, kwargs: plain JSON values, or what the task takes.
             options: as `task.options` takes them.
         """
-        named = await self._names.find(name, tenant=options.get("tenant") or "")
+        named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
             args, kwargs, options, description=description, owner=owner, labels=labels, held=held
         )
