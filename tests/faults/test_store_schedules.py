@@ -1,8 +1,8 @@
 """Three schedulers under faults: every instant of every schedule of the store becomes a job, and one job.
 
-`$TASKMQ_TEST_STORE_SCHEDULES` schedules of one second (20) for `$TASKMQ_TEST_STORE_SCHEDULES_SECONDS` seconds (8), one
-scheduler killed every `..._KILL_EVERY` seconds (4), one frozen for `..._FREEZE` (7: longer than a lease) and thawed.
-The whole campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
+Of `TASKMQ_TEST_STORE_SCHEDULES`, with `_SECONDS`, `_KILL_EVERY` and `_FREEZE` behind it: so many schedules of one
+second (20), for so long (8), one scheduler killed every so many seconds (4), and one frozen for so long (7: longer
+than a lease) and thawed. The whole campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
 """
 
 import asyncio
