@@ -116,7 +116,7 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
     frozen.signal(signal.SIGSTOP)
     kills, thaws_at = 0, time.monotonic() + FREEZE
     ends_at, next_kill = time.monotonic() + SECONDS, time.monotonic() + KILL_EVERY
-    is_frozen = True
+    is_frozen, refused = True, 0
     while (now := time.monotonic()) < ends_at or is_frozen:
         if now >= next_kill:
             schedulers.pop(0).signal(signal.SIGKILL)
