@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.jobs import Catalogued, JobStore
 from taskmq.durable.service import ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.signals import LiveWorkers, Signals
@@ -83,8 +84,14 @@ class Scheduler:
             records = StoredRecords(store, self._app.name, self._app.producer)
             if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
                 return
+            tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             signals = self._signals = Signals(
-                session.broker, self._workers, ready=self._ready, due=self._due, freed=self._freed
+                session.broker,
+                self._workers,
+                ready=self._ready,
+                due=self._due,
+                freed=self._freed,
+                told=_nobody if tasks is None else tasks.hear,
             )
             leases = self._leases = SlotLeases(
                 store.dispatching,
@@ -99,6 +106,8 @@ class Scheduler:
                 await group.start(signals, "listens for jobs and workers")
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
+                if tasks is not None:
+                    await group.start(tasks, "writes down which tasks there are")
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()
@@ -268,3 +277,7 @@ class Scheduler:
             self._ready(slot)
         elif self._signals is not None:
             self._signals.tell_ready(slot)
+
+
+def _nobody(_: bytes) -> None:
+    """The store keeps no list of tasks."""
