@@ -11,6 +11,7 @@ import pytest
 from taskmq import InvalidOption, TaskMQ, chain
 from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.jobs import JobRecord, ScheduleChange
+from taskmq.errors import UnknownTask
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
@@ -411,3 +412,26 @@ def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
             await process.app.schedules.aadd("s", process.app.tasks["single"], every("1s"))
 
     play(test, define)
+
+
+def test_a_schedule_starts_a_definition_in_the_version_that_it_had() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        app = process.app
+        await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})
+        await app.schedules.aadd("s", "monthly", every("1s"))
+        await app.definitions.aput("monthly", app.tasks["tick"], args=[2], queue="work")
+        await stage.pass_by(3)
+        await app.schedules.arun("s")
+
+        assert len(stage.model.jobs) >= 3
+        for job in stage.model.jobs.values():
+            assert bytes(decode_envelope(job.body).args) == b"[1]"
+            assert job.detail is not None
+            assert (job.detail.definition, job.detail.definition_version) == ("monthly", 1)
+            assert job.detail.labels == {"team": "web"}
+        assert await app.schedules.aexplain("s") == "monthly version 1 (tick): every second"
+        with pytest.raises(UnknownTask):
+            await app.schedules.aadd("t", "yearly", every("1s"))
+
+    play(test, _tasks)
