@@ -17,6 +17,7 @@ from taskmq.model.identity import (
     Role,
     check_name,
     check_pattern,
+    check_text,
     token_key,
 )
 
@@ -100,6 +101,8 @@ class IdentityAdministration:
         """See `AccountStore.change_user`."""
         if change.name is not msgspec.UNSET:
             check_name(change.name, what="user")
+        if change.email is not msgspec.UNSET:
+            check_text(change.email, what="email")
         changed = await self._store.accounts.change_user(user_id, change, by=by)
         self._forget()
         return changed
@@ -134,12 +137,18 @@ class IdentityAdministration:
             InvalidOption: the name cannot be.
         """
         check_name(name, what="tenant")
+        check_text(description, what="description")
         return await self._store.accounts.add_tenant(Tenant(name=name, description=description), by=by)
 
     async def change_tenant(
         self, name: str, *, by: Actor, description: str | None = None, is_disabled: bool | None = None
     ) -> Tenant:
-        """See `AccountStore.change_tenant`."""
+        """See `AccountStore.change_tenant`.
+
+        Raises:
+            InvalidOption: the description cannot be.
+        """
+        check_text(description or "", what="description")
         changed = await self._store.accounts.change_tenant(
             name, by=by, description=description, is_disabled=is_disabled
         )
@@ -203,6 +212,7 @@ class IdentityAdministration:
         self, name: str, password: str | None, memberships: tuple[Membership, ...], *, email: str = ""
     ) -> NewUser:
         check_name(name, what="user")
+        check_text(email, what="email")
         for membership in memberships:
             for pattern in membership.tasks:
                 check_pattern(pattern)

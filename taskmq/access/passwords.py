@@ -44,7 +44,7 @@ class PasswordHasher:
 
     async def hash(self, password: str) -> str:
         """What is kept of a password."""
-        return await self._in_thread(functools.partial(self._hasher.hash, password))
+        return await self._in_thread(functools.partial(self._hasher.hash, _bytes(password)))
 
     async def is_right(self, password: str, kept: str | None) -> bool:
         """Whether it is the password of that hash. An account that has none takes as long as one that has."""
@@ -69,16 +69,21 @@ def _hasher(time_cost: int, memory_cost: int) -> "argon2.PasswordHasher":
         import argon2
     except ImportError as error:
         raise UnsupportedFeature("passwords need argon2-cffi: pip install 'taskmq[server]'") from error
-    return argon2.PasswordHasher(time_cost=time_cost, memory_cost=memory_cost)
+    return argon2.PasswordHasher(time_cost=time_cost, memory_cost=memory_cost, parallelism=1)
 
 
 def _verify(hasher: "argon2.PasswordHasher", kept: str, password: str) -> bool:
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
-        return hasher.verify(kept, password)
+        return hasher.verify(kept, _bytes(password))
     except (VerificationError, InvalidHashError):
         return False
+
+
+def _bytes(password: str) -> bytes:
+    # As it came, whatever it is: nothing is cut or changed.
+    return password.encode(errors="surrogatepass")
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from taskmq.client.job_service import JobService
 from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout, UnknownTask
 from taskmq.jobs.handle import Job
@@ -192,12 +192,37 @@ class Jobs(JobService):
         connection: Any = None,
     ) -> Job[R]:
         """`asubmit` of a task with options, whatever its parameters are called."""
+        job, _ = await self.keep_call(
+            called,
+            args,
+            kwargs,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            connection=connection,
+        )
+        return job
+
+    async def keep_call(
+        self,
+        called: Call[..., R],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> tuple[Job[R], Submitted]:
+        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
-            await self._store.submit(self._new_job(sending), connection=connection)
-        return self._handle(called, sending.envelope.id)
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return self._handle(called, sending.envelope.id), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None

@@ -13,7 +13,7 @@ from taskmq.contracts.identity.records import (
     User,
     UserChange,
 )
-from taskmq.model.identity import AuditEntry, Membership
+from taskmq.model.identity import EVERYWHERE, AuditEntry, Membership
 
 __all__ = ["Trail"]
 
@@ -90,7 +90,8 @@ class Trail:
         return self._by.entry(action, kind="tenant", subject=name, tenant=name, before=before, after=after)
 
     def _of_role(self, action: str, user_id: str, before: Membership | None, after: Membership | None) -> AuditEntry:
-        tenant = next(each.tenant for each in (after, before) if each is not None)
+        where = next(each.tenant for each in (after, before) if each is not None)
+        tenant = "" if where == EVERYWHERE else where
         return self._by.entry(
             action, kind="user", subject=user_id, tenant=tenant, before=_role(before), after=_role(after)
         )

@@ -31,7 +31,7 @@ from taskmq.model.identity.identity import (
     roles_in,
     scope_for,
 )
-from taskmq.model.identity.names import check_name, check_pattern
+from taskmq.model.identity.names import check_name, check_pattern, check_text
 from taskmq.model.identity.passwords import check_password
 from taskmq.model.identity.roles import (
     EVERYWHERE,
@@ -77,6 +77,7 @@ __all__ = [
     "check_name",
     "check_password",
     "check_pattern",
+    "check_text",
     "csrf_token",
     "digest",
     "entry_digest",

@@ -140,6 +140,8 @@ class JobModel:
             fields["error"] = escaped(update.error)
         changed = self._set(job, update.after, **fields)
         self._note(changed, update.kind, by=update.by, note=update.note)
+        if update.audit is not None:
+            self.identity.note(self.now, [update.audit])
         return changed.version
 
     def events(self, job_id: str) -> list[HistoryEntry]:

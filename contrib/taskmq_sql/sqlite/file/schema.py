@@ -140,11 +140,15 @@ CREATE TABLE schedule (
     id INTEGER PRIMARY KEY AUTOINCREMENT, next_at INTEGER, version INTEGER NOT NULL, shard INTEGER NOT NULL,
     is_code INTEGER NOT NULL, app TEXT NOT NULL, name TEXT NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,
     UNIQUE (app, name)
+);
+CREATE INDEX schedule_code ON schedule (app, name) WHERE is_code;
 CREATE TABLE schedule_due (
     shard INTEGER NOT NULL, next_at INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (shard, next_at, id)
+) WITHOUT ROWID;
 CREATE TABLE occurrence (
     schedule INTEGER NOT NULL, instant INTEGER NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
     job BLOB, PRIMARY KEY (schedule, instant, run)
+) WITHOUT ROWID;
 CREATE INDEX occurrence_at ON occurrence (at)
 """
 

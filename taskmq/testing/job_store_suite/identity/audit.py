@@ -3,7 +3,10 @@
 import asyncio
 import uuid
 
+from msgspec.structs import replace
+
 from taskmq.contracts.identity import AuditFilter, UserChange
+from taskmq.contracts.jobs import JobUpdate
 from taskmq.errors import IdentityConflict
 from taskmq.model.identity import (
     EVERYTHING_OF_ALL,
@@ -16,6 +19,8 @@ from taskmq.model.identity import (
     Scope,
     broken_link,
 )
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.testing.job_store_suite.identity.kit import BY, IdentityCase, People, secret
 from taskmq.testing.runner import case, raises
 
@@ -222,6 +227,27 @@ class AuditCases(IdentityCase):
         erased = next(each for each in chain if each.action == "user.erase")
         assert erased.subject == ann.id
         assert erased.entry().user == "root ☂"
+
+    @case
+    async def test_a_change_of_a_job_and_its_entry_are_one(self) -> None:
+        people = self.people()
+        driver = JobDriver(people.store)
+        job = await driver.submit(tenant="acme")
+        entry = BY.entry("job.cancel", kind="job", subject=job.id, tenant="acme", before={"state": "queued"})
+        update = JobUpdate(
+            id=job.id,
+            before=JobState.QUEUED,
+            version=job.version,
+            after=JobState.CANCELLED,
+            kind="cancel",
+            audit=entry,
+        )
+
+        assert await people.store.update(replace(update, version=job.version + 1)) is None
+        assert await people.entries() == []
+        assert await people.store.update(update) is not None
+
+        assert [record.entry() for record in await people.entries()] == [entry]
 
     @case
     async def test_entries_survive_the_closing_of_their_store(self) -> None:
