@@ -20,7 +20,6 @@ from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.days import drop_days, make_days
 from taskmq_sql.postgres.leases import PostgresLeases
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
@@ -37,6 +36,7 @@ from taskmq_sql.postgres.statements import (
     TAKE_OVER,
     UNDISPATCH,
 )
+from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 
 __all__ = ["PostgresDispatch"]
 
