@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from taskmq.client.large_values import REFERENCE, referred
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, UnsupportedFeature
@@ -110,16 +111,20 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
 
 
 def result_of(record: JobRecord) -> ResultRecord | None:
-    """How the job ended, as `Job.result` reads it; None where it has not."""
+    """How the job ended, as `Job.result` reads it; None where it has not. A large value is yet to be fetched."""
     if not record.state.is_final:
         return None
+    content_type, value, blob = record.content_type, record.result, None
+    if content_type == REFERENCE and (found := referred(value)) is not None:
+        value, (content_type, blob) = b"", found
     return ResultRecord(
         job_id=record.id,
         task=record.task,
         state=record.state,
         attempt=record.attempt,
-        content_type=record.content_type,
-        value=record.result,
+        content_type=content_type,
+        value=value,
+        blob=blob,
         error=record.error,
         started=record.started,
         finished=record.finished or record.submitted,

@@ -9,11 +9,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultTimeout, UnknownTask
+from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -191,12 +192,37 @@ class Jobs(JobService):
         connection: Any = None,
     ) -> Job[R]:
         """`asubmit` of a task with options, whatever its parameters are called."""
+        job, _ = await self.keep_call(
+            called,
+            args,
+            kwargs,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            connection=connection,
+        )
+        return job
+
+    async def keep_call(
+        self,
+        called: Call[..., R],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> tuple[Job[R], Submitted]:
+        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
-            await self._store.submit(self._new_job(sending), connection=connection)
-        return self._handle(called, sending.envelope.id)
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return self._handle(called, sending.envelope.id), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -458,13 +484,22 @@ class Jobs(JobService):
                 return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return record
+        return await self._redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return result_of(record)
+            return None if (ended := result_of(record)) is None else await self._redeemed(ended)
         return await super().look_for_result(job_id)
+
+    async def _redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere."""
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self.sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""

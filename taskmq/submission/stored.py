@@ -12,7 +12,7 @@ from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submit
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound, StateUnavailable, StoreUnavailable, TooLarge
 from taskmq.model.codec import Signature
-from taskmq.model.envelope import JSON, VERSION, decode_envelope, encode_envelope
+from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
@@ -258,14 +258,14 @@ class StoredJobs:
 
 
 def instant_ms(moment: datetime, *, what: str) -> int:
-    """Milliseconds since the epoch.
+    """Milliseconds since the epoch, within what an envelope can hold.
 
     Raises:
         InvalidOption: it has no time zone.
     """
     if moment.tzinfo is None:
         raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
-    return round(moment.timestamp() * 1000)
+    return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
 
 
 def _same(job: NewJob, answer: Submitted) -> Submitted:

@@ -226,7 +226,7 @@ class Worker:
             yield "relay of delayed jobs", relay, _TIME_TO_SETTLE
         if self._long_runs is not None:
             queues = [name for queue in self._queues for name in queue.physical]
-            self._long_runs.attach(consumer, dispatcher.slots, queues)
+            self._long_runs.attach(consumer, dispatcher.slots, dispatcher.reports, queues)
             yield "guard of long runs", self._long_runs, _TIME_TO_SETTLE
         if isinstance(session.broker, Broadcasting):
             if config.events != "off":
@@ -253,10 +253,9 @@ class Worker:
 
     def _new_dispatcher(self) -> Dispatcher:
         stores = self._app.sessions.current().stores
-        if stores.leases is not None:
-            self._long_runs = LongRunGuard(
-                self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
-            )
+        self._long_runs = LongRunGuard(
+            self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
+        )
         if stores.schedules is not None:
             self._pauses = QueuePauses(stores.schedules, self._queues)
         self._cancellations = (
@@ -301,7 +300,7 @@ class Worker:
                         name,
                         prefetch if queue.ordered is None else 1,
                         longest=longest_run(self._app, queue),
-                        is_punctual=self._long_runs is not None and queue.ordered is None,
+                        is_punctual=self._long_runs is not None and self._long_runs.is_over(name),
                         is_paused=self._is_paused(queue),
                     )
                     for queue in self._queues

@@ -27,6 +27,7 @@ _SHORT = {
     "contrib/taskmq_sql/postgres/transactions.py",
     "contrib/taskmq_sql/tables.py",
     "taskmq/contracts/finding.py",
+    "taskmq/contracts/identity/store.py",
     "taskmq/contracts/stores/blobs.py",
     "taskmq/contracts/stores/crash_counts.py",
     "taskmq/contracts/system_clock.py",
