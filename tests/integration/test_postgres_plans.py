@@ -9,7 +9,7 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from taskmq_sql.postgres import reports, statements, submission
+from taskmq_sql.postgres import reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
 
 _LARGE: Final = {"job", "job_body", "job_key", "ready", "timer"}
@@ -17,6 +17,8 @@ _STATEMENTS: Final[dict[str, str]] = {
     **{name: getattr(statements, name) for name in statements.__all__ if name != "JOB_COLUMNS"},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
+    "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
 # Whoever asks for the front of each lane asks the index in its order.

@@ -179,7 +179,7 @@ class PostgresDispatch:
 
     async def _for_batches(self, statement: str, batches: Sequence[int]) -> None:
         if batches:
-            await self._database.dispatches.run(
+            await self._database.steps.run(
                 "statement", lambda connection: connection.execute(statement, list(batches))
             )
 
@@ -267,7 +267,7 @@ class _Fires:
                 [key for _, key in found],
             )
 
-        rows = await self._database.dispatches.run("statement", fire)
+        rows = await self._database.steps.run("statement", fire)
         return set((await self._database.names.texts("queue", {row[0] for row in rows})).values()) - {""}
 
 
