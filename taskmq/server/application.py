@@ -10,7 +10,6 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
@@ -21,6 +20,7 @@ from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
+from taskmq.server.live import EVENT_HANDLERS, EventHub
 from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
@@ -34,12 +34,13 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *ACCOUNT_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
 )
 """Every handler of the server."""
 
 
-def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> ASGIApp:
+def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> Edge:
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
@@ -65,16 +66,21 @@ def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: Serv
         lifespan=[_connections],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
-        state=State({"app": app, "identify": identify, "settings": settings}),
+        state=State({"app": app, "identify": identify, "settings": settings, "events": EventHub(app)}),
         # The process's own logging counts.
         logging_config=None,
     )
-    return Edge(litestar, root_path=settings.root_path)
+    return Edge(litestar, root_path=settings.root_path, closing=lambda: _events_of(litestar.state).close())
 
 
 def _app_of(state: State) -> TaskMQ:
     app: TaskMQ = state["app"]
     return app
+
+
+def _events_of(state: State) -> EventHub:
+    hub: EventHub = state["events"]
+    return hub
 
 
 def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
@@ -84,7 +90,10 @@ def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
 @asynccontextmanager
 async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
     async with _app_of(litestar.state):
-        yield
+        try:
+            yield
+        finally:
+            await _events_of(litestar.state).aclose()
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

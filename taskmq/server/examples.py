@@ -15,11 +15,13 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
         body: that is sent.
         parameters: of path and query, by name.
         answers: by status.
+        media_type: of the answers.
     """
 
     answers: Mapping[int, Any]
     body: Any = None
     parameters: Mapping[str, Any] = {}
+    media_type: str = "application/json"
 
 
 _ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
@@ -445,5 +447,25 @@ EXAMPLES: Final[Mapping[str, Example]] = {
                 "next": None,
             }
         },
+    ),
+    "actOnJobs": Example(
+        body={"action": "retry", "filter": "status:failed created:>-24h", "limit": 200, "note": "the disk is free"},
+        answers={
+            200: {
+                "dry_run": False,
+                "matched": 200,
+                "done": 199,
+                "refused": 1,
+                "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
+                "next": _ID,
+            }
+        },
+    ),
+    "followEvents": Example(
+        parameters={"event": "dead,retried"},
+        answers={
+            200: 'id: 5f1c0f0e-17\nevent: job\ndata: {"event":"dead","job_id":"order-17","task":"shop.resize"}\n\n'
+        },
+        media_type="text/event-stream",
     ),
 }

@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from litestar import Request, Response
@@ -49,6 +49,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.units import did_you_mean
+from taskmq.server.edge import fact_of
 
 __all__ = ["FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
 
@@ -231,7 +232,7 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
 
 def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[ProblemDetails]:
     """The answer for whatever was raised while a request was handled."""
-    request_id = str(request.scope.get("taskmq_request_id", ""))
+    request_id = fact_of(request.scope, "taskmq_request_id")
     headers: dict[str, str] = {}
     match error:
         case Problem():
@@ -293,10 +294,10 @@ def _detail_of(error: HTTPException, status: int) -> str:
 
 def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list[FieldProblem]:
     """What is wrong with which fields, with a suggestion for those that do not exist."""
-    extra: Any = error.extra
+    extra = cast("list[dict[str, str]]", error.extra if isinstance(error.extra, list) else [])
     found: list[FieldProblem] = []
-    for one in extra if isinstance(extra, list) else []:
-        field, message = str(one.get("key", "")), str(one.get("message", ""))
+    for one in extra:
+        field, message = one.get("key", ""), one.get("message", "")
         field = "body" if field == "data" else field
         if (unknown := _UNKNOWN_FIELD.search(message)) is None:
             found.append(FieldProblem(field, message))

@@ -29,12 +29,11 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
-from taskmq_sql.postgres.identity import PostgresRunner
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
-from taskmq_sql.postgres.transactions import connection_of
+from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
 
 __all__ = ["PostgresJobStore"]
 

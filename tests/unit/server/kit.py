@@ -15,6 +15,7 @@ from taskmq import TaskMQ
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
 from taskmq.server import Identify, ServerSettings, build
+from taskmq.server.live import EventHub
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
 
@@ -68,9 +69,16 @@ def define(app: TaskMQ) -> None:
 class Site:
     """A served app; asked as `acme-admin` unless told otherwise."""
 
-    def __init__(self, app: TaskMQ, client: "TestClient[Any]") -> None:
+    def __init__(self, app: TaskMQ, client: "TestClient[Any]", edge: Any) -> None:
         self.app = app
         self.client = client
+        self._edge = edge
+
+    @property
+    def hub(self) -> EventHub:
+        """Which gives the events to the streams."""
+        found: EventHub = self._edge._app.state["events"]
+        return found
 
     def __call__(
         self, method: str, path: str, json: Any = None, *, by: str | None = "acme-admin", **more: Any
@@ -110,8 +118,9 @@ def open_site(folder: Path, settings: ServerSettings | None = None) -> Iterator[
             raise NotAuthenticated("sign in")
         return CALLERS[name]
 
-    with TestClient(served(app, identify=identify, settings=settings), raise_server_exceptions=False) as client:
-        yield Site(app, client)
+    edge = served(app, identify=identify, settings=settings)
+    with TestClient(edge, raise_server_exceptions=False) as client:
+        yield Site(app, client, edge)
 
 
 def served(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> Any:
@@ -119,7 +128,7 @@ def served(app: TaskMQ, *, identify: Identify = identify_by_store, settings: Ser
     if settings is not None:
         return build(app, identify=identify, settings=settings)
     edge = _built_once()
-    edge._app.state = State({"app": app, "identify": identify, "settings": ServerSettings()})
+    edge._app.state = State({"app": app, "identify": identify, "settings": ServerSettings(), "events": EventHub(app)})
     return edge
 
 

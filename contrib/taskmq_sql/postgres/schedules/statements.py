@@ -13,6 +13,7 @@ __all__ = [
     "FENCE",
     "FIND",
     "LIST",
+    "LIST_CODE",
     "LOAD",
     "MAKE",
     "OCCUR",
@@ -28,6 +29,7 @@ _COLUMNS: Final = "id, app, name, version, is_code, definition, record, next_at"
 FIND: Final = f"select {_COLUMNS} from taskmq.schedule where app = $1 and name = any($2::text[])"
 LIST: Final = f"""
 select {_COLUMNS} from taskmq.schedule where app = $1 and name > $2 order by app, name limit $3"""
+LIST_CODE: Final = LIST.replace("where", "where is_code and")
 LOAD: Final = f"select {_COLUMNS} from taskmq.schedule where id = any($1::bigint[])"
 ALIVE: Final = "select id from taskmq.job where id = any($1::uuid[])"
 

@@ -40,8 +40,9 @@ class PostgresSchedules:
         found = {row["name"]: _stored(row) for row in rows}
         return [found.get(name) for name in wanted]
 
-    async def list(self, app: str, *, after: str = "", limit: int) -> list[StoredSchedule]:
-        return [_stored(row) for row in await self._fetch(statements.LIST, escaped(app), escaped(after), limit)]
+    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
+        statement = statements.LIST_CODE if only_code else statements.LIST
+        return [_stored(row) for row in await self._fetch(statement, escaped(app), escaped(after), limit)]
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         # In one order everywhere, so that two calls wait for each other once and not in a circle.
@@ -117,6 +118,8 @@ class PostgresSchedules:
 
 async def _write(connection: Connection, change: ScheduleChange) -> bool:
     shard, before = schedule_shard(change.app, change.name), change.before
+    if before is not None and (before.app, before.name) != (change.app, change.name):
+        return False
     if before is None:
         if change.is_removed:
             return not await connection.fetch(statements.FIND, escaped(change.app), [escaped(change.name)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from taskmq.testing.runner import case, raises
 __all__ = ["AuditCases"]
 
 
-def _entry(action: str = "queue.purge", **fields: str) -> AuditEntry:
+def _entry(action: str = "queue.purge", **fields: Any) -> AuditEntry:
     return AuditEntry(action=action, **{"kind": "queue", "subject": "mail", **fields})
 
 
