@@ -179,7 +179,8 @@ class DispatchStore(Protocol):
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         """Their time has come: those that still wait for it are queued; the queues that have got any.
 
-        One that was changed or cancelled since it was read stays as it is.
+        One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
+        return the queues of all.
         """
         ...
 
