@@ -111,9 +111,9 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path, settings: ServerSettings | None = None) -> Iterator[Site]:
+def open_site(folder: Path, settings: ServerSettings | None = None, *, store: str | None = None) -> Iterator[Site]:
     """Serve an app of its own."""
-    app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db")
+    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db")
     define(app)
 
     async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
