@@ -143,6 +143,22 @@ def test_every_answer_has_the_headers_of_safety_and_the_id_of_its_request(site: 
     assert site("GET", "/nowhere").json()["request_id"]
 
 
+def test_answers_are_counted_by_call_and_status(site: Site) -> None:
+    before = site.served.status()
+
+    site("GET", "/health/live", by=None)
+    site("GET", "/jobs/nothing")
+    site("GET", "/nowhere")
+
+    counts = {count.operation: count for count in site.served.snapshot().counts}
+    assert site.served.status().requests == before.requests + 3
+    assert (before.failed, before.streams, before.app) == (0, 0, "taskmq")
+    assert counts["getLiveness"].statuses["200"] >= 1
+    assert counts["getJob"].statuses["404"] >= 1
+    assert counts[""].statuses["404"] >= 1
+    assert site.served.not_ready() is None
+
+
 def test_a_prefix_is_taken_off_and_stands_in_links(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(root_path="/taskmq")) as site:
         for number in range(2):
