@@ -313,6 +313,8 @@ class Jobs(JobService):
         """`list` for coroutines."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
+        if after is not None:
+            _check_cursor(after)
         return await self.sessions.store().list_jobs(which, after=after, limit=limit)
 
     def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
@@ -585,6 +587,16 @@ class Jobs(JobService):
     def _returns(self, task: str) -> ReturnType:
         found: Task[..., Any] | None = self._tasks.get(task)
         return ReturnType(Any) if found is None else found.returns
+
+
+def _check_cursor(after: str) -> None:
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
 
 
 def _name(job: NewJob | JobRecord) -> str:

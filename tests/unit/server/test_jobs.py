@@ -61,6 +61,7 @@ def test_a_list_goes_on_page_by_page(site: Site) -> None:
     assert [job["job_id"] for job in second["items"]] == ["j2", "j1"]
     assert ([job["job_id"] for job in third["items"]], third["next"]) == (["j0"], None)
     assert site("GET", "/jobs?cursor=").json()["items"][0]["job_id"] == "j4"
+    assert site("GET", "/jobs?cursor=nonsense").json()["code"] == "invalid_option"
 
 
 def test_a_filter_that_cannot_be_read_is_refused_with_its_column(site: Site) -> None:
