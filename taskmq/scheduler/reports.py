@@ -41,6 +41,8 @@ __all__ = ["ReportConsumer"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 500
+# What says that it has run also where nobody knows for how long.
+_RAN: Final = frozenset({"succeeded", "failed", "retry"})
 _PREFETCH: Final = 200
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
@@ -59,6 +61,7 @@ class ReportConsumer:
     Args:
         name: of the slot's queue.
         declare: makes sure that the queue is there.
+        began: called with a job that is known to run.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
     """
@@ -73,6 +76,7 @@ class ReportConsumer:
         declare: Callable[[], Awaitable[None]],
         parked: ParkedReports,
         results: AcceptedResults,
+        began: Callable[[str], None],
         ended: Callable[[str, int], None],
         again: Callable[[str, str, float], None],
         counts: SchedulerCounts,
@@ -84,6 +88,7 @@ class ReportConsumer:
         self._declare = declare
         self._parked = parked
         self._results = results
+        self._began = began
         self._ended = ended
         self._again = again
         self._counts = counts
@@ -201,8 +206,10 @@ class ReportConsumer:
         for (report, is_again), one in zip(batch, applied, strict=True):
             self._counts.reports[one.outcome] += 1
             flight = self._ledger.find(report.id, report.token)
-            if flight is not None and report.kind != "started":
-                self._ledger.left(report.id, report.token)
+            if flight is not None and report.kind == "started":
+                self._began(report.id)
+            elif flight is not None:
+                self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
                 ended[flight.queue] += 1
             if one.outcome == "unknown":
                 _log.error("job %s: its report is parked, the store has no such job", report.id)
@@ -217,6 +224,13 @@ class ReportConsumer:
             self._ended(queue, count)
         if ends:
             await self._results.put(ends)
+
+
+def _seconds_of(report: Report) -> float | None:
+    """For how long it has run; None: nobody knows, its worker may have died."""
+    if report.kind in _RAN and report.started is None:
+        return None
+    return report.ran / 1000
 
 
 def _end_of(report: Report) -> JobState:
