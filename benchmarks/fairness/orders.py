@@ -79,6 +79,13 @@ class Ours:
         self.shares.taken([(str(job.number), job.tenant, _lane(job)) for job in found])
         return found
 
+    def returned(self, job: VirtualJob) -> None:
+        del self.running[str(job.number)]
+        self.shares.ended(str(job.number), 0.0)
+        lane = _lane(job)
+        self.waiting.setdefault(lane, deque()).appendleft(job)
+        self.shares.arrived(lane, (job.submitted, job.expires))
+
     def began(self, job: VirtualJob, now: float) -> None:
         self.shares.began(str(job.number), now=now)
 
@@ -102,6 +109,9 @@ class Fifo:
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
         return [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+
+    def returned(self, job: VirtualJob) -> None:
+        self._waiting.appendleft(job)
 
     def began(self, job: VirtualJob, now: float) -> None:
         pass
@@ -137,6 +147,11 @@ class _ByTenant:
             else:
                 self._order.discard(tenant)
         return found
+
+    def returned(self, job: VirtualJob) -> None:
+        self._gives(job)
+        self._waiting[job.tenant].appendleft(job)
+        self._order.put(job.tenant, (self._key(job.tenant), 0.0))
 
     def began(self, job: VirtualJob, now: float) -> None:
         pass

@@ -44,6 +44,10 @@ class Turns(Protocol):
         """The jobs that are next, at most so many; they do not wait any more."""
         ...
 
+    def returned(self, job: VirtualJob) -> None:
+        """It does not fit for now, and waits again."""
+        ...
+
     def began(self, job: VirtualJob, now: float) -> None:
         """A slot has it."""
         ...
@@ -94,7 +98,8 @@ class Simulation:
     Args:
         ahead: how many jobs are decided before there is a slot for them; they start in this order.
         every: seconds between two readings.
-        capacities: of resources beside slots; a job that does not fit waits, and so does everything behind it.
+        capacities: of resources beside slots; a job that does not fit waits again, and it is decided anew when
+            something has ended.
     """
 
     def __init__(
@@ -163,8 +168,10 @@ class Simulation:
                 self._start(found, self._at_broker.popleft(), now)
             room = self._slots + self._ahead - len(self._running) - len(self._at_broker)
             if self._free:
-                # What fits shows only when its turn has come.
-                room = min(room, 1 - len(self._at_broker))
+                if self._at_broker:
+                    self.turns.returned(self._at_broker.popleft())
+                    return
+                room = min(room, 1)
             if room <= 0 or not (decided := self.turns.next(room, now)):
                 return
             found.decided += len(decided)

@@ -21,9 +21,7 @@ class Account:
         suspended: pools below it that are owed something and cannot have it while it is blocked.
     """
 
-    __slots__ = (
-        "branches", "flights", "is_blocked", "least", "most", "name", "parent", "suspended", "used", "weight",
-    )  # fmt: skip
+    __slots__ = ("flights", "is_blocked", "least", "most", "name", "parent", "suspended", "used", "weight")
 
     def __init__(self, pool: TenantPool, parent: "Account | None") -> None:
         self.name = pool.name

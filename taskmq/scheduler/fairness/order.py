@@ -8,6 +8,8 @@ __all__ = ["Key", "Order"]
 T = TypeVar("T")
 
 Key = tuple[float, float]
+# Flat, because comparisons are what it costs.
+_Entry = tuple[float, float, int, T]
 _SPARE: Final = 64
 
 
@@ -20,10 +22,10 @@ class Order(Generic[T]):
     __slots__ = ("_entries", "_heap", "_number", "_places")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Key, int, T]] = []
-        self._places: dict[T, tuple[Key, int]] = {}
+        self._heap: list[_Entry[T]] = []
+        self._places: dict[T, _Entry[T]] = {}
         # The one of its entries in the heap that counts.
-        self._entries: dict[T, tuple[Key, int, T]] = {}
+        self._entries: dict[T, _Entry[T]] = {}
         self._number = 0
 
     def __len__(self) -> int:
@@ -35,10 +37,10 @@ class Order(Generic[T]):
     def put(self, item: T, key: Key) -> None:
         """Put it in, or elsewhere: behind all that have the same key."""
         self._number += 1
-        place = self._places[item] = (key, self._number)
+        place = self._places[item] = (key[0], key[1], self._number, item)
         entry = self._entries.get(item)
-        if entry is None or key < entry[0]:
-            self._push(item, place)
+        if entry is None or place < entry:
+            self._push(place)
 
     def discard(self, item: T) -> None:
         """Take it out, if it is there."""
@@ -50,24 +52,24 @@ class Order(Generic[T]):
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
-            item = entry[2]
+            item = entry[3]
             if entries.get(item) is not entry:
                 heappop(heap)
                 continue
             place = self._places[item]
-            if place[1] == entry[1]:
+            if place is entry:
                 return item
-            renewed = entries[item] = (*place, item)
-            heapreplace(heap, renewed)
+            entries[item] = place
+            heapreplace(heap, place)
         return None
 
     def key(self, item: T) -> Key:
         """The key under which it is there."""
-        return self._places[item][0]
+        return self._places[item][:2]
 
-    def _push(self, item: T, place: tuple[Key, int]) -> None:
-        entry = self._entries[item] = (*place, item)
-        heappush(self._heap, entry)
+    def _push(self, place: "_Entry[T]") -> None:
+        self._entries[place[3]] = place
+        heappush(self._heap, place)
         if len(self._heap) > 2 * len(self._entries) + _SPARE:
             # Entries that do not count are the most.
             self._heap = list(self._entries.values())

@@ -163,13 +163,19 @@ class QueueTurns:
             self._settle(self._leaf(lane), picked.get(lane, []), found.get(lane, []))
 
     def _settle(self, leaf: Leaf, picked: list[_Charge], found: list[ChargedJob]) -> None:
+        cost = 0.0
+        for job in found:
+            self.flights.add(job)
+            cost += job.worth * job.seconds
+        for _, charged in picked:
+            cost -= charged
         for needs, _ in picked[len(found) :]:
             self._give(leaf, needs)
         for job in found[len(picked) :]:
             self._take(leaf, job.needs)
-        for job in found:
-            self.flights.add(job)
-        self._charge(leaf, sum(job.worth * job.seconds for job in found) - sum(cost for _, cost in picked))
+        # What came of the order of sums is no cost.
+        if abs(cost) > _NOTHING:
+            leaf.charge(cost)
         self._prune(leaf)
 
     def _pick(self, honoured: float) -> Lane | None:
@@ -188,7 +194,7 @@ class QueueTurns:
             self._take(leaf, needs)
             cost = self._worth(needs) * self._seconds(self._times.expected_next(lane))
             self._picked.setdefault(lane, []).append((needs, cost))
-            self._charge(leaf, cost)
+            leaf.charge(cost)
             return lane
 
     def _owed_leaf(self, honoured: float) -> Leaf | None:
@@ -211,7 +217,7 @@ class QueueTurns:
     def look_at_running(self, *, now: float) -> None:
         """Charge those that run for longer than was charged: as much again."""
         for job in self.flights.overdue(now=now):
-            self._charge(self._leaf(job.lane), job.worth * job.seconds)
+            self._leaf(job.lane).charge(job.worth * job.seconds)
             job.seconds *= 2
 
     def ended(self, job_id: str, seconds: float | None) -> None:
@@ -224,7 +230,7 @@ class QueueTurns:
         leaf = self._leaf(job.lane)
         self._give(leaf, job.needs)
         if seconds is not None:
-            self._charge(leaf, job.worth * (self._seconds(seconds) - job.seconds))
+            leaf.charge(job.worth * (self._seconds(seconds) - job.seconds))
         self._prune(leaf)
 
     def _fly(self, job: ChargedJob) -> None:
@@ -232,7 +238,7 @@ class QueueTurns:
         job.seconds = self._seconds(self._times.expected(job.task, job.lane))
         self._take(leaf, job.needs)
         self.flights.add(job)
-        self._charge(leaf, job.worth * job.seconds)
+        leaf.charge(job.worth * job.seconds)
 
     def _seconds(self, seconds: float) -> float:
         """What counts of a run time: in `round_robin` each run is one turn."""
@@ -268,12 +274,6 @@ class QueueTurns:
                 self._unblock(account)
             account = account.parent
         self._see(leaf.account)
-
-    @staticmethod
-    def _charge(leaf: Leaf, cost: float) -> None:
-        # What came of the order of sums is no cost.
-        if abs(cost) > _NOTHING:
-            leaf.charge(cost)
 
     # Caps, minimums ---------------------------------------------------------------------------------------
 
@@ -340,10 +340,12 @@ class QueueTurns:
 
     def _prune(self, leaf: Leaf) -> None:
         """Forget one that has no jobs and has taken no more than the others."""
+        if leaf.flights or leaf.lanes:
+            return
         parent, account = leaf.parent, leaf.account
         assert parent is not None
         assert account is not None
-        if leaf.flights or not leaf.is_empty or (leaf.virtual > parent.clock and not parent.is_empty):
+        if leaf.virtual > parent.clock and not parent.is_empty:
             return
         of_account = self._branches[account]
         del of_account[leaf.rank]
