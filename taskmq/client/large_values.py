@@ -4,6 +4,8 @@ put    value -> blob store, durable -> record with its name, size and hash -> st
 wait   record -> blob store -> size and hash checked -> record with its value
 send   arguments -> blob store, durable -> message with their name, size and hash -> broker
 
+The report of a job of the store refers to its value, and so does the job afterwards.
+
 The result of a job with an idempotency key stands in the key's claim as well: both refer to one value, as long as
 the claim is kept for the longer time.
 """
@@ -33,14 +35,23 @@ from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
 from taskmq.model.large_arguments import arguments_in, put_back, refer
 
-__all__ = ["REFERENCE", "LargeArguments", "LargeClaims", "LargeResults", "LargeValues", "digest"]
+__all__ = [
+    "REFERENCE",
+    "LargeArguments",
+    "LargeClaims",
+    "LargeResults",
+    "LargeValues",
+    "digest",
+    "reference_to",
+    "referred",
+]
 
 # A value is put before its record, which lives as long from a little later on.
 _SPARE: Final = 600.0
 # Of these it is known that they are kept: of runs that end at the same time, a claim is told first, then a result.
 _KNOWN: Final = 1000
 REFERENCE: Final = "taskmq/reference"
-"""The content type of what stands in a claim in place of a large value."""
+"""The content type of what stands in a claim, or in a report and a job of the store, in place of a large value."""
 
 
 class LargeValues:
@@ -125,7 +136,7 @@ class LargeResults:
 
 
 class _Reference(msgspec.Struct, frozen=True):
-    """What stands in a claim in place of a large value."""
+    """What stands somewhere in place of a large value."""
 
     content_type: str
     blob: BlobReference
@@ -240,6 +251,20 @@ class LargeArguments:
                 f"the arguments of job {envelope.id} in {self._address} are not those that were sent: {blob.name}"
             ) from None
         return put_back(envelope, arguments, content_type)
+
+
+def reference_to(content_type: str, blob: BlobReference) -> bytes:
+    """What a report has as its result in place of a large value of this content type, in JSON."""
+    return msgspec.json.encode(_Reference(content_type, blob))
+
+
+def referred(result: bytes) -> tuple[str, BlobReference] | None:
+    """The content type of the value that such a result refers to, and where it is; None: it is damaged."""
+    try:
+        reference = msgspec.json.decode(result, type=_Reference)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return reference.content_type, reference.blob
 
 
 def digest(value: bytes) -> str:

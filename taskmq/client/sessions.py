@@ -151,7 +151,8 @@ class Sessions:
 
         Raises:
             InvalidSetting: no adapter serves the URL.
-            InvalidOption: arguments are to be kept elsewhere, and there is no place for them.
+            InvalidOption: arguments are to be kept elsewhere, and there is no place for them; or delayed jobs are to
+                wait in the state beside a job store.
         """
         loop = asyncio.get_running_loop()
         found = self._sessions.get(id(loop))
@@ -160,6 +161,11 @@ class Sessions:
         self._forget_dead_sessions()
         options = BrokerOptions(name=self._connection_name, clock=self.clock)
         state_url, store_url = self.state_url, self.store_url
+        if store_url is not None and self.delay == "state":
+            raise InvalidOption(
+                "delay='state' with a job store: its schedulers keep what is delayed. Leave delay= out; "
+                "`taskmq store import` moves jobs that wait in the state already"
+            )
         state = None if state_url is None else open_state(state_url, options)
         blobs = None if (place := self.settings.results_at) is None else open_blobs(place, options)
         session = Session(

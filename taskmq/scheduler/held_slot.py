@@ -5,6 +5,7 @@
       reports      -> applied -> room for more
       dispatcher   lanes -> batches -> published
       timers       due -> ready
+      schedules    due -> jobs
       watch        cancels that are repeated, jobs that are lost
 
 A slot that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed, reports
@@ -23,6 +24,8 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.topology import reports_queue
 from taskmq.scheduler.dispatch import JobDispatcher
+from taskmq.scheduler.firing import ScheduleTurns
+from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
@@ -88,7 +91,9 @@ class HeldSlot:
             policies=app.producer.policies(),
             counts=counts,
         )
-        self.timers = Timers(store, lease, fired=fired, counts=counts)
+        clock = StoreClock(store.now_ms)
+        self.timers = Timers(store, lease, clock, fired=fired, counts=counts)
+        self._schedules = ScheduleTurns(app, store, lease, clock, fired=fired, counts=counts)
         self._reports = ReportConsumer(
             session,
             store,
@@ -135,7 +140,7 @@ class HeldSlot:
     def lose(self) -> None:
         """Somebody else may hold the slot: have `run` return at once."""
         self.dispatcher.abandon()
-        for service in (self.timers, self._watch, self._reports, self.ledger):
+        for service in (self.timers, self._schedules, self._watch, self._reports, self.ledger):
             service.stop()
         self.stop()
 
@@ -149,6 +154,7 @@ class HeldSlot:
             await group.start(self._reports, f"reads reports of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self._watch, f"watches jobs in flight of slot {self.lease.slot}")
             await group.start(self.timers, f"fires timers of slot {self.lease.slot}", grace=_GRACE)
+            await group.start(self._schedules, f"fires schedules of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self.dispatcher, f"dispatches slot {self.lease.slot}", grace=_GRACE)
             await self._is_stopping.wait()
             if self._drains:

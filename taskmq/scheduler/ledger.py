@@ -56,6 +56,7 @@ class Ledger:
         self._store = store
         self._tell_left = left
         self._flights: dict[str, Flight] = {}
+        self._detached: dict[str, float] = {}
         self._left_of: dict[int, int] = {}
         self._queues: Counter[str] = Counter()
         self._confirmed: set[int] = set()
@@ -120,6 +121,25 @@ class Ledger:
         flight = self._flights.get(job_id)
         return flight if flight is not None and flight.token == token else None
 
+    def heard(self, job_id: str, token: int, *, now: float) -> bool:
+        """It runs without its message, and its worker says so; False where it is not in flight under this token.
+
+        Args:
+            now: of a monotonic clock, seconds.
+        """
+        if self.find(job_id, token) is None:
+            return False
+        self._detached[job_id] = now
+        return True
+
+    def has_message(self, job_id: str) -> None:
+        """It runs with a message again: another worker has got it, since the first one was too slow to say so."""
+        self._detached.pop(job_id, None)
+
+    def last_heard(self, job_id: str) -> float | None:
+        """When the worker of a job without a message said so; None where the job has its message."""
+        return self._detached.get(job_id)
+
     def keep_only(self, job_ids: Iterable[str]) -> int:
         """Let go of all jobs but these; how many that were."""
         kept = frozenset(job_ids)
@@ -167,6 +187,7 @@ class Ledger:
 
     def _leave(self, job_id: str, flight: Flight, seconds: float | None = None) -> None:
         del self._flights[job_id]
+        self._detached.pop(job_id, None)
         self._tell_left(job_id, seconds)
         self._queues[flight.queue] -= 1
         self._left_of[flight.batch] -= 1

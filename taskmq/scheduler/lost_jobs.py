@@ -9,6 +9,8 @@ Lost is a job only where nobody can have it, seen twice in a row:
                              no worker says that it has any of them in hand          -> dispatched again
     running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
                              neither ready nor unacknowledged                         -> the next attempt, or failed
+    running, detached        its worker has not said for a minute that it is alive, and nothing is left in the slot's
+                             reports                                                  -> the same
     either, ack="early"      it may have been done                                    -> failed, and never run again
 
 A message that is unacknowledged comes back by itself, so a worker that dies costs nothing here.
@@ -17,12 +19,12 @@ A message that is unacknowledged comes back by itself, so a worker that dies cos
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broadcasting, Counting
-from taskmq.contracts.jobs import DispatchedJob, JobRecord, JobStore
+from taskmq.contracts.jobs import DispatchedJob, HistoryEntry, JobRecord, JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
@@ -84,6 +86,7 @@ class InFlightWatch:
         self._counts = counts
         self._seconds = seconds
         self._suspects: dict[str, int] = {}
+        self._has_recognised = False
         self._is_stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -103,6 +106,7 @@ class InFlightWatch:
                 now = await self._store.now_ms()
                 records = await self._store.dispatching.in_flight(self._slot, dispatched_before=now)
                 self._tell_cancelled(records)
+                await self._recognise_detached(records)
                 if looks % _LOOKS_BETWEEN == 0:
                     await self._look_for_lost(records, now)
             except (StoreUnavailable, BrokerUnavailable) as error:
@@ -117,16 +121,31 @@ class InFlightWatch:
                 command = Command(id=secrets.token_hex(8), name=REVOKE, job_id=public_name(record))
                 broker.announce(command_topic(REVOKE), encode_command(command))
 
+    async def _recognise_detached(self, records: Sequence[JobRecord]) -> None:
+        """Of what an earlier holder has dispatched: which run without a message. Later ones are reported here."""
+        if self._has_recognised:
+            return
+        for record in records:
+            if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is not None:
+                continue
+            if any(_is_detached(record, event) for event in await self._store.events(record.id)):
+                self._ledger.heard(record.id, record.token, now=asyncio.get_running_loop().time())
+        self._has_recognised = True
+
     async def _look_for_lost(self, records: Sequence[JobRecord], now: int) -> None:
         suspects = {
             record.id: record for record in records if record.id in self._ledger and self._may_be_lost(record, now)
         }
-        nobody_has = await self._queues_nobody_has({record.queue for record in suspects.values()}) if suspects else {}
+        nobody_has = (
+            await self._queues_nobody_has({record.queue for record in suspects.values()}) if suspects else None
+        )
         lost: list[JobRecord] = []
         seen: dict[str, int] = {}
         for record in suspects.values():
-            is_unsettled_known = nobody_has.get(record.queue)
-            if is_unsettled_known is None or (record.state is JobState.RUNNING and not is_unsettled_known):
+            # One without a message is in no queue.
+            if nobody_has is None:
+                break
+            if self._ledger.last_heard(record.id) is None and not _has_nobody(record, nobody_has):
                 continue
             seen[record.id] = record.token
             if self._suspects.get(record.id) == record.token:
@@ -136,18 +155,23 @@ class InFlightWatch:
             await self._give_up(record)
 
     def _may_be_lost(self, record: JobRecord, now: int) -> bool:
+        if (heard := self._ledger.last_heard(record.id)) is not None:
+            return asyncio.get_running_loop().time() - heard >= _ABSENT
         if record.state is JobState.RUNNING:
             return self._workers.is_absent(record.worker, seconds=_ABSENT)
         return now - (record.dispatched or now) >= self._seconds * 1000
 
-    async def _queues_nobody_has(self, queues: set[str]) -> dict[str, bool]:
-        """Those of which no message is anywhere; whether the broker itself says that none is in a worker's hands."""
+    async def _queues_nobody_has(self, queues: set[str]) -> dict[str, bool] | None:
+        """Those of which no message is anywhere; whether the broker itself says that none is in a worker's hands.
+
+        None where there may be reports that have not come here yet.
+        """
         broker = self._session.broker
         names = [jobs_queue(queue) for queue in queues]
         stats = {each.queue: each for each in await broker.stats([*names, self._reports])}
         reports = stats.get(self._reports)
         if reports is None or reports.ready or not self._is_idle():
-            return {}
+            return None
         counted = await broker.unsettled() if isinstance(broker, Counting) else None
         found: dict[str, bool] = {}
         for queue, name in zip(queues, names, strict=True):
@@ -193,6 +217,18 @@ class InFlightWatch:
             started=record.started,
             error=worker_lost(f"worker {record.worker} is gone"),
         )
+
+
+def _has_nobody(record: JobRecord, nobody_has: Mapping[str, bool]) -> bool:
+    is_unsettled_known = nobody_has.get(record.queue)
+    if is_unsettled_known is None:
+        return False
+    return record.state is not JobState.RUNNING or is_unsettled_known
+
+
+def _is_detached(record: JobRecord, event: HistoryEntry) -> bool:
+    # One by another worker has its message: it was taken from the first one before that could say so.
+    return event.kind == "detached" and event.by == record.worker and event.at >= (record.dispatched or 0)
 
 
 def _as_dispatched(record: JobRecord) -> DispatchedJob:

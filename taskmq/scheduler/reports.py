@@ -6,6 +6,8 @@
                   no report: an invitation that the broker has dropped -> the job is dispatched again, or has failed
                              anything else                             -> parking
 
+That a job which has no message any more is `alive` still is for the ledger alone: the store is not asked.
+
 A report that comes twice, late or out of order changes nothing: the job's token decides. What the store does not know
 at all goes to the parking queue: its database may have been restored, and people have to see that.
 """
@@ -29,7 +31,7 @@ from taskmq.errors import (
     TopologyMismatch,
 )
 from taskmq.model.backoff import Backoff
-from taskmq.model.jobs.reports import Report, after_report, decode_reports
+from taskmq.model.jobs.reports import Report, after_report, decode_reports, goes_on
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports, report_of_letter
@@ -169,7 +171,8 @@ class ReportConsumer:
 
     async def _read(self, delivery: Delivery) -> list[_Received]:
         try:
-            return [_Received(report, delivery.redelivered) for report in decode_reports(delivery.body)]
+            reports = decode_reports(delivery.body)
+            return [_Received(each, delivery.redelivered) for each in reports if not self._is_alive(each)]
         except MalformedMessage as error:
             if (report := report_of_letter(delivery)) is not None:
                 _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
@@ -178,6 +181,14 @@ class ReportConsumer:
             _log.error("%s: message %s is parked: %s", self._name, delivery.message_id, error)
             await self._parked.park(delivery, str(error))
             return []
+
+    def _is_alive(self, report: Report) -> bool:
+        """Whether it says no more than that a job runs on; the ledger is told so then."""
+        if report.kind != "alive":
+            return False
+        is_ours = self._ledger.heard(report.id, report.token, now=asyncio.get_running_loop().time())
+        self._counts.reports["accepted" if is_ours else "superseded"] += 1
+        return True
 
     async def _apply(self, batch: Sequence[_Received]) -> None:
         """Apply the reports, all together; where that fails, those that can be."""
@@ -206,11 +217,12 @@ class ReportConsumer:
         for (report, is_again), one in zip(batch, applied, strict=True):
             self._counts.reports[one.outcome] += 1
             flight = self._ledger.find(report.id, report.token)
-            if flight is not None and report.kind == "started":
-                self._began(report.id)
-            elif flight is not None:
-                self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
-                ended[flight.queue] += 1
+            if flight is not None:
+                if goes_on(report.kind):
+                    self._note_run(report)
+                else:
+                    self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
+                    ended[flight.queue] += 1
             if one.outcome == "unknown":
                 _log.error("job %s: its report is parked, the store has no such job", report.id)
                 await self._parked.park_report(report, "the store has no such job")
@@ -218,12 +230,19 @@ class ReportConsumer:
                 # What was applied by one who died before the result was kept is superseded here.
                 if one.outcome == "accepted" or (is_again and one.state is _end_of(report)):
                     ends.append(AcceptedEnd(report, one.state, flight))
-            elif one.outcome == "accepted" and report.kind != "started":
+            elif one.outcome == "accepted" and not goes_on(report.kind):
                 self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
         for queue, count in ended.items():
             self._ended(queue, count)
         if ends:
             await self._results.put(ends)
+
+    def _note_run(self, report: Report) -> None:
+        self._began(report.id)
+        if report.kind == "detached":
+            self._ledger.heard(report.id, report.token, now=asyncio.get_running_loop().time())
+        else:
+            self._ledger.has_message(report.id)
 
 
 def _seconds_of(report: Report) -> float | None:

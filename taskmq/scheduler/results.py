@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.client.large_values import REFERENCE
+from taskmq.client.large_values import REFERENCE, referred
 from taskmq.contracts.jobs import JobStore
-from taskmq.contracts.stores import BlobReference, ResultRecord, ResultStore
+from taskmq.contracts.stores import ResultRecord, ResultStore
 from taskmq.errors import StateUnavailable
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
@@ -87,7 +87,9 @@ class AcceptedResults:
 
     def _record(self, end: AcceptedEnd, name: str, task: str) -> ResultRecord:
         report = end.report
-        is_reference = report.content_type == REFERENCE
+        content_type, value, blob = report.content_type, report.result, None
+        if content_type == REFERENCE and (found := referred(value)) is not None:
+            value, (content_type, blob) = b"", found
         finished = self._app.sessions.clock.now_ms() if report.started is None else report.started + report.ran
         error = report.error
         if end.state is not JobState.SUCCEEDED and error is None:
@@ -97,11 +99,11 @@ class AcceptedResults:
             task=task,
             state=end.state,
             attempt=report.attempt,
-            content_type=report.content_type,
-            value=b"" if is_reference else report.result,
+            content_type=content_type,
+            value=value,
             error=None if end.state is JobState.SUCCEEDED else error,
             started=report.started,
             finished=finished,
             worker=report.worker,
-            blob=msgspec.json.decode(report.result, type=BlobReference) if is_reference else None,
+            blob=blob,
         )

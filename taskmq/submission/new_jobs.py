@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from taskmq.client.large_values import REFERENCE, referred
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, UnsupportedFeature
@@ -77,7 +78,7 @@ def new_job(
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _fingerprint(envelope, asked),
+        fingerprint=b"" if key is None else _digest(told.asked_for) or _fingerprint(envelope, asked),
         due=now if envelope.eta is None else envelope.eta,
         detail=told.detail,
         held=told.held,
@@ -110,16 +111,20 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
 
 
 def result_of(record: JobRecord) -> ResultRecord | None:
-    """How the job ended, as `Job.result` reads it; None where it has not."""
+    """How the job ended, as `Job.result` reads it; None where it has not. A large value is yet to be fetched."""
     if not record.state.is_final:
         return None
+    content_type, value, blob = record.content_type, record.result, None
+    if content_type == REFERENCE and (found := referred(value)) is not None:
+        value, (content_type, blob) = b"", found
     return ResultRecord(
         job_id=record.id,
         task=record.task,
         state=record.state,
         attempt=record.attempt,
-        content_type=record.content_type,
-        value=record.result,
+        content_type=content_type,
+        value=value,
+        blob=blob,
         error=record.error,
         started=record.started,
         finished=record.finished or record.submitted,
@@ -158,7 +163,11 @@ def _fingerprint(envelope: Envelope, asked: Sequence[object]) -> bytes:
     """Of what was asked for, without what differs from one submission of it to the next."""
     same = replace(envelope, id="", enqueued=None, eta=None, expires=None, trace=None, root=None, parent=None)
     facts = msgspec.json.encode([encode_envelope(same).decode(), *asked])
-    return hashlib.blake2b(facts, digest_size=16).digest()
+    return _digest(facts)
+
+
+def _digest(facts: bytes | None) -> bytes:
+    return b"" if facts is None else hashlib.blake2b(facts, digest_size=16).digest()
 
 
 def _text(what: str, text: str, limit: int) -> str:

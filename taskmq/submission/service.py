@@ -9,11 +9,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultTimeout, UnknownTask
+from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -22,10 +23,13 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import CHANGEABLE, Cancellation, JobState
 from taskmq.model.topology import check_queue_name, class_of
-from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.submission.definitions import Definitions
 from taskmq.submission.explain import Explanation, explain_job
+from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import cloned, detail_of, new_job, result_of
 from taskmq.submission.stored import NOTHING, Change, StoredJobs, instant_ms
+from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
 
@@ -64,17 +68,24 @@ class Jobs(JobService):
 
     Args:
         tasks: of the app.
+
+    Attributes:
+        catalogue: the tasks that workers and schedulers have registered.
+        definitions: `app.definitions`.
     """
 
     def __init__(self, sessions: Sessions, *, tasks: TaskRegistry, result_ttl: Duration = "1d") -> None:
         super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
         self._tasks = tasks
         self._stored: StoredJobs | None = None
+        self.catalogue = TaskCatalogue(lambda: self.sessions)
+        self._names = NamedCalls(self, tasks, self.catalogue)
+        self.definitions = Definitions(lambda: self.sessions, self._names)
 
     def use_producer(self, producer: Producer) -> None:
         """Submit with what this producer sends with."""
         self._producer = producer
-        self._stored = StoredJobs(lambda: self.sessions, signature_of=self._signature_of)
+        self._stored = StoredJobs(lambda: self.sessions, signature_of=self._names.signature)
 
     # Submitting ----------------------------------------------------------------------------------------
 
@@ -100,8 +111,10 @@ class Jobs(JobService):
         """Keep one job; it is durable when this returns.
 
         Args:
-            task: a task, one with options, or the name of one of the app's; called with `args` and `kwargs`. Where
-                it has a parameter that is called as one of these options, give that one by its place.
+            task: a task, one with options, or a name; called with `args` and `kwargs`. Where it has a parameter that
+                is called as one of these options, give that one by its place. A name is that of one of the app's
+                tasks, else of one that a worker has registered, else of a definition of the tenant: `args`, where
+                there are any, replace all of that's, and `kwargs` those of the same names.
             at: when it is to run (with a time zone); or `delay`, from now on. Default: now.
             priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
             job_id: an id of the caller's, up to 255 bytes. Submitted twice with the same content it is one job; with
@@ -113,7 +126,7 @@ class Jobs(JobService):
                 database: the job is there once that commits, and is not where it does not.
 
         Raises:
-            UnknownTask: the app has no task of that name.
+            UnknownTask: neither the app nor the store has a task or a definition of that name.
             InvalidArguments, EncodeError, InvalidOption: nothing was kept.
             JobConflict: the id is that of a job with other content.
             TooLarge: the broker could not carry it.
@@ -167,18 +180,18 @@ class Jobs(JobService):
             "expires": expires,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        return await self.submit_call(
-            self._called(task, given),
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
+        more: dict[str, Any] = {
+            "description": description,
+            "owner": owner,
+            "labels": labels,
+            "held": held,
+            "connection": connection,
+        }
+        if isinstance(task, str) and task not in self._tasks:
+            return (await self.keep_named(task, args, kwargs, given, **more))[0]
+        return (await self.keep_call(self._called(task, given), args, kwargs, **more))[0]
 
-    async def submit_call(
+    async def keep_call(
         self,
         called: Call[..., R],
         args: tuple[Any, ...],
@@ -189,14 +202,41 @@ class Jobs(JobService):
         labels: Mapping[str, str] | None = None,
         held: bool = False,
         connection: Any = None,
-    ) -> Job[R]:
-        """`asubmit` of a task with options, whatever its parameters are called."""
+    ) -> tuple[Job[R], Submitted]:
+        """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
-            await self._store.submit(self._new_job(sending), connection=connection)
-        return self._handle(called, sending.envelope.id)
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return called.handle(sending.envelope.id), answer
+
+    async def keep_named(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> tuple[Job[Any], Submitted]:
+        """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
+
+        Args:
+            args, kwargs: plain JSON values, or what the task takes.
+            options: as `task.options` takes them.
+        """
+        named = await self._names.find(name, tenant=options.get("tenant") or "")
+        sending = named.submission(
+            args, kwargs, options, description=description, owner=owner, labels=labels, held=held
+        )
+        with self._producer.opened(sending):
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return named.handle(sending.envelope.id), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -217,15 +257,18 @@ class Jobs(JobService):
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
     ) -> list[Job[R]]:
         """`submit_many` for coroutines."""
-        called = self._called(task, {})
-        if called.call_plan.job_id is not None:
-            raise InvalidOption("job_id is for one job, not for many")
+        if isinstance(task, str) and task not in self._tasks:
+            called: NamedCall | Call[..., R] = await self._names.find(task)
+        else:
+            called = self._called(task, {})
+            if called.call_plan.job_id is not None:
+                raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
         for sending in called.submissions(calls):
             with self._producer.opened(sending):
                 jobs.append(self._new_job(sending))
         await self._store.submit_all(jobs, connection=connection)
-        return [self._handle(called, job.id) for job in jobs]
+        return [called.handle(job.id) for job in jobs]
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
@@ -458,13 +501,22 @@ class Jobs(JobService):
                 return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return record
+        return await self._redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return result_of(record)
+            return None if (ended := result_of(record)) is None else await self._redeemed(ended)
         return await super().look_for_result(job_id)
+
+    async def _redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere."""
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self.sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
@@ -510,18 +562,8 @@ class Jobs(JobService):
 
     def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
         if isinstance(task, str):
-            found = self._tasks.get(task)
-            if found is None:
-                raise UnknownTask(f"the app has no task {task!r}: {did_you_mean(task, sorted(self._tasks))}")
-            task = cast("Call[..., R]", found)
+            task = cast("Call[..., R]", self._tasks[task])
         return task.with_options(options)
-
-    def _signature_of(self, name: str) -> Any:
-        found = self._tasks.get(name)
-        return None if found is None else found.signature
-
-    def _handle(self, called: Call[..., R], job_id: str) -> Job[R]:
-        return called.handle(job_id)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:
         return Job(_name(record), task=record.task, jobs=self, returns=self._returns(record.task))

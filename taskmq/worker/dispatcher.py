@@ -31,6 +31,7 @@ from taskmq.worker.run.fast_path import FastPath, FastPathResult
 from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.poison import Quarantine
 from taskmq.worker.run.processor import Processor
+from taskmq.worker.run.reports import ReportSender
 from taskmq.worker.run.settle import Settler
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import LOOP_BUDGET, Pause, WorkItem
@@ -49,7 +50,7 @@ class Dispatcher:
         resources: what the worker has for tasks that need more than a slot.
         guards: what some runs have to pass before they start.
         cancelled: why a job was cancelled, None when it was not; None where nothing can be.
-        long_runs: for runs that take longer than the broker allows; None where there is no state.
+        long_runs: for runs that take longer than the broker allows.
 
     Attributes:
         slots: who has a slot.
@@ -126,6 +127,11 @@ class Dispatcher:
             stats=stats,
             cancelled=cancelled or _never,
         )
+
+    @property
+    def reports(self) -> ReportSender:
+        """Publishes what is said of jobs of the store."""
+        return self._settler.reports
 
     @property
     def is_busy(self) -> bool:

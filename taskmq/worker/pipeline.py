@@ -43,7 +43,7 @@ class Pipeline:
     Args:
         cancelled: why a job was cancelled, None when it was not.
         quarantine: runs what may be poison; None where nobody counts crashes.
-        long_runs: for runs that take longer than the broker allows; None where there is no state.
+        long_runs: for runs that take longer than the broker allows.
     """
 
     def __init__(

@@ -30,6 +30,7 @@ from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
+from taskmq.worker.services.task_announcer import TaskAnnouncer
 from taskmq.worker.setup import check_tasks, executors_for, longest_run, queues_of, resources_for
 
 __all__ = ["Worker"]
@@ -86,6 +87,7 @@ class Worker:
         self._events: EventPublisher | None = None
         self._cancellations: Cancellations | None = None
         self._pauses: QueuePauses | None = None
+        self._tasks: TaskAnnouncer | None = None
         self._resources = resources_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -185,6 +187,11 @@ class Worker:
         if self._pauses is not None:
             self._pauses.wake()
 
+    def tell_tasks(self) -> None:
+        """A scheduler asks which tasks there are."""
+        if self._tasks is not None:
+            self._tasks.wake()
+
     def requeue_now(self) -> None:
         """Drain without grace: interrupt what runs and give it back."""
         self.drain()
@@ -226,7 +233,7 @@ class Worker:
             yield "relay of delayed jobs", relay, _TIME_TO_SETTLE
         if self._long_runs is not None:
             queues = [name for queue in self._queues for name in queue.physical]
-            self._long_runs.attach(consumer, dispatcher.slots, queues)
+            self._long_runs.attach(consumer, dispatcher.slots, dispatcher.reports, queues)
             yield "guard of long runs", self._long_runs, _TIME_TO_SETTLE
         if isinstance(session.broker, Broadcasting):
             if config.events != "off":
@@ -239,6 +246,8 @@ class Worker:
                     is_permanent=config.events == "on",
                 )
                 yield "event publisher", self._events, _TIME_TO_END
+            self._tasks = TaskAnnouncer(session.broker, app, worker=self.name)
+            yield "announcer of tasks", self._tasks, _TIME_TO_END
             watch = None if self._events is None else self._events.watch
             commands = CommandService(session.broker, self, watch=watch, obeys=config.control)
             yield "command service", commands, _TIME_TO_SETTLE
@@ -253,10 +262,9 @@ class Worker:
 
     def _new_dispatcher(self) -> Dispatcher:
         stores = self._app.sessions.current().stores
-        if stores.leases is not None:
-            self._long_runs = LongRunGuard(
-                self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
-            )
+        self._long_runs = LongRunGuard(
+            self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
+        )
         if stores.schedules is not None:
             self._pauses = QueuePauses(stores.schedules, self._queues)
         self._cancellations = (
@@ -301,7 +309,7 @@ class Worker:
                         name,
                         prefetch if queue.ordered is None else 1,
                         longest=longest_run(self._app, queue),
-                        is_punctual=self._long_runs is not None and queue.ordered is None,
+                        is_punctual=self._long_runs is not None and self._long_runs.is_over(name),
                         is_paused=self._is_paused(queue),
                     )
                     for queue in self._queues

@@ -17,6 +17,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/worker/intake/ordered_shards.py": "goes back before a run has begun",
     "taskmq/worker/intake/slots.py": "goes back before a run has begun, or when a run cannot be stopped",
     "taskmq/worker/long_runs/guard.py": "the state's lease stands in for the delivery of a long run",
+    "taskmq/worker/long_runs/detached_runs.py": "the scheduler stands in for the delivery of a long run",
     "taskmq/worker/long_runs/leased_delivery.py": "the state's lease stands in for the delivery of a long run",
     "taskmq/worker/run/fast_path.py": "a run that needs nothing is settled without a coroutine",
     "taskmq/worker/run/processor.py": "a letter that nobody can read is dropped once it is kept",

@@ -27,6 +27,7 @@ EventKind = Literal[
     "refused",
     "undispatched",
     "unknown_attempt",
+    "detached",
 ]
 
 CODES: Final[dict[JobState, int]] = {
@@ -62,5 +63,6 @@ EVENT_CODES: Final[dict[EventKind, int]] = {
     "refused": 9,
     "undispatched": 10,
     "unknown_attempt": 11,
+    "detached": 12,
 }
 EVENT_KINDS: Final = {code: kind for kind, code in EVENT_CODES.items()}

@@ -9,9 +9,10 @@ from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import encode_detail
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
-__all__ = ["submit"]
+__all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
 
 _BODIES: Final = "insert into taskmq.job_body (id, body) select * from unnest($1::uuid[], $2::bytea[])"
 _DETAILS: Final = "insert into taskmq.job_detail (id, detail) select * from unnest($1::uuid[], $2::text[])"
@@ -26,7 +27,7 @@ select i.place, k.id, k.fingerprint from unnest($1::int[], $2::int[], $3::text[]
 cross join lateral (select id, fingerprint from taskmq.job_key where tenant = i.tenant and key = i.key offset 0) k"""
 
 
-class _Numbers:
+class Numbers:
     """The names of the jobs as the tables have them."""
 
     def __init__(self, tenants: dict[str, int], queues: dict[str, int], tasks: dict[str, int]) -> None:
@@ -37,15 +38,10 @@ class _Numbers:
 
 async def submit(database: Database, jobs: Sequence[NewJob], connection: Connection | None) -> list[Submitted]:
     """What `JobStore.submit` does; in the caller's transaction where there is a connection."""
-    names = database.names
-    numbers = _Numbers(
-        await names.ids("tenant", (job.tenant for job in jobs)),
-        await names.ids("queue", (job.queue for job in jobs)),
-        await names.ids("task", (job.task for job in jobs)),
-    )
+    numbers = await numbers_of(database.names, jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
-        return await _submit(connection, jobs, numbers)
+        return await insert_jobs(connection, jobs, numbers)
 
     if connection is not None:
         return await work(connection)
@@ -53,7 +49,17 @@ async def submit(database: Database, jobs: Sequence[NewJob], connection: Connect
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
 
 
-async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: _Numbers) -> list[Submitted]:
+async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
+    """The names of the jobs, which get numbers where they have none; outside of the transaction that inserts them."""
+    return Numbers(
+        await names.ids("tenant", (job.tenant for job in jobs)),
+        await names.ids("queue", (job.queue for job in jobs)),
+        await names.ids("task", (job.task for job in jobs)),
+    )
+
+
+async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit in the transaction that is open on the connection."""
     new = await _insert(connection, jobs, numbers)
     answers: list[Submitted | None] = []
     for job in jobs:
@@ -67,7 +73,7 @@ async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: _Numb
     return [answer for answer in answers if answer is not None]
 
 
-async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: _Numbers) -> dict[str, int]:
+async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> dict[str, int]:
     """The ids and states of the jobs that are new."""
     statement = SUBMIT
     if any(job.key is not None for job in jobs):
@@ -104,7 +110,7 @@ async def _insert_rest(connection: Connection, jobs: Sequence[NewJob]) -> None:
 async def _answer(
     connection: Connection,
     jobs: Sequence[NewJob],
-    numbers: _Numbers,
+    numbers: Numbers,
     answers: list[Submitted | None],
     places: Sequence[int],
 ) -> None:

@@ -164,8 +164,11 @@ class DispatchStore(Protocol):
     async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
         """Let the reports count, all of them in one transaction; what each came to, in their order.
 
-        No epoch: the token decides, whoever applies it. Several reports of one job in one call count in their order.
+        No epoch: the token decides, whoever applies it. An end of a later dispatch than the store knows of (it was
+        restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a dispatch get the
+        event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in their order.
         `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
+        `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...
 

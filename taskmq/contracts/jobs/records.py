@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from taskmq.model.identity import AuditEntry
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
@@ -140,7 +141,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     at: int
     kind: Literal[
         "change", "cancel", "cancel_requested", "hold", "release", "retry", "superseded", "lost", "refused",
-        "undispatched", "unknown_attempt",
+        "undispatched", "unknown_attempt", "detached",
     ]  # fmt: skip
     state: JobState
     by: str = ""
@@ -168,6 +169,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
         cancel_requested: why its worker is to stop it.
         error: of the end that the change is.
         kind, by, note: of the event that is written.
+        audit: an entry of the audit, which the same transaction writes.
     """
 
     id: str
@@ -184,6 +186,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["change", "cancel", "cancel_requested", "hold", "release", "retry"]
     by: str = ""
     note: str = ""
+    audit: AuditEntry | None = None
 
 
 class JobPage(msgspec.Struct, frozen=True):

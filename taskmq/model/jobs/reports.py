@@ -17,14 +17,24 @@ from taskmq.model.envelope import LAST_INSTANT, Invitation, Token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
-__all__ = ["LONGEST", "Report", "ReportKind", "after_report", "decode_reports", "encode_reports", "invite"]
+__all__ = [
+    "LONGEST",
+    "Report",
+    "ReportKind",
+    "after_report",
+    "decode_reports",
+    "encode_reports",
+    "goes_on",
+    "invite",
+]
 
 LONGEST: Final = 262_144
 """Bytes of one message with reports; a single report that is larger has a message of its own."""
 
 ReportKind = Literal[
-    "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted"
-]
+    "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
+    "detached", "alive",
+]  # fmt: skip
 """What a worker says:
 
 - `started`: it still runs after a quarter of a second, or is acknowledged before its run;
@@ -34,7 +44,9 @@ ReportKind = Literal[
 - `snoozed`: it is to run again after `delay`, and the attempt does not count;
 - `expired`, `cancelled`: it did not start, or was stopped;
 - `refused`: this worker cannot read it or does not know its task; after `delay` another one may;
-- `interrupted`: it was stopped for the worker's own reasons, and the attempt does not count.
+- `interrupted`: it was stopped for the worker's own reasons, and the attempt does not count;
+- `detached`: it runs on without its message, which is acknowledged now: no broker gives it to another worker;
+- `alive`: so it does still. Told every ten seconds; the scheduler keeps it in mind, and does not write it down.
 """
 
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
@@ -50,6 +62,8 @@ _AFTER: Final[dict[ReportKind, JobState]] = {
     "cancelled": JobState.CANCELLED,
     "refused": JobState.SCHEDULED,
     "interrupted": JobState.QUEUED,
+    "detached": JobState.RUNNING,
+    "alive": JobState.RUNNING,
 }
 _RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.QUEUED})
 
@@ -90,6 +104,11 @@ def after_report(kind: ReportKind, *, cancel_requested: bool) -> JobState:
     """
     state = _AFTER[kind]
     return JobState.CANCELLED if cancel_requested and state in _RUNS_AGAIN else state
+
+
+def goes_on(kind: ReportKind) -> bool:
+    """Whether the attempt that is reported goes on."""
+    return _AFTER[kind] is JobState.RUNNING
 
 
 _encoder = msgspec.json.Encoder()

@@ -5,7 +5,7 @@ returns an `Exporter`. The process whose health port it is asks it whenever `/me
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -144,12 +144,13 @@ class Snapshot(NamedTuple):
 
 
 class ScheduleCount(msgspec.Struct):
-    """What one beat has emitted of one task.
+    """What one beat or scheduler has emitted of one task.
 
     Attributes:
-        emitted: occurrences that the broker has confirmed, by kind: `due`, `catchup`, `backfill`, ...
+        emitted: occurrences that the broker has confirmed, or the store has as jobs, by kind: `due`, `catchup`,
+            `backfill`, ...
         failed: those that cannot be sent, by anybody.
-        late: seconds from when occurrences were due to the broker's confirm; those of a backfill are never late.
+        late: seconds from when occurrences were due to that; those of a backfill are never late.
     """
 
     task: str
@@ -184,6 +185,7 @@ class SchedulerSnapshot(NamedTuple):
         lost: jobs that were given up, and dispatched again or ended.
         reports: of workers, by what they came to: `accepted`, `superseded`, `unknown`, `malformed`.
         store_silence: seconds since the store last answered; None: it never has.
+        schedules: occurrences of schedules, since it started.
     """
 
     version: str
@@ -194,6 +196,7 @@ class SchedulerSnapshot(NamedTuple):
     lost: int
     reports: dict[str, int]
     store_silence: float | None
+    schedules: Sequence[ScheduleCount] = ()
 
 
 class Page(NamedTuple):

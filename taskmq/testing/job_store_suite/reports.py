@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskmq.contracts.jobs import AppliedReport, AttemptRecord, DispatchBatch, JobRecord
-from taskmq.model.jobs.reports import ReportKind, after_report
+from taskmq.model.jobs.reports import Report, ReportKind, after_report, goes_on
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, new_id, report, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, later, new_id, report, unlike
 from taskmq.testing.runner import case
 
 __all__ = ["Reports"]
@@ -23,6 +23,8 @@ _KINDS: Sequence[ReportKind] = (
     "cancelled",
     "refused",
     "interrupted",
+    "detached",
+    "alive",
 )
 _ENDS: Sequence[ReportKind] = ("succeeded", "failed", "expired", "cancelled")
 _AGAIN: Sequence[ReportKind] = ("retry", "snoozed", "interrupted")
@@ -113,6 +115,24 @@ class Reports(JobStoreCase):
         record = await driver.accepted(job, "started", worker="w2", started=begun)
 
         assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w2", begun)
+
+    @case
+    async def test_the_store_remembers_that_a_job_runs_without_its_message(self) -> None:
+        driver, other = self.driver(), self.driver()
+        job = await driver.dispatched()
+        begun = await driver.store.now_ms() - 1_000
+        await driver.accepted(job, "started", worker="w7", started=begun)
+
+        record = await driver.accepted(job, "detached", worker="w7", started=begun)
+
+        assert (record.state, record.worker, record.started) == (JobState.RUNNING, "w7", begun)
+        assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
+        (event,) = await other.store.events(job.id)
+        assert (event.kind, event.state, event.by) == ("detached", JobState.RUNNING, "w7")
+        # Whoever takes the slot over sees by it that this dispatch is meant, and not an earlier one.
+        assert record.dispatched is not None
+        assert event.at >= record.dispatched
+        assert (await driver.accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED
 
     @case
     async def test_a_retry_waits_in_the_store_and_counts_the_attempt(self) -> None:
@@ -251,6 +271,57 @@ class Reports(JobStoreCase):
         assert [(event.kind, event.state) for event in events] == [("superseded", JobState.DISPATCHED)]
 
     @case
+    async def test_an_end_of_a_dispatch_that_is_not_written_down_counts_and_is_noted(self) -> None:
+        driver, other = self.driver(), self.driver()
+
+        for state in JobState:
+            if state is JobState.UNKNOWN or state in TERMINAL:
+                continue
+            for kind in _ENDS:
+                job = await driver.make(state, queue=f"{state} {kind}")
+                said = Report(id=job.id, token=later(job.token), kind=kind, worker="w8")
+                (applied,) = await driver.schedulers.apply([said])
+                ended = after_report(kind, cancel_requested=False)
+                assert applied == AppliedReport("accepted", ended, job.queue), f"{state}, {kind}"
+                record = await other.read(job)
+                assert (record.state, record.version, record.worker) == (ended, job.version + 1, "w8")
+                event = (await other.store.events(job.id))[-1]
+                assert (event.kind, event.state, event.by) == ("unknown_attempt", ended, "w8")
+                # It waits nowhere any more.
+                assert await driver.lanes(job.queue) == []
+                assert job.id not in [timer.id for timer in await driver.timers()]
+                (again,) = await driver.schedulers.apply([said])
+                assert again.outcome == "superseded"
+
+    @case
+    async def test_what_was_begun_in_a_dispatch_that_is_not_written_down_is_noted_and_runs_again(self) -> None:
+        driver = self.driver()
+
+        for kind in ("started", *_AGAIN):
+            job = await driver.submit(queue=kind)
+            said = Report(id=job.id, token=later(job.token), kind=kind, worker="w8", delay=HOUR)
+            (applied,) = await driver.schedulers.apply([said])
+            assert applied == AppliedReport("superseded", JobState.QUEUED, job.queue), kind
+            (event,) = await driver.store.events(job.id)
+            assert (event.kind, event.state) == ("unknown_attempt", JobState.QUEUED)
+            assert [one.id for one in (await driver.dispatch(queue=kind)).jobs] == [job.id]
+
+    @case
+    async def test_of_two_dispatches_of_one_number_the_one_that_is_written_down_counts(self) -> None:
+        driver = self.driver()
+        job = await driver.dispatched()
+
+        applied = await driver.report(job, "succeeded", token=unlike(job.token), worker="w8")
+
+        assert applied.outcome == "superseded"
+        (event,) = await driver.store.events(job.id)
+        assert (event.kind, event.state, event.by) == ("unknown_attempt", JobState.DISPATCHED, "w8")
+        assert (await driver.accepted(job, "failed")).state is JobState.FAILED
+        # Also once it has ended.
+        await driver.report(job, "succeeded", token=unlike(job.token))
+        assert [event.kind for event in await driver.store.events(job.id)] == ["unknown_attempt"] * 2
+
+    @case
     async def test_a_report_of_a_job_that_nobody_has_is_unknown(self) -> None:
         driver = self.driver()
         job = await driver.dispatched()
@@ -364,7 +435,7 @@ class Reports(JobStoreCase):
     @case
     async def test_a_doubled_message_of_reports_changes_nothing_more(self) -> None:
         driver, other = self.driver(), self.driver()
-        jobs = (await _batch(driver, 9)).jobs
+        jobs = (await _batch(driver, len(_KINDS))).jobs
         reports = [report(job, kind, delay=HOUR) for job, kind in zip(jobs, _KINDS, strict=True)]
         await driver.schedulers.apply(reports)
         before = [await driver.read(job) for job in jobs]
@@ -372,9 +443,10 @@ class Reports(JobStoreCase):
         applied = await other.schedulers.apply(reports)
 
         after = [await driver.read(job) for job in jobs]
-        assert [each.outcome for each in applied] == ["accepted"] + ["superseded"] * 8
-        assert [_but_for_events(record) for record in after[1:]] == [_but_for_events(record) for record in before[1:]]
-        assert after[0].state is JobState.RUNNING
+        assert [each.outcome for each in applied] == [
+            "accepted" if goes_on(kind) else "superseded" for kind in _KINDS
+        ]
+        assert [_but_for_events(record) for record in after] == [_but_for_events(record) for record in before]
 
     @case
     async def test_texts_that_a_database_cannot_hold_are_kept_escaped(self) -> None:

@@ -2,5 +2,5 @@
 
 Shortly before the broker's consumer timeout the guard publishes a standby message that stands in for the delivery,
 and acknowledges the delivery. A lease tells who runs the job; if the worker dies, the standby message starts it
-again.
+again. For a job of the store the scheduler stands in, and hears from the worker every ten seconds.
 """

@@ -17,6 +17,8 @@ end. When the run is done it drops the standby. When the lease has ended it mark
 first holder cannot come back, and runs the job again, as one that may have ended its worker. A worker without a state
 runs a standby as it is, so all workers of a queue have the same state, or none.
 
+A job of the store needs none of that: its scheduler stands in for its message (`detached_runs`).
+
 Standbys wait at the broker, also with `delay="state"`: they must not be lost together with the leases. What only
 waits for a slot is given back to the broker when it comes near the time. Nothing is handed over of an ordered queue,
 whose next message must not start before; nor of tasks with early acknowledgement, whose message is gone already.
@@ -58,11 +60,13 @@ from taskmq.model import headers as header
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import amend
 from taskmq.model.keys import long_run_key
-from taskmq.model.topology import is_shard
+from taskmq.model.topology import is_jobs_queue, is_shard
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.delivery_ages import DeliveryAges
+from taskmq.worker.long_runs.detached_runs import DetachedRuns
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDelivery
+from taskmq.worker.run.reports import ReportSender
 from taskmq.worker.run.stats import WorkerStats
 
 __all__ = ["LongRunGuard"]
@@ -88,16 +92,19 @@ class LongRunGuard:
     """One worker's: a `Service`.
 
     Args:
+        leases: None where there is no state: then jobs of the store alone are looked after.
         worker: shown as the owner of leases.
         seconds: how long a lease lasts that is not renewed; a job that was lost is run again that much later.
     """
 
-    def __init__(self, app: TaskMQ, leases: LeaseStore, stats: WorkerStats, *, worker: str, seconds: float) -> None:
+    def __init__(
+        self, app: TaskMQ, leases: LeaseStore | None, stats: WorkerStats, *, worker: str, seconds: float
+    ) -> None:
         session = app.sessions.current()
         self._broker = session.broker
         self._send_timeout = session.send_timeout
         self._clock = app.sessions.clock
-        self._leases = leases
+        self._asked_leases = leases
         self._stats = stats
         self._worker = worker
         self._seconds = seconds
@@ -109,19 +116,30 @@ class LongRunGuard:
         self._tasks = TaskSet("worker hands over", failure="a job was not handed over")
         self._stopping = asyncio.Event()
         self._slots: Slots | None = None
+        self._detached: DetachedRuns | None = None
         self._consumer: Consumer | None = None
         self._queues: Collection[str] = ()
         self._ages: DeliveryAges | None = None
 
-    def attach(self, consumer: Consumer, slots: Slots, queues: Collection[str]) -> None:
+    @property
+    def _leases(self) -> LeaseStore:
+        assert self._asked_leases is not None
+        return self._asked_leases
+
+    def is_over(self, queue: str) -> bool:
+        """Whether the deliveries of a physical queue are looked after."""
+        return not is_shard(queue) and (self._asked_leases is not None or is_jobs_queue(queue))
+
+    def attach(self, consumer: Consumer, slots: Slots, reports: ReportSender, queues: Collection[str]) -> None:
         """Say whose deliveries are looked at, before `run`.
 
         Args:
             queues: the physical queues that are consumed.
         """
         self._slots = slots
+        self._detached = DetachedRuns(reports, slots, self._stats)
         self._consumer = consumer
-        self._queues = queues
+        self._queues = [queue for queue in queues if self.is_over(queue)]
 
     def stop(self) -> None:
         """See `Service`."""
@@ -138,6 +156,8 @@ class LongRunGuard:
         await self._close()
 
     async def _close(self) -> None:
+        if self._detached is not None:
+            await self._detached.aclose(grace=_STOPPING)
         await self._tasks.aclose(grace=_STOPPING)
         await self._keeper.aclose()
 
@@ -151,15 +171,15 @@ class LongRunGuard:
         ages = self._ages = self._ages or DeliveryAges(now=loop.time())
         while not self._stopping.is_set():
             # Asked each time: it may be another node, of another version.
-            limits = {queue: consumer.settle_within(queue) for queue in self._queues if not is_shard(queue)}
+            limits = {queue: consumer.settle_within(queue) for queue in self._queues}
             shortest = min((limit for limit in limits.values() if limit is not None), default=None)
             seconds = _LONGEST_LOOK if shortest is None else shortest / _LOOKS
             if not await pause(self._stopping, min(max(seconds, _SHORTEST_LOOK), _LONGEST_LOOK)):
                 self._look(limits, slots, ages, now=loop.time())
 
     def _look(self, limits: Mapping[str, float | None], slots: Slots, ages: DeliveryAges, *, now: float) -> None:
-        running = {attempt.delivery: attempt for attempt in self._stats.running if _can_be_handed_over(attempt)}
-        waiting = [delivery for delivery in slots.waiting_deliveries() if not is_shard(delivery.queue)]
+        running = {attempt.delivery: attempt for attempt in self._stats.running if self._can_be_handed_over(attempt)}
+        waiting = [delivery for delivery in slots.waiting_deliveries() if self.is_over(delivery.queue)]
         ages.look((*running, *waiting), now=now)
         self._begun &= running.keys()
 
@@ -171,7 +191,22 @@ class LongRunGuard:
         for delivery, attempt in running.items():
             if delivery not in self._begun and left(delivery, HANDED_OVER) <= 0:
                 self._begun.add(delivery)
-                self._tasks.start(self._hand_over(attempt, delivery, until=now + left(delivery, _GIVE_UP)))
+                self._begin(attempt, delivery, until=now + left(delivery, _GIVE_UP))
+
+    def _begin(self, attempt: Attempt, delivery: Delivery, *, until: float) -> None:
+        if (invitation := attempt.envelope.store) is None:
+            self._tasks.start(self._hand_over(attempt, delivery, until=until))
+        elif self._detached is not None:
+            self._tasks.start(self._detached.detach(attempt, delivery, invitation))
+
+    def _can_be_handed_over(self, attempt: Attempt) -> bool:
+        delivery = attempt.delivery
+        return (
+            attempt.task.plan.ack == "late"
+            and not isinstance(delivery, LeasedDelivery)
+            and self.is_over(delivery.queue)
+            and not is_revoked(delivery)
+        )
 
     async def _hand_over(self, attempt: Attempt, delivery: Delivery, *, until: float) -> None:
         hold = await self._publish_standby(attempt, delivery, until=until)
@@ -335,7 +370,7 @@ class LongRunGuard:
         """Whether a message is to be run; where it is a standby message that is not, it was settled."""
         standby = attempt.delivery
         key = standby.headers.get(header.LEASE)
-        if not isinstance(key, str):
+        if self._asked_leases is None or not isinstance(key, str):
             return True
         left = self._seconds
         if key not in self._held:
@@ -399,18 +434,6 @@ class _LongRun:
         self.handed: LeasedDelivery | None = None
         self.turn = asyncio.Lock()
         self.is_over = False
-
-
-def _can_be_handed_over(attempt: Attempt) -> bool:
-    delivery = attempt.delivery
-    return (
-        attempt.task.plan.ack == "late"
-        # What stands in for a job of the store is in the store.
-        and attempt.envelope.store is None
-        and not isinstance(delivery, LeasedDelivery)
-        and not is_shard(delivery.queue)
-        and not is_revoked(delivery)
-    )
 
 
 def _keeps_all_but_the_lease(name: str) -> bool:

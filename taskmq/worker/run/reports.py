@@ -20,7 +20,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import SendError, TaskMQError, TooLarge, Unroutable
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation
-from taskmq.model.jobs.reports import Report, encode_reports
+from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import ReportQueue
 from taskmq.worker.attempt import Attempt
@@ -91,12 +91,12 @@ class ReportSender:
         if (timer := self._starts.pop(attempt, None)) is not None:
             timer.cancel()
 
-    def started(self, attempt: Attempt, invitation: Invitation) -> Report:
-        """The report that the attempt's run has begun."""
+    def about(self, attempt: Attempt, invitation: Invitation, kind: ReportKind) -> Report:
+        """A report of the attempt's run that is not its end."""
         return Report(
             id=invitation.id,
             token=invitation.token,
-            kind="started",
+            kind=kind,
             attempt=attempt.envelope.attempt,
             worker=self._worker,
             started=attempt.started,
@@ -107,7 +107,7 @@ class ReportSender:
         self._publishing.start(self._send_start(attempt, invitation))
 
     async def _send_start(self, attempt: Attempt, invitation: Invitation) -> None:
-        await self.send(invitation, self.started(attempt, invitation))
+        await self.send(invitation, self.about(attempt, invitation, "started"))
 
     def _add(self, invitation: Invitation, report: Report, published: Callable[[bool], None]) -> None:
         if not self._waiting:
@@ -172,7 +172,9 @@ def _answer(confirmed: "asyncio.Future[bool]", is_confirmed: bool) -> None:  # n
 
 def _without_result(report: Report, error: TooLarge) -> Report:
     record = ErrorRecord(
-        type_name="TooLarge", message=f"the result does not fit into a message: {error}", traceback=""
+        type_name="TooLarge",
+        message=f"the result does not fit into a message, and results_at= does not keep it elsewhere: {error}",
+        traceback="",
     )
     return Report(
         id=report.id,

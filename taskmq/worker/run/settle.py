@@ -33,6 +33,7 @@ from typing import Any, Final, assert_never
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.broker import Delivery, HeaderValue, Outgoing, Revocable
 from taskmq.contracts.republish import copy_message
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, ResultStore
@@ -89,6 +90,8 @@ _TURNS: Final = 4
 _LONGEST_PAUSE: Final = 5.0
 # Outcomes after which there is no record of the job's end.
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
+# Seconds: a day longer than stores keep a job that has ended.
+_STORED_RESULT: Final = 31 * 86_400.0
 # A job that this worker can never run another one may.
 _REFUSED_MS: Final = 60_000
 
@@ -122,6 +125,7 @@ class Settler:
             session.broker, worker=worker, timeout=session.send_timeout, stopping=self._is_stopping
         )
         self._results: ResultStore | None = session.stores.results
+        self._large = session.large_values
 
     @property
     def keeps_results(self) -> bool:
@@ -142,6 +146,8 @@ class Settler:
         if (invitation := attempt.envelope.store) is not None:
             self.reports.run_ends(attempt)
             report, _ = self._said(attempt, invitation, outcome)
+            if self._is_large(report):
+                return False
             self.reports.tell(invitation, report, attempt.delivery)
             return True
         if (self._results is not None and attempt.task.plan.result is not False) or is_shard(attempt.delivery.queue):
@@ -210,12 +216,18 @@ class Settler:
 
     async def tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:
         """Tell the store that a job of its runs now; False where the worker stops before that is confirmed."""
-        return await self.reports.send(invitation, self.reports.started(attempt, invitation))
+        return await self.reports.send(invitation, self.reports.about(attempt, invitation, "started"))
 
     async def _report(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> bool:
         """Say what became of a job of the store, and acknowledge it then."""
         self.reports.run_ends(attempt)
         report, record = self._said(attempt, invitation, outcome)
+        if self._is_large(report):
+            # Before its guards: what they keep of it is the same value then.
+            lightened = await self._lightened(attempt, report)
+            if lightened is None:
+                return False
+            report = lightened
         if not isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome, record):
             return False
         if not await self.reports.send(invitation, report):
@@ -223,6 +235,25 @@ class Settler:
             return False
         attempt.delivery.ack()
         return True
+
+    def _is_large(self, report: Report) -> bool:
+        return self._large is not None and self._large.is_large(report.result)
+
+    async def _lightened(self, attempt: Attempt, report: Report) -> Report | None:
+        """The report with a reference to its result, which is durable then; None: the delivery was given back."""
+        assert self._large is not None
+        backoff: Backoff | None = None
+        while True:
+            try:
+                blob = await self._large.keep(attempt.job_id, report.result, ttl=_STORED_RESULT)
+            except StateUnavailable as error:
+                _log.warning("result of job %s is not stored yet: %s", attempt.job_id, error)
+                backoff = backoff or _backoff()
+                if not await self._pause(backoff.next()):
+                    attempt.delivery.requeue()
+                    return None
+            else:
+                return replace(report, content_type=REFERENCE, result=reference_to(report.content_type, blob))
 
     def _said(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> tuple[Report, ResultRecord | None]:
         """The report of an outcome, and the job's end for its guards."""

@@ -69,7 +69,7 @@ def test_dominant_shares_come_out_alike() -> None:
 
 
 def test_policies_differ_in_what_they_are_for() -> None:
-    found = scenarios.policies(seconds=60.0)
+    found = scenarios.policies(seconds=120.0)
 
     waits = {
         policy: {tenant: scenarios.percentile(outcome.waits[tenant], 0.95) for tenant in ("web", "urgent")}

@@ -41,7 +41,8 @@ def test_a_cancel_of_a_dispatched_job_is_told_every_five_seconds_until_its_repor
         assert await stage.store.update(request) is not None
 
         await stage.pass_by(16)
-        assert [(command.name, command.job_id) for command in told] == [("revoke", "17")] * 3
+        asked = [(command.name, command.job_id) for command in told if command.name != "tasks"]
+        assert asked == [("revoke", "17")] * 3
         await player.finish("cancelled")
         await stage.all_ended()
         told.clear()
@@ -139,6 +140,111 @@ def test_a_running_job_whose_worker_is_gone_runs_again_and_the_third_death_is_th
         assert job.error is not None
         assert job.error.type_name == "WorkerLost"
         assert len(await stage.store.attempts(job_id)) == 2
+
+    play(test)
+
+
+def test_a_detached_job_is_its_worker_s_for_as_long_as_that_says_so_and_a_minute() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        (delivery,), (envelope,) = player.deliveries, player.envelopes
+        await player.report(envelope, "detached")
+        delivery.ack()
+        player.deliveries.clear()
+        # The queue is never empty, and nobody hears of the worker by its events.
+        await stage.submit()
+        await until(lambda: len(player.deliveries) == 1)
+
+        for _ in range(20):
+            await player.report(envelope, "alive")
+            await stage.pass_by(10)
+        assert process.scheduler.status().lost == 0
+        assert stage.job(job_id).version == 3
+        await stage.pass_by(45)
+        assert stage.job(job_id).state is JobState.RUNNING
+        await until(lambda: process.scheduler.status().lost == 1, within=50)
+
+        assert stage.job(job_id).attempt == 2
+        (attempt,) = await stage.store.attempts(job_id)
+        assert attempt.error is not None
+        assert attempt.error.type_name == "WorkerLost"
+        # What the first worker says after that has no effect.
+        await player.report(envelope, "alive")
+        await player.report(envelope, "succeeded")
+        await until(lambda: len(player.deliveries) == 2, within=600)
+        assert stage.job(job_id).state is JobState.DISPATCHED
+
+    play(test)
+
+
+def test_reports_that_wait_are_heard_before_a_detached_job_is_given_up() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        await player.report(player.envelopes[0], "detached")
+        player.deliveries[0].ack()
+        await until(lambda: stage.job(job_id).state is JobState.RUNNING)
+
+        # A store that is away for longer than a minute: what workers say waits in the queue.
+        process.store.is_reachable = False
+        for _ in range(12):
+            await player.report(player.envelopes[0], "started")
+            await player.report(player.envelopes[0], "alive")
+            await stage.pass_by(10)
+        process.store.is_reachable = True
+        await stage.pass_by(40)
+
+        assert stage.job(job_id).state is JobState.RUNNING
+        assert stage.job(job_id).token >> 32 == 1
+        await player.report(player.envelopes[0], "succeeded")
+        await stage.all_ended()
+
+    play(test)
+
+
+def test_whoever_takes_a_slot_over_knows_which_jobs_have_no_message() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        await player.report(player.envelopes[0], "detached")
+        player.deliveries[0].ack()
+        player.deliveries.clear()
+        await until(lambda: stage.job(job_id).state is JobState.RUNNING)
+        await stage.submit()
+        await until(lambda: len(player.deliveries) == 1)
+
+        await first.kill()
+        second = stage.start()
+
+        await until(lambda: second.scheduler.status().lost == 1, within=150)
+        assert stage.job(job_id).attempt == 2
+
+    play(test)
+
+
+def test_a_job_that_has_a_message_again_is_not_missed() -> None:
+    async def test(stage: Stage) -> None:
+        process = stage.start()
+        (job_id,) = await stage.submit()
+        player = await stage.player()
+        await until(lambda: len(player.deliveries) == 1)
+        # The broker has taken the message back before the worker was confirmed, and another one has it.
+        await player.report(player.envelopes[0], "detached", worker="slow")
+        await player.report(player.envelopes[0], "started", worker="other")
+
+        await stage.pass_by(300)
+
+        assert process.scheduler.status().lost == 0
+        await player.finish()
+        await stage.all_ended()
+        assert stage.job(job_id).attempt == 1
 
     play(test)
 

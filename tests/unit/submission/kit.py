@@ -14,6 +14,7 @@ from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state
 from tests.unit.app_kit import OneSession
 from tests.unit.scheduler.stage import Process, Stage, play
+from tests.unit.worker.impatient import ImpatientBroker
 
 __all__ = ["Shop", "define", "in_shop"]
 
@@ -86,7 +87,7 @@ class Shop:
 
 
 @asynccontextmanager
-async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool) -> AsyncIterator[Shop]:
+async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool, is_impatient: bool) -> AsyncIterator[Shop]:
     process = stage.start(has_state=has_state)
     app = TaskMQ(f"memory://{stage.name}", name="shop")
     if knows_tasks:
@@ -95,7 +96,8 @@ async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool) -> AsyncI
         app.task(name="other", queue="work")(lambda: None)
     app.sessions.clock = stage.clock
     options = BrokerOptions(name="worker", clock=stage.clock)
-    broker = FlakyBroker(open_memory_broker(f"memory://{stage.name}", options))
+    kind = ImpatientBroker if is_impatient else FlakyBroker
+    broker = kind(open_memory_broker(f"memory://{stage.name}", options))
     state = open_memory_state(f"memory://{stage.name}", options) if has_state else None
     session = Session(broker, state, send_timeout=5.0, clock=stage.clock)
     OneSession(app, lambda: session)
@@ -111,12 +113,21 @@ async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool) -> AsyncI
 
 
 def in_shop(
-    test: Callable[[Shop], Coroutine[None, None, None]], *, has_state: bool = True, knows_tasks: bool = True
+    test: Callable[[Shop], Coroutine[None, None, None]],
+    *,
+    has_state: bool = True,
+    knows_tasks: bool = True,
+    is_impatient: bool = False,
 ) -> None:
-    """Run a test in a shop."""
+    """Run a test in a shop.
+
+    Args:
+        is_impatient: the worker's broker takes back what is unsettled for too long.
+    """
 
     async def run(stage: Stage) -> None:
-        async with _opened(stage, has_state=has_state, knows_tasks=knows_tasks) as shop:
+        opened = _opened(stage, has_state=has_state, knows_tasks=knows_tasks, is_impatient=is_impatient)
+        async with opened as shop:
             await test(shop)
 
     play(run, define)

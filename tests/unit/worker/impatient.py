@@ -12,11 +12,22 @@ from taskmq.contracts.broker import Broker, BrokerOptions, Consumer, Delivery, O
 from taskmq.contracts.stores import Lease, LeaseStore, State
 from taskmq.errors import BrokerUnavailable, StateUnavailable
 from taskmq.model.topology import WorkQueue
+from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.unit.app_kit import OneSession
 
-__all__ = ["ALLOWED", "LEASE", "QUEUE", "Node", "World", "world"]
+__all__ = [
+    "ALLOWED",
+    "LEASE",
+    "QUEUE",
+    "ImpatientBroker",
+    "ImpatientConsumer",
+    "ImpatientDelivery",
+    "Node",
+    "World",
+    "world",
+]
 
 ALLOWED = 120.0
 LEASE = 6.0
@@ -37,7 +48,7 @@ class _LoopClock:
             await asyncio.sleep(left / 1000)
 
 
-class _Delivery:
+class ImpatientDelivery:
     """One that the broker may take back."""
 
     def __init__(self, inner: Delivery) -> None:
@@ -71,7 +82,9 @@ class _Delivery:
             settle()
 
 
-class _Consumer:
+class ImpatientConsumer:
+    """One that says how long it leaves deliveries with the worker."""
+
     def __init__(self, inner: Consumer) -> None:
         self._inner = inner
 
@@ -80,6 +93,20 @@ class _Consumer:
 
     def settle_within(self, queue: str) -> float | None:
         return ALLOWED
+
+
+class ImpatientBroker(FlakyBroker):
+    """A `FlakyBroker` that takes back what is unsettled for `ALLOWED` seconds."""
+
+    async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
+        loop = asyncio.get_running_loop()
+
+        def pass_on(inner: Delivery) -> None:
+            delivery = ImpatientDelivery(inner)
+            loop.call_later(ALLOWED, delivery.take_back)
+            deliver(delivery)
+
+        return cast("Consumer", ImpatientConsumer(await super().consume(subscriptions, pass_on)))
 
 
 class _Broker:
@@ -101,7 +128,7 @@ class _Broker:
         loop = asyncio.get_running_loop()
 
         def pass_on(inner: Delivery) -> None:
-            delivery = _Delivery(inner)
+            delivery = ImpatientDelivery(inner)
             if self._node.is_dead:
                 delivery.take_back()
                 return
@@ -109,7 +136,7 @@ class _Broker:
             loop.call_later(ALLOWED, delivery.take_back)
             deliver(delivery)
 
-        return cast("Consumer", _Consumer(await self._inner.consume(subscriptions, pass_on)))
+        return cast("Consumer", ImpatientConsumer(await self._inner.consume(subscriptions, pass_on)))
 
 
 class _Leases:
@@ -173,7 +200,7 @@ class Node:
         self.world = world
         self.name = name
         self.is_dead = False
-        self.in_hand: list[_Delivery] = []
+        self.in_hand: list[ImpatientDelivery] = []
         self.app = _App(self)
         self.app.task(name="job", queue=QUEUE, result=False)(self._job)
         self.app.task(name="heavy", queue=QUEUE, result=False, resources={"cpu": 1})(self._job)

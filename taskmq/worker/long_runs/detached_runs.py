@@ -1,0 +1,98 @@
+"""Long runs of the store's jobs: their scheduler stands in for the message, and hears that they go on.
+
+    1 report   `detached`, confirmed. From here on the scheduler stands for the job
+    2 ack      the delivery
+    3 report   `alive`, every ten seconds, while the run goes on
+    4 report   how it ended, as of any run; or `interrupted` where the worker stops
+
+A scheduler that has heard nothing for a minute dispatches the job again, as one whose worker has died. No state is
+needed. What the worker does late has no effect then: the job has another token.
+
+    at 1  not confirmed before the broker takes the message back: another worker gets it, and starts
+    at 3  what is not confirmed in time is said anew ten seconds later
+    at 4  tried until the worker stops; an `interrupted` that is not confirmed is silence, which the scheduler notices
+"""
+
+import logging
+from typing import Final
+
+from taskmq.contracts.broker import Delivery, is_revoked
+from taskmq.durable.lease_keeper import LeaseKeeper
+from taskmq.durable.task_set import TaskSet
+from taskmq.model.envelope import Invitation
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.intake.slots import Slots
+from taskmq.worker.long_runs.leased_delivery import LeasedDelivery
+from taskmq.worker.run.reports import ReportSender
+from taskmq.worker.run.stats import WorkerStats
+
+__all__ = ["DetachedRuns"]
+
+_log = logging.getLogger("taskmq.worker")
+
+# A keeper renews at a third of this.
+_SECONDS: Final = 30.0
+
+
+class DetachedRuns:
+    """Those of one worker."""
+
+    def __init__(self, reports: ReportSender, slots: Slots, stats: WorkerStats) -> None:
+        self._reports = reports
+        self._slots = slots
+        self._stats = stats
+        self._running: dict[Attempt, Invitation] = {}
+        self._keeper = LeaseKeeper("detached jobs", seconds=_SECONDS, renew=self._say_alive)
+        self._tasks = TaskSet("worker reports a detached job", failure="a detached job was not reported")
+
+    async def detach(self, attempt: Attempt, delivery: Delivery, invitation: Invitation) -> None:
+        """Let the run go on without its message, once the scheduler is to know of it."""
+        report = self._reports.about(attempt, invitation, "detached")
+        is_confirmed = await self._reports.send(invitation, report)
+        if attempt not in self._stats.running or attempt.delivery is not delivery:
+            # It has ended meanwhile, and is reported so.
+            return
+        if not is_confirmed or is_revoked(delivery):
+            _log.warning(
+                "job %s of task %s may run twice: it takes longer than the broker allows, and its scheduler was not "
+                "told in time",
+                attempt.job_id,
+                attempt.envelope.task,
+            )
+            if is_confirmed:
+                # Whoever has the message now stands for the job.
+                await self._reports.send(invitation, self._reports.about(attempt, invitation, "started"))
+            return
+        handed = LeasedDelivery(delivery, lambda is_done: self._settle(attempt, invitation, is_done=is_done))
+        self._slots.replace(delivery, handed)
+        attempt.delivery = handed
+        delivery.ack()
+        _log.info("job %s of task %s runs on without its message", attempt.job_id, attempt.envelope.task)
+        self._running[attempt] = invitation
+        self._keeper.watch()
+
+    async def aclose(self, *, grace: float) -> None:
+        """Say nothing more, but what is said within so many seconds."""
+        await self._keeper.aclose()
+        await self._tasks.aclose(grace=grace)
+
+    async def _say_alive(self) -> bool:
+        if not len(self._tasks):
+            # One after the other: what waits for the broker says it as well as a second one.
+            for attempt, invitation in self._running.items():
+                self._tasks.start(self._say(attempt, invitation))
+        return bool(self._running)
+
+    async def _say(self, attempt: Attempt, invitation: Invitation) -> None:
+        await self._reports.send(invitation, self._reports.about(attempt, invitation, "alive"))
+
+    def _settle(self, attempt: Attempt, invitation: Invitation, *, is_done: bool) -> None:
+        self._running.pop(attempt, None)
+        if not is_done:
+            self._tasks.start(self._give_back(attempt, invitation))
+
+    async def _give_back(self, attempt: Attempt, invitation: Invitation) -> None:
+        """Have somebody else run the job, at once or as soon as the scheduler has heard nothing for a minute."""
+        report = self._reports.about(attempt, invitation, "interrupted")
+        if not await self._reports.send(invitation, report):
+            _log.warning("job %s runs again when its scheduler misses it", attempt.job_id)

@@ -1,0 +1,145 @@
+"""Large results of jobs of the store: reports and the store carry references only."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq import Job, TaskMQ
+from taskmq.client.large_values import REFERENCE
+from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
+from taskmq.model.states import JobState
+from taskmq.scheduler import Scheduler
+from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.app_kit import new_url
+
+_PATIENCE = 30.0
+_BIG = "☂" * 100_000
+
+
+def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") -> TaskMQ:
+    app = TaskMQ(
+        url,
+        name="shop",
+        store=f"sqlite:///{root}/jobs.db",
+        results_at=f"file://{root}/{place}" if has_place else None,
+        result_inline="1K",
+    )
+
+    @app.task(name="echo", queue="work")
+    async def echo(text: str, times: int) -> str:
+        return text * times
+
+    @app.task(name="charge", queue="work", idempotency_key="{order}")
+    async def charge(order: int, size: int) -> str:
+        return "c" * size
+
+    return app
+
+
+@asynccontextmanager
+async def _working(app: TaskMQ) -> AsyncIterator[Worker]:
+    scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1"))
+    running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
+    await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
+    try:
+        yield worker
+    finally:
+        scheduler.stop()
+        worker.drain()
+        await asyncio.wait_for(asyncio.gather(*running), _PATIENCE)
+        await app.aclose()
+
+
+def _play(test: Callable[[TaskMQ, Worker], Coroutine[Any, Any, None]], root: Path, *, place: str = "place") -> None:
+    async def main() -> None:
+        app = _app(new_url(), root, place=place)
+        async with _working(app) as worker:
+            await test(app, worker)
+
+    asyncio.run(main())
+
+
+def test_the_store_keeps_a_reference_and_whoever_asks_gets_the_value(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        job: Job[Any] = await app.jobs.asubmit("echo", "☂", 100_000)
+        small: Job[Any] = await app.jobs.asubmit("echo", "☂", 3)
+
+        assert await job.aresult(_PATIENCE) == _BIG
+        assert await small.aresult(_PATIENCE) == "☂☂☂"
+        record = await app.jobs.aget(job.id)
+        assert (record.state, record.content_type) == (JobState.SUCCEEDED, REFERENCE)
+        assert len(record.result) < 300
+        assert (await app.jobs.aget(small.id)).content_type == "application/json"
+
+        # Another process, that has no state.
+        other = _app(app.sessions.url, tmp_path)
+        assert await other.job(job.id).aresult(_PATIENCE) == _BIG
+        await other.aclose()
+
+    _play(test, tmp_path)
+
+
+def test_whoever_does_not_know_the_place_is_told_so_and_what_is_gone_has_expired(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        job: Job[Any] = await app.jobs.asubmit("echo", "x", 5_000)
+        await job.aresult(_PATIENCE)
+
+        blind = _app(app.sessions.url, tmp_path, has_place=False)
+        with pytest.raises(UnsupportedFeature, match="needs its worker's results_at="):
+            await blind.job(job.id).aresult(_PATIENCE)
+        await blind.aclose()
+        shutil.rmtree(tmp_path / "place")
+        with pytest.raises(ResultExpired):
+            await job.aresult(_PATIENCE)
+
+    _play(test, tmp_path)
+
+
+def test_a_result_waits_with_its_worker_until_its_place_can_be_reached(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    async def test(app: TaskMQ, _: Worker) -> None:
+        job: Job[Any] = await app.jobs.asubmit("echo", "x", 5_000)
+        async with asyncio.timeout(_PATIENCE):
+            while "is not stored yet" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert not (await app.jobs.aget(job.id)).state.is_final
+        (tmp_path / "file").unlink()
+
+        assert await job.aresult(_PATIENCE) == "x" * 5_000
+        assert (await app.jobs.aget(job.id)).attempt == 1
+
+    _play(test, tmp_path, place="file/below")
+
+
+def test_a_key_that_was_done_before_gives_its_value_to_another_job(tmp_path: Path) -> None:
+    async def test(app: TaskMQ, _: Worker) -> None:
+        first: Job[Any] = await app.jobs.asubmit("charge", 7, 5_000)
+        assert await first.aresult(_PATIENCE) == "c" * 5_000
+        second: Job[Any] = await app.jobs.asubmit("charge", 7, 6_000)
+
+        assert await second.aresult(_PATIENCE) == "c" * 5_000
+        assert (await app.jobs.aget(second.id)).content_type == REFERENCE
+
+    _play(test, tmp_path)
+
+
+@pytest.mark.parametrize("result", [b"", b"{}", b"\xff", b'{"content_type":"a","blob":{"name":"x"}}', b"[" * 5_000])
+def test_a_reference_that_cannot_be_read_is_a_damaged_result(result: bytes, tmp_path: Path) -> None:
+    async def main() -> None:
+        app = _app(new_url(), tmp_path)
+        driver = JobDriver(app.sessions.store())
+        job = await driver.accepted(await driver.dispatched(), "succeeded", content_type=REFERENCE, result=result)
+        with pytest.raises(ResultDamaged, match="refers to nothing"):
+            await app.job(job.id).aresult(_PATIENCE)
+        await app.aclose()
+
+    asyncio.run(main())

@@ -1,0 +1,75 @@
+"""Jobs of the store that run for longer than the broker leaves a message with a worker."""
+
+from typing import Any
+
+import pytest
+
+from taskmq import Job
+from taskmq.model.states import JobState
+from tests.unit.scheduler.stage import until
+from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.worker.impatient import ALLOWED
+
+
+async def _detached(shop: Shop, job: Job[Any]) -> None:
+    """Return once the job runs without its message."""
+
+    async def is_detached() -> bool:
+        return "detached" in [event.kind for event in await shop.jobs.ahistory(job.id)]
+
+    await until(is_detached, within=ALLOWED)
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_run_goes_on_beyond_the_broker_s_patience_and_its_one_end_counts(has_state: bool) -> None:
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
+
+        await _detached(shop, job)
+        # Its message is settled, and nobody else has got it.
+        assert shop.worker.running == 1
+        await shop.stage.pass_by(ALLOWED * 1.5)
+        assert await job.astate() is JobState.RUNNING
+
+        assert await job.aresult(timeout=ALLOWED * 2) == "slept"
+        record = await shop.jobs.aget(job.id)
+        assert (record.state, record.attempt, record.token >> 32) == (JobState.SUCCEEDED, 1, 1)
+        assert shop.process.scheduler.status().lost == 0
+        assert [event.kind for event in await shop.jobs.ahistory(job.id)] == ["detached"]
+
+    in_shop(test, has_state=has_state, is_impatient=True)
+
+
+def test_a_worker_that_stops_gives_a_detached_run_back_without_counting_the_attempt() -> None:
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
+        await _detached(shop, job)
+
+        shop.worker.requeue_now()
+        await until(shop.running.done)
+
+        await until(lambda: shop.stage.job(job.id).state is not JobState.RUNNING)
+        record = shop.stage.job(job.id)
+        assert record.state in {JobState.QUEUED, JobState.DISPATCHED}
+        assert record.attempt == 1
+        assert await shop.jobs.aattempts(job.id) == []
+
+    in_shop(test, is_impatient=True)
+
+
+def test_a_scheduler_that_cannot_be_told_in_time_has_the_job_run_twice_and_end_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(shop: Shop) -> None:
+        job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 1.5)
+        await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
+
+        shop.broker.hang_publishes()
+        await shop.stage.pass_by(ALLOWED)
+        shop.broker.release_publishes()
+
+        assert await job.aresult(timeout=ALLOWED * 4) == "slept"
+        assert (await shop.jobs.aget(job.id)).attempt == 1
+        assert "may run twice" in caplog.text
+
+    in_shop(test, is_impatient=True)
