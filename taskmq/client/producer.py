@@ -34,6 +34,7 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import require_store
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
 from taskmq.model.envelope import JSON, encode_envelope
+from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
@@ -82,6 +83,10 @@ class Producer:
             InvalidOption: a queue cannot be called that.
         """
         return self._queues.named(name)
+
+    def policies(self) -> dict[str, QueuePolicy]:
+        """How jobs of the store take turns in the queues that the app describes."""
+        return {name: QueuePolicy(policy=self._queues.named(name).policy) for name in self._queues}
 
     def opened(self, sending: Sending) -> AbstractContextManager[object]:
         """What the middleware wants around a call that goes another way than to the broker; it may change it."""

@@ -37,7 +37,7 @@ def slot_key(slot: int) -> str:
     return f"slot:{slot}"
 
 
-class Lane(msgspec.Struct, frozen=True, order=True):
+class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Jobs of one queue, priority and tenant that are ready; among them the earliest due goes first."""
 
     queue: str
