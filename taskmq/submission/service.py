@@ -12,9 +12,17 @@ from taskmq.client.job_service import JobService
 from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout, UnknownTask
+from taskmq.errors import (
+    DuplicateJob,
+    InvalidOption,
+    PartlySent,
+    ResultDamaged,
+    ResultTimeout,
+    SendError,
+    UnknownTask,
+)
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -117,6 +125,7 @@ class Jobs(JobService):
             UnknownTask: the app has no task of that name.
             InvalidArguments, EncodeError, InvalidOption: nothing was kept.
             JobConflict: the id is that of a job with other content.
+            DuplicateJob: the task is `unique`, and another job has the key.
             TooLarge: the broker could not carry it.
         """
         call = self.asubmit(
@@ -196,8 +205,8 @@ class Jobs(JobService):
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
-            await self._store.submit(self._new_job(sending), connection=connection)
-        return self._handle(called, sending.envelope.id)
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return self._handle(called, await self._given(sending, answer))
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -211,6 +220,7 @@ class Jobs(JobService):
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
             StoreUnavailable: chunks before the one that failed were kept.
+            PartlySent: the task is `unique`, and other jobs have some of the keys; the others were kept.
         """
         return self.sessions.run_sync(self.asubmit_many(task, calls, connection=connection), instead="asubmit_many")
 
@@ -222,15 +232,44 @@ class Jobs(JobService):
         if called.call_plan.job_id is not None:
             raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
+        sendings: list[Sending] = []
         for sending in called.submissions(calls):
             with self._producer.opened(sending):
                 jobs.append(self._new_job(sending))
-        await self._store.submit_all(jobs, connection=connection)
-        return [self._handle(called, job.id) for job in jobs]
+            sendings.append(sending)
+        answers = await self._store.submit_all(jobs, connection=connection)
+        failures: dict[int, SendError] = {}
+        names: list[str] = []
+        for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
+            try:
+                names.append(await self._given(sending, answer))
+            except DuplicateJob as error:
+                failures[place] = error
+        if failures:
+            partly = PartlySent(failures, sent=len(names))
+            partly.job_ids = names
+            raise partly
+        return [self._handle(called, name) for name in names]
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
-        await self._store.submit(self._new_job(sending))
+        answer = await self._store.submit(self._new_job(sending))
+        sending.envelope = replace(sending.envelope, id=await self._given(sending, answer))
+
+    async def _given(self, sending: Sending, answer: Submitted) -> str:
+        """What the job is called that a caller gets for a call.
+
+        Raises:
+            DuplicateJob: another job has the key, and the task's calls are refused then.
+        """
+        if not answer.is_duplicate or sending.unique is None:
+            return sending.envelope.id
+        # One of the caller's own transaction is not there for others yet.
+        record = await self._store.find(answer.id)
+        name = answer.id if record is None else _name(record)
+        if sending.unique.rule.policy in ("existing", "throttle"):
+            return name
+        raise DuplicateJob(sending.envelope.task, job_id=name)
 
     def _new_job(self, sending: Sending) -> NewJob:
         return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())

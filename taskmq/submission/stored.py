@@ -80,6 +80,8 @@ class StoredJobs:
     async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
         """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
 
+        That another one has its unique key is for the caller to see.
+
         Raises:
             JobConflict: its id is that of another job.
             StoreUnavailable: the store could not be reached.
@@ -94,7 +96,7 @@ class StoredJobs:
         return _same(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        """Keep many; what became of each. A conflict is the caller's to look for."""
+        """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
         jobs = [await self._light(job) for job in jobs]
         for job in jobs:
             self._check_size(job)
@@ -269,7 +271,7 @@ def instant_ms(moment: datetime, *, what: str) -> int:
 
 
 def _same(job: NewJob, answer: Submitted) -> Submitted:
-    if answer.is_same:
+    if answer.is_same or answer.is_duplicate:
         return answer
     raise JobConflict(
         f"job {job.key!r} was submitted before, as job {answer.id} with other content; it is {answer.state}. Give "

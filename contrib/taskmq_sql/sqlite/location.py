@@ -1,25 +1,21 @@
 """From a URL to a store, and to the version of its tables."""
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.errors import InvalidSetting, StoreUnavailable
-from taskmq_sql.sqlite.file.connection import Synchronous, open_raw
+from taskmq.errors import InvalidSetting
+from taskmq_sql.sqlite.file.connection import Synchronous, on_file
 from taskmq_sql.sqlite.file.schema import current, mismatch, upgrade
 from taskmq_sql.sqlite.store import SqliteJobStore
 
 __all__ = ["current_version", "open_store", "upgrade_store"]
 
-T = TypeVar("T")
-
 _PREFIX: Final = "sqlite:///"
 _OLDEST: Final = (3, 37)
 _SYNCHRONOUS: Final[dict[str, Synchronous]] = {"full": "FULL", "normal": "NORMAL"}
-_PATIENCE: Final = 10.0
 
 
 def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
@@ -56,7 +52,7 @@ def current_version(url: str) -> tuple[int, str]:
     path, _ = _parts(url)
     if not path.exists():
         return 0, ""
-    return _on(path, lambda connection: (current(connection), mismatch(connection)))
+    return on_file(path, lambda connection: (current(connection), mismatch(connection)))
 
 
 def upgrade_store(url: str) -> int:
@@ -70,19 +66,7 @@ def upgrade_store(url: str) -> int:
         StoreUnavailable: the file cannot be written.
     """
     path, _ = _parts(url)
-    return _on(path, upgrade)
-
-
-def _on(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
-    try:
-        connection = open_raw(path)
-        try:
-            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
-            return work(connection)
-        finally:
-            connection.close()
-    except (sqlite3.Error, OSError) as error:
-        raise StoreUnavailable(f"the job store {path}: {error}") from error
+    return on_file(path, upgrade)
 
 
 def _parts(url: str) -> tuple[Path, dict[str, str]]:

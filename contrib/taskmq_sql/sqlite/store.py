@@ -1,5 +1,6 @@
 """The job store on a SQLite file."""
 
+import asyncio
 import hashlib
 import threading
 from collections.abc import Sequence
@@ -27,12 +28,14 @@ from taskmq.contracts.jobs import (
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
-from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
+from taskmq_sql.sqlite.file import schema
+from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous, on_file
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
+from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases
 
 __all__ = ["SqliteJobStore"]
@@ -124,6 +127,15 @@ class SqliteJobStore:
         # The connection looks when it is opened, and whenever the tables were changed.
         await self._reader.call(lambda transaction: transaction.check(), care=Care.READ)
 
+    async def current(self) -> str | None:
+        """See `taskmq.contracts.jobs.Upgradable`."""
+        version = await asyncio.to_thread(on_file, self.path, schema.current) if self.path.exists() else 0
+        return str(version) if version else None
+
+    async def upgrade(self) -> None:
+        """See `taskmq.contracts.jobs.Upgradable`."""
+        await asyncio.to_thread(on_file, self.path, schema.upgrade)
+
     async def diagnose(self) -> list[Finding]:
         return await self._reader.call(partial(diagnose, path=self.path), care=Care.READ)
 
@@ -203,5 +215,6 @@ class SqliteDispatch:
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
+        await self._writer.call(drop_keys, care=Care.LOOSE)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):
             pass

@@ -25,6 +25,7 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    replacement,
 )
 from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
 
@@ -48,5 +49,6 @@ __all__ = [
     "Prunable",
     "Submitted",
     "Upgradable",
+    "replacement",
     "slot_key",
 ]

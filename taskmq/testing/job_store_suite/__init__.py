@@ -27,6 +27,7 @@ from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
+from taskmq.testing.job_store_suite.uniqueness import UniqueJobs, UniqueRaces
 from taskmq.testing.job_store_suite.updates import Updates
 
 __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
@@ -34,6 +35,7 @@ __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
 
 class JobStoreSuite(
     Submissions,
+    UniqueJobs,
     Lists,
     Updates,
     Dispatches,
@@ -42,6 +44,7 @@ class JobStoreSuite(
     Timers,
     SlotLeases,
     Races,
+    UniqueRaces,
     StoreClosure,
     JobsByModel,
     JobStoreCase,

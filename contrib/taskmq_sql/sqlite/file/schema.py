@@ -92,8 +92,12 @@ CREATE TABLE lease (
 ) WITHOUT ROWID
 """
 
+_UNIQUE: Final = """
+CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST,)
+_STEPS: Final = (_FIRST, _UNIQUE)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""
