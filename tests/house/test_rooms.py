@@ -23,6 +23,7 @@ _SHORT = {
     "contrib/taskmq_redis/stores/progress.py",
     "contrib/taskmq_redis/stores/revocations.py",
     "contrib/taskmq_sql/location.py",
+    "contrib/taskmq_sql/migrations/versions/r0003_unique_keys.py",
     "contrib/taskmq_sql/migrations/env.py",
     "contrib/taskmq_sql/postgres/transactions.py",
     "contrib/taskmq_sql/tables.py",
