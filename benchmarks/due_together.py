@@ -1,16 +1,19 @@
 """`python -m benchmarks.due_together`: how late 10,000 jobs are that are due at one instant, by where they waited.
 
 They are sent over fifteen seconds, and are due some seconds after the last one. One worker runs them. By the broker's
-ladder (`delay="broker"`), and by the state (`delay="state"`), on one node and one Redis.
+ladder (`delay="broker"`), and by the state (`delay="state"`), on one node and one Redis. With `--profile` the node
+says what it is busy with in the second after that instant.
 """
 
 import argparse
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from benchmarks.node_profile import node_profile
 from taskmq import TaskMQ
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers import RabbitMQ, Redis
@@ -22,6 +25,7 @@ _BATCHES: Final = 100
 _SENDING: Final = 15.0
 _AHEAD: Final = 25.0
 _PATIENCE: Final = 120.0
+_PROFILED_MS: Final = 1000
 
 _Where = Literal["broker", "state"]
 _PLACES: Final[tuple[_Where, ...]] = ("broker", "state")
@@ -31,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.due_together")
     parser.add_argument("--rabbitmq", help="the version, such as 4.3; else what is on this machine")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--profile", action="store_true", help="what the node does meanwhile")
     options = parser.parse_args(arguments)
     with RabbitMQ(options.rabbitmq) as broker, Redis() as state:
         print(f"RabbitMQ {broker.version}; lateness in ms")
@@ -38,16 +43,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number in range(options.rounds):
             for where in _PLACES:
                 # Another instant within a level's shortest time.
-                late = asyncio.run(_lateness(broker.create_vhost(), state.url, where, _AHEAD + number * 0.137))
+                due = time.time() + _AHEAD + number * 0.137
+                with ThreadPoolExecutor() as beside:
+                    profile = (
+                        beside.submit(node_profile, broker, start_ms=int(due * 1000), window_ms=_PROFILED_MS)
+                        if options.profile
+                        else None
+                    )
+                    late = asyncio.run(_lateness(broker.create_vhost(), state.url, where, due))
                 figures = (late[0], late[len(late) // 2], late[len(late) * 99 // 100], late[-1])
                 print(f"{where:12}" + "".join(f"{figure:8,.0f}" for figure in figures), flush=True)
+                if profile is not None:
+                    print(profile.result(), flush=True)
     return 0
 
 
-async def _lateness(broker: str, state: str, where: _Where, ahead: float) -> list[float]:
+async def _lateness(broker: str, state: str, where: _Where, due: float) -> list[float]:
     """How late each job began, in ms, in order."""
     app = TaskMQ(broker, state=state, delay=where)
-    due = time.time() + ahead
     late: list[float] = []
     all_began = asyncio.Event()
 

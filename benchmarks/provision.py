@@ -4,13 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from benchmarks.contender import PEERS, Contender
 from benchmarks.failures import RunFailed
 
-__all__ = ["environment", "floor", "folder_name"]
+__all__ = ["environment", "environment_of", "floor", "folder_name"]
 
 _INSTALLS_WITHIN: Final = 600.0
 # What could not be installed is told once, and not tried again for each cell.
@@ -25,7 +26,11 @@ def cache() -> Path:
 
 def folder_name(contender: Contender) -> str:
     """One folder for one set of requirements: other versions or extras are another environment."""
-    return "_".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in contender.requires)
+    return _folder_name(contender.requires)
+
+
+def _folder_name(requires: Sequence[str]) -> str:
+    return "_".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in requires)
 
 
 def environment(contender: Contender) -> Path:
@@ -36,28 +41,38 @@ def environment(contender: Contender) -> Path:
     """
     if not contender.requires:
         return Path(sys.executable).parent
-    if contender.name in _failed:
-        raise RunFailed(_failed[contender.name])
-    folder = cache() / folder_name(contender)
+    return environment_of(contender.name, contender.requires)
+
+
+def environment_of(name: str, requires: Sequence[str], python: str = "") -> Path:
+    """The folder of programs of an environment with these requirements, made if it is not there.
+
+    Args:
+        python: which makes it; default: the one that runs this.
+
+    Raises:
+        RunFailed: it cannot be installed; with what the installer said.
+    """
+    if name in _failed:
+        raise RunFailed(_failed[name])
+    folder = cache() / _folder_name(requires)
     ready = folder / "ready"
     if not ready.exists():
-        print(f"installing {', '.join(contender.requires)}", file=sys.stderr, flush=True)
+        print(f"installing {', '.join(requires)}", file=sys.stderr, flush=True)
         try:
-            _install(folder, contender)
+            _install(folder, requires, python or sys.executable)
         except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", None) or b""
-            _failed[contender.name] = (
-                f"{contender.name} cannot be installed: {error}\n{said.decode(errors='replace')[-2000:]}"
-            )
-            raise RunFailed(_failed[contender.name]) from error
+            _failed[name] = f"{name} cannot be installed: {error}\n{said.decode(errors='replace')[-2000:]}"
+            raise RunFailed(_failed[name]) from error
         ready.touch()
     return folder / "bin"
 
 
-def _install(folder: Path, contender: Contender) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, capture_output=True)
+def _install(folder: Path, requires: Sequence[str], python: str) -> None:
+    subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True, capture_output=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, *contender.requires], check=True, capture_output=True, timeout=_INSTALLS_WITHIN)
+    subprocess.run([*pip, *requires], check=True, capture_output=True, timeout=_INSTALLS_WITHIN)
 
 
 def floor() -> Path:

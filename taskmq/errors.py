@@ -19,6 +19,8 @@ __all__ = [
     "FlowClosed",
     "FlowFailed",
     "FlowNotFound",
+    "IdentityConflict",
+    "IdentityNotFound",
     "Ignore",
     "InvalidArguments",
     "InvalidFilter",
@@ -29,8 +31,11 @@ __all__ = [
     "JobNotFound",
     "LockLost",
     "LockTimeout",
+    "LoginThrottled",
     "MalformedMessage",
     "MemoryExceeded",
+    "NotAuthenticated",
+    "NotPermitted",
     "PartlyReplayed",
     "PartlySent",
     "PublishRejected",
@@ -295,6 +300,45 @@ class JobConflict(TaskMQError):
         super().__init__(message)
         self.state = state
         self.version = version
+
+
+# Who may do what ---------------------------------------------------------------------------------------
+
+
+class NotAuthenticated(TaskMQError):
+    """The caller presents no credential that is good. The message never says what is wrong with it."""
+
+
+class LoginThrottled(NotAuthenticated):
+    """Too many logins have failed: this one was not looked at.
+
+    Attributes:
+        retry_after: seconds to wait.
+    """
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"too many failed logins: try again in {retry_after:.0f} s")
+        self.retry_after = retry_after
+
+
+class NotPermitted(TaskMQError):
+    """The caller may not do that, though they may know that it is there.
+
+    Attributes:
+        permission: what they lack.
+    """
+
+    def __init__(self, message: str, *, permission: str = "") -> None:
+        super().__init__(message)
+        self.permission = permission
+
+
+class IdentityNotFound(TaskMQError):
+    """There is no such tenant, user, role, session or token, or none that the caller may know of."""
+
+
+class IdentityConflict(TaskMQError):
+    """A tenant, user or token is not what the caller takes it for; nothing was changed."""
 
 
 # Definition and start ----------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ _COMMANDS = {
         "taskmq.cli.processes.scheduler:scheduler",
         "Dispatch the jobs of an app's store; any number may run.",
     ),
+    "server": (
+        "taskmq.cli.processes.server:server",
+        "Serve an app over HTTP: jobs, queues, schedules, accounts; any number may run.",
+    ),
     "send": ("taskmq.cli.operators.send:send", "Send a task by name, without importing its module."),
     "job": (
         "taskmq.cli.jobs.job:app",
@@ -57,6 +61,14 @@ _COMMANDS = {
         "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
     ),
     "store": ("taskmq.cli.operators.store:app", "The job store's tables: upgrade, current, check."),
+    "admin": (
+        "taskmq.cli.administration.admin:app",
+        "Who may do what, at the job store: init, user, token, tenant, role.",
+    ),
+    "audit": (
+        "taskmq.cli.administration.audit:app",
+        "What administrators and operators have done: list, verify, export.",
+    ),
     "doctor": (
         "taskmq.cli.operators.doctor:doctor",
         "Check broker, state, job store and settings; each finding with its remedy.",

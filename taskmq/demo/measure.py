@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Definition", "DemoTotals", "FileReport", "measure", "source_files", "totals"]
+__all__ = ["DemoTotals", "FileReport", "LongDefinition", "measure", "source_files", "totals"]
 
 _LEFT_OUT = frozenset(
     {
@@ -27,7 +27,7 @@ _LARGEST = 3
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Definition:
+class LongDefinition:
     """A function or class and how many lines it has."""
 
     lines: int
@@ -49,7 +49,7 @@ class FileReport:
     bytes: int
     lines: int
     tokens: int
-    largest: tuple[Definition, ...]
+    largest: tuple[LongDefinition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ def _tokens(content: bytes) -> int:
         return 0
 
 
-def _largest(content: bytes) -> tuple[Definition, ...]:
+def _largest(content: bytes) -> tuple[LongDefinition, ...]:
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
         return ()
     found = [
-        Definition((node.end_lineno or node.lineno) - node.lineno + 1, node.name)
+        LongDefinition((node.end_lineno or node.lineno) - node.lineno + 1, node.name)
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]

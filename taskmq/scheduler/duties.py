@@ -1,6 +1,7 @@
-"""What one scheduler does for all: once an hour the store makes room for the days to come, and drops what is old.
+"""What one scheduler does for all.
 
-The lease of it lasts for the hour and is not renewed: whoever takes it has the hour's turn.
+Once an hour the store makes room for the days to come, and drops what is old; each second new entries of the audit
+are sealed into its chain. The lease of either lasts for its turn and is not renewed: whoever takes it has the turn.
 """
 
 import asyncio
@@ -12,13 +13,17 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.service import pause
 from taskmq.errors import StateUnavailable, StoreUnavailable
 
-__all__ = ["Duties"]
+__all__ = ["AuditSeal", "Duties"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
 _DUTIES: Final = "duties"
 _HOUR: Final = 3600.0
 _LOOK: Final = 60.0
+_AUDIT: Final = "audit"
+_TURN: Final = 30.0
+_SECOND: Final = 1.0
+_BATCH: Final = 500
 
 
 class Duties:
@@ -47,6 +52,7 @@ class Duties:
                 return min(max(token.left, 1.0), _LOOK)
             try:
                 await self._store.dispatching.maintain()
+                await self._store.identity.credentials.sweep()
             except StoreUnavailable:
                 # Somebody else may have more luck; the lease may not be given back either.
                 await leases.release(_DUTIES, token=token)
@@ -54,3 +60,41 @@ class Duties:
         except (StateUnavailable, StoreUnavailable) as error:
             _log.warning("the store's upkeep waits: %s", error)
         return _LOOK
+
+
+class AuditSeal:
+    """Seals new entries of the audit each second, in turns of half a minute: a `Service`.
+
+    The lease only spares the database the questions of the other schedulers; two at a time would do no harm.
+    """
+
+    def __init__(self, store: JobStore, *, me: str) -> None:
+        self._store = store
+        self._me = me
+        self._is_stopping = asyncio.Event()
+        self._turns_left = 0
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._is_stopping.set()
+
+    async def run(self) -> None:
+        """Seal in turns with others, until `stop`."""
+        while not self._is_stopping.is_set():
+            await pause(self._is_stopping, await self._look())
+
+    async def _look(self) -> float:
+        """Seconds until the next look."""
+        try:
+            if not self._turns_left:
+                token = await self._store.dispatching.leases.acquire(_AUDIT, owner=self._me, seconds=_TURN)
+                if isinstance(token, Lease):
+                    return max(token.left, _SECOND)
+                self._turns_left = round(_TURN / _SECOND)
+            self._turns_left -= 1
+            if await self._store.identity.audit.seal(limit=_BATCH) == _BATCH:
+                return 0.0
+        except (StateUnavailable, StoreUnavailable) as error:
+            self._turns_left = 0
+            _log.warning("the audit is not sealed: %s", error)
+        return _SECOND

@@ -15,7 +15,7 @@ from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
-from taskmq.scheduler.duties import Duties
+from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
@@ -93,6 +93,7 @@ class Scheduler:
             async with ServiceGroup() as group:
                 await group.start(signals, "listens for jobs and workers")
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
+                await group.start(AuditSeal(store, me=self._me), "seals the audit")
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()

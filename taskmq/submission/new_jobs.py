@@ -19,7 +19,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["cloned", "detail_of", "new_job", "result_of"]
+__all__ = ["cloned", "detail_of", "name_of", "new_job", "result_of"]
 
 _MIDDLE: Final = 4
 _TEXT_LIMIT: Final = 2_000
@@ -106,6 +106,11 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
         detail=replace(record.detail or JobDetail(), retry_of=record.id),
         held=False,
     )
+
+
+def name_of(job: NewJob | JobRecord) -> str:
+    """What the job is called by its handles and in its messages."""
+    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)
 
 
 def result_of(record: JobRecord) -> ResultRecord | None:

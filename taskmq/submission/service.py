@@ -9,7 +9,6 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
-from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
@@ -18,7 +17,6 @@ from taskmq.errors import (
     DuplicateJob,
     InvalidOption,
     PartlySent,
-    ResultDamaged,
     ResultTimeout,
     SendError,
     UnknownTask,
@@ -28,12 +26,11 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.keys import tenant_key
 from taskmq.model.states import CHANGEABLE, Cancellation, JobState
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
 from taskmq.submission.explain import Explanation, explain_job
-from taskmq.submission.new_jobs import cloned, detail_of, new_job, result_of
+from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job, result_of
 from taskmq.submission.stored import NOTHING, Change, StoredJobs, instant_ms
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
@@ -201,12 +198,37 @@ class Jobs(JobService):
         connection: Any = None,
     ) -> Job[R]:
         """`asubmit` of a task with options, whatever its parameters are called."""
+        job, _ = await self.keep_call(
+            called,
+            args,
+            kwargs,
+            description=description,
+            owner=owner,
+            labels=labels,
+            held=held,
+            connection=connection,
+        )
+        return job
+
+    async def keep_call(
+        self,
+        called: Call[..., R],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> tuple[Job[R], Submitted]:
+        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return self._handle(called, await self._given(sending, answer))
+        return self._handle(called, await self._store.given(sending, answer)), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -242,7 +264,7 @@ class Jobs(JobService):
         names: list[str] = []
         for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
             try:
-                names.append(await self._given(sending, answer))
+                names.append(await self._store.given(sending, answer))
             except DuplicateJob as error:
                 failures[place] = error
         if failures:
@@ -254,22 +276,7 @@ class Jobs(JobService):
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
         answer = await self._store.submit(self._new_job(sending))
-        sending.envelope = replace(sending.envelope, id=await self._given(sending, answer))
-
-    async def _given(self, sending: Sending, answer: Submitted) -> str:
-        """What the job is called that a caller gets for a call.
-
-        Raises:
-            DuplicateJob: another job has the key, and the task's calls are refused then.
-        """
-        if not answer.is_duplicate or sending.unique is None:
-            return sending.envelope.id
-        # One of the caller's own transaction is not there for others yet.
-        record = await self._store.find(answer.id)
-        name = answer.id if record is None else _name(record)
-        if sending.unique.rule.policy in ("existing", "throttle"):
-            return name
-        raise DuplicateJob(sending.envelope.task, job_id=name)
+        sending.envelope = replace(sending.envelope, id=await self._store.given(sending, answer))
 
     def _new_job(self, sending: Sending) -> NewJob:
         return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())
@@ -421,7 +428,7 @@ class Jobs(JobService):
         if not after.state.is_final and self.sessions.current().state is not None:
             # Its worker looks there; where there is no state, the scheduler tells the workers.
             reason = after.cancel_requested or ""
-            await super().cancel_job(_name(after), reason=reason, remember=_REMEMBERED, was_sent=True)
+            await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
     def hold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
@@ -467,7 +474,7 @@ class Jobs(JobService):
         now = self.sessions.clock.now_ms()
         job = cloned(record, job_id=new_id, now=now, due=now if at is None else instant_ms(at, what="at"))
         await self._store.submit(job)
-        return Job(_name(job), task=job.task, jobs=self, returns=self._returns(job.task))
+        return Job(name_of(job), task=job.task, jobs=self, returns=self._returns(job.task))
 
     async def _do(self, action: Action, job_id: str, *, version: int | None, by: str, note: str) -> JobRecord:
         return await self._store.edit(job_id, action, version=version, by=by, note=note)
@@ -498,22 +505,13 @@ class Jobs(JobService):
                 return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return await self._redeemed(record)
+        return await self._store.redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return None if (ended := result_of(record)) is None else await self._redeemed(ended)
+            return None if (ended := result_of(record)) is None else await self._store.redeemed(ended)
         return await super().look_for_result(job_id)
-
-    async def _redeemed(self, record: ResultRecord) -> ResultRecord:
-        """The record with its value, also where that is kept elsewhere."""
-        if record.content_type == REFERENCE:
-            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
-        large = self.sessions.current().large_values
-        if large is None or record.blob is None:
-            return record
-        return replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
@@ -573,13 +571,8 @@ class Jobs(JobService):
         return called.handle(job_id)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:
-        return Job(_name(record), task=record.task, jobs=self, returns=self._returns(record.task))
+        return Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))
 
     def _returns(self, task: str) -> ReturnType:
         found: Task[..., Any] | None = self._tasks.get(task)
         return ReturnType(Any) if found is None else found.returns
-
-
-def _name(job: NewJob | JobRecord) -> str:
-    """What the job is called by its handles and in its messages."""
-    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)

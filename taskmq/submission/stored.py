@@ -6,17 +6,29 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
-from taskmq.contracts.stores import ErrorRecord
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound, StateUnavailable, StoreUnavailable, TooLarge
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.errors import (
+    DuplicateJob,
+    InvalidOption,
+    JobConflict,
+    JobNotFound,
+    ResultDamaged,
+    StateUnavailable,
+    StoreUnavailable,
+    TooLarge,
+)
+from taskmq.middleware.chain import Sending
 from taskmq.model.codec import Signature
-from taskmq.model.envelope import JSON, VERSION, decode_envelope, encode_envelope
+from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.group_commit import GroupCommit
+from taskmq.submission.new_jobs import name_of
 
 __all__ = ["Change", "StoredJobs", "ready_topic"]
 
@@ -141,6 +153,21 @@ class StoredJobs:
         for slot in slots:
             session.broker.announce(ready_topic(slot), b"")
 
+    async def given(self, sending: Sending, answer: Submitted) -> str:
+        """What the job is called that a caller gets for a call.
+
+        Raises:
+            DuplicateJob: another job has the key, and the task's calls are refused then.
+        """
+        if not answer.is_duplicate or sending.unique is None:
+            return sending.envelope.id
+        # One of the caller's own transaction is not there for others yet.
+        record = await self.find(answer.id)
+        name = answer.id if record is None else name_of(record)
+        if sending.unique.rule.policy in ("existing", "throttle"):
+            return name
+        raise DuplicateJob(sending.envelope.task, job_id=name)
+
     # Looking -------------------------------------------------------------------------------------------
 
     async def find(self, job_id: str) -> JobRecord | None:
@@ -161,6 +188,19 @@ class StoredJobs:
         if (record := await self.find(job_id)) is None:
             raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is not kept any more")
         return record
+
+    async def redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere.
+
+        Raises:
+            ResultDamaged, ResultExpired, StateUnavailable: there is none, or it cannot be fetched.
+        """
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self._sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return msgspec.structs.replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     # Changing ------------------------------------------------------------------------------------------
 
@@ -260,14 +300,14 @@ class StoredJobs:
 
 
 def instant_ms(moment: datetime, *, what: str) -> int:
-    """Milliseconds since the epoch.
+    """Milliseconds since the epoch, within what an envelope can hold.
 
     Raises:
         InvalidOption: it has no time zone.
     """
     if moment.tzinfo is None:
         raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
-    return round(moment.timestamp() * 1000)
+    return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
 
 
 def _same(job: NewJob, answer: Submitted) -> Submitted:

@@ -38,8 +38,13 @@ class Suite:
         return asyncio.new_event_loop()
 
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        with asyncio.Runner(loop_factory=self.new_event_loop) as runner:
-            runner.run(self._whole(test))
+        # What was there before is not looked at when this test's garbage is: it would take most of the time.
+        gc.freeze()
+        try:
+            with asyncio.Runner(loop_factory=self.new_event_loop) as runner:
+                runner.run(self._whole(test))
+        finally:
+            gc.unfreeze()
 
     async def _whole(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         complaints: list[str] = []

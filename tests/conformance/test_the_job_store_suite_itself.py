@@ -19,12 +19,16 @@ from taskmq.contracts.jobs import (
     Lane,
     NewJob,
     Pick,
+    PutDefinition,
     Submitted,
 )
+from taskmq.model.jobs.definitions import Definition, DefinitionContent
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.registrations import RegisteredTask
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
+from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store_suite import JobStoreSuite
 
 
@@ -194,6 +198,52 @@ class _StepsAsItLikes(JobModel):
         return job.version + 1
 
 
+class _BrokenCatalogue(JobModel):
+    """Definitions or tasks that break a promise."""
+
+    catalogue_kind: type[CatalogueModel]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.catalogue = self.catalogue_kind()
+
+
+class _MakesVersionsOfTheSame(_BrokenCatalogue):
+    class catalogue_kind(CatalogueModel):  # noqa: N801 - stands in the place of an attribute
+        def put(
+            self, tenant: str, name: str, content: DefinitionContent, *, version: int | None, by: str, now: int
+        ) -> PutDefinition | None:
+            super().put(tenant, name, replace(content, owner="x"), version=version, by=by, now=now)
+            return super().put(tenant, name, content, version=None, by=by, now=now)
+
+
+class _ComparesNoDefinition(_BrokenCatalogue):
+    class catalogue_kind(CatalogueModel):  # noqa: N801 - stands in the place of an attribute
+        def put(
+            self, tenant: str, name: str, content: DefinitionContent, *, version: int | None, by: str, now: int
+        ) -> PutDefinition | None:
+            return super().put(tenant, name, content, version=None, by=by, now=now)
+
+
+class _FindsDeletedDefinitions(_BrokenCatalogue):
+    class catalogue_kind(CatalogueModel):  # noqa: N801 - stands in the place of an attribute
+        def delete(self, tenant: str, name: str, *, version: int | None) -> bool:
+            return self.get(tenant, name, version=version) is not None
+
+
+class _MixesTenants(_BrokenCatalogue):
+    class catalogue_kind(CatalogueModel):  # noqa: N801 - stands in the place of an attribute
+        def get(self, tenant: str, name: str, *, version: int | None) -> Definition | None:
+            found = (super(type(self), self).get(each, name, version=version) for each in ("acme", "umbrella", ""))
+            return next((one for one in found if one is not None), None)
+
+
+class _KeepsOneFormOfATask(_BrokenCatalogue):
+    class catalogue_kind(CatalogueModel):  # noqa: N801 - stands in the place of an attribute
+        def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
+            return list({one.registration.task: one for one in super().registrations(tasks)}.values())
+
+
 @pytest.mark.parametrize(
     ("broken", "promise"),
     [
@@ -228,6 +278,12 @@ class _StepsAsItLikes(JobModel):
         (_TakesNothingOver, "the_next_holder_gets_what_the_earlier_ones_have_left"),
         (_ForgetsConfirms, "the_next_holder_gets_what_the_earlier_ones_have_left"),
         (_ReadsEndedJobsWithoutResult, "a_success_keeps_its_result_and_the_workers_times"),
+        (_MakesVersionsOfTheSame, "the_same_content_makes_no_version"),
+        (_ComparesNoDefinition, "a_put_for_another_version_changes_nothing"),
+        (_ComparesNoDefinition, "of_writers_that_have_seen_one_version_one_makes_the_next"),
+        (_FindsDeletedDefinitions, "a_deleted_definition_is_not_found_and_keeps_its_versions"),
+        (_MixesTenants, "a_definition_belongs_to_its_tenant"),
+        (_KeepsOneFormOfATask, "each_form_of_a_task_is_kept_and_who_told_it"),
         (_StepsAsItLikes, "every_step_of_the_table_is_taken_and_no_other"),
     ],
 )

@@ -1,20 +1,62 @@
 """The benchmark of the job store, in small: it measures everything that it names."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks.job_store import GOALS, main, percentile
+from benchmarks.job_store.figures import Goal, keep, text_of
 
 pytestmark = pytest.mark.rabbitmq
 
+_SMALL = ["--rounds", "1", "--jobs", "100", "--rows", "600", "--lists", "3", "--queued", "300", "--seconds", "1"]
+_QUICK = {
+    "throughput": ["bulk", "submits, 1 caller", "submits, 64 callers", "starts"],
+    "lists": ["lists", "day dropped"],
+    "sqlite": ["SQLite"],
+}
+_SLOW = {"lateness": ["lateness"], "tenants": ["tenants"], "killed": ["scheduler killed"]}
+
 
 @pytest.mark.slow
-def test_every_row_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--jobs", "100", "--rounds", "1"]) == 0
+@pytest.mark.parametrize("names", [_QUICK, pytest.param(_SLOW, marks=pytest.mark.campaign)], ids=["quick", "slow"])
+def test_every_row_is_measured(
+    names: dict[str, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    results = tmp_path / "job_store.json"
 
+    assert main(["--only", *names, *_SMALL, "--results", str(results)]) == 0
+
+    kept = json.loads(results.read_text())
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if not line.startswith(" ")]
-    assert rows == ["bulk", "submits, 1 caller", "submits, 64 callers", "starts, 200 a second"]
-    assert said.count("goal at") == len(GOALS)
+    assert rows == list(kept["rows"]) == [row for its in names.values() for row in its]
+    wanted = {(goal.row, goal.figure) for goal in GOALS if goal.row in rows}
+    judged = {(goal["row"], goal["figure"]) for goal in kept["goals"] if goal["verdict"] != "not measured"}
+    assert judged == wanted
+    assert said.count("  goal ") == len(wanted)
+
+
+def test_goals_are_judged_by_the_median_of_the_rounds(tmp_path: Path) -> None:
+    goal = Goal("bulk", "jobs/s", 10, at_least=True)
+    rows = {"bulk": [{"jobs/s": 9.0}, {"jobs/s": 12.0}, {"jobs/s": 11.0}]}
+
+    assert [goal.verdict(found) for found in (rows, {"bulk": [{"jobs/s": 9.0}]}, {})] == [
+        "met",
+        "missed",
+        "not measured",
+    ]
+    assert "11.00 (9.00-12.00)" in text_of(rows)
+
+
+def test_rows_that_were_measured_before_stay_in_the_results(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+
+    keep(path, {"bulk": [{"jobs/s": 1.0}]})
+    keep(path, {"SQLite": [{"jobs/s": 2.0}]})
+
+    assert set(json.loads(path.read_text())["rows"]) == {"bulk", "SQLite"}
 
 
 def test_a_percentile_is_one_of_the_values_that_so_many_do_not_pass() -> None:

@@ -6,7 +6,9 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from tests.servers.container import Container, docker_answers
@@ -23,16 +25,21 @@ _OPTIONS = {
     "shared_buffers": "32MB",
     "max_connections": "200",
 }
+_NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class PostgreSQL(Server):
     """A cluster of databases with the superuser postgres, who needs no password.
 
     Sources, in this order: $TASKMQ_TEST_POSTGRES_URL, the programs of this machine, Docker.
+
+    Args:
+        settings: of a server of this machine's programs, over those that suit tests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
         super().__init__()
+        self._settings = settings
         self._url = ""
 
     @property
@@ -101,7 +108,7 @@ class PostgreSQL(Server):
         lease = PortLease(1)
         (port,) = lease.ports
         self._point_to(port)
-        options = {**_OPTIONS, "unix_socket_directories": str(keeper.directory), "port": str(port)}
+        options = {**_OPTIONS, **self._settings, "unix_socket_directories": str(keeper.directory), "port": str(port)}
         argv = [server, "-D", str(keeper.directory / "data")]
         for key, value in options.items():
             argv += ["-c", f"{key}={value}"]

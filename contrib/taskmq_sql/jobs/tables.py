@@ -12,13 +12,20 @@
     attempt        attempts that did not end their job, by day
     event          what is no ordinary step, by day
     tenant, queue, task, worker   names, and the integers that stand for them
+    schedule       definitions of schedules, and records of what has become of their occurrences
+    schedule_due   one narrow row per schedule that somebody has to look at
+    occurrence     what has come of which nominal instant
     lease          who holds a slot or a duty; its `epoch` only grows
+    definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
+    definition_version  all their versions
+    task_registration   the forms that tasks have had, as workers and schedulers have told them
     setting        the number of slots, and which older code may use these tables
 
+Those of who may do what are in `taskmq_sql.identity`, whose statements are text on both databases.
+
 Instants are ms since the epoch: as long as a timestamp, exact, and the same on every database. Ids of jobs are UUIDs
-of version 7, so the order of ids is that of submissions, and the time of submission is in the id. On PostgreSQL the
-tables are in the schema `taskmq`; SQLite has no schemas (translate it to None), keeps ids as 16 bytes, lists of ids
-and tokens as they come to it, and does not divide tables by day.
+of version 7, so the order of ids is that of submissions, and the time of submission is in the id. A SQLite file has
+tables of its own, `taskmq_sql.sqlite.file.schema`.
 """
 
 from typing import Any, Final
@@ -51,6 +58,8 @@ __all__ = [
     "SCHEMA",
     "VERSION_TABLE",
     "attempt",
+    "definition",
+    "definition_version",
     "dispatch_batch",
     "event",
     "job",
@@ -60,17 +69,21 @@ __all__ = [
     "job_key",
     "lease",
     "metadata",
+    "occurrence",
     "queue",
     "ready",
+    "schedule",
+    "schedule_due",
     "setting",
     "task",
+    "task_registration",
     "tenant",
     "timer",
     "unique_key",
     "worker",
 ]
 
-HEAD: Final = "0003"
+HEAD: Final = "0005"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -79,11 +92,11 @@ LONGEST_BODY: Final = 1536
 
 metadata: Final = MetaData(schema=SCHEMA)
 
-_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
-_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
-# An alias of the rowid, which SQLite counts by itself.
-_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid()
+_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid())
+_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger())
+# In the order of code points, as the other stores have it.
+_NAME: Final[TypeEngine[Any]] = Text(collation="C")
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
@@ -179,7 +192,6 @@ ready: Final = Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("queue", "priority", "tenant", "due", "id", name="ready_pkey"),
     postgresql_with=_vacuumed(),
-    sqlite_with_rowid=False,
 )
 
 timer: Final = Table(
@@ -190,13 +202,12 @@ timer: Final = Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("shard", "due", "id", name="timer_pkey"),
     postgresql_with=_vacuumed(scale=0.01),
-    sqlite_with_rowid=False,
 )
 
 dispatch_batch: Final = Table(
     "dispatch_batch",
     metadata,
-    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
     Column("slot", SmallInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -225,7 +236,6 @@ job_history: Final = Table(
         "task",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_tenant_state",
@@ -233,14 +243,12 @@ job_history: Final = Table(
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_state",
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     postgresql_partition_by="RANGE (ended)",
 )
@@ -295,6 +303,48 @@ queue: Final = _dictionary("queue", Column("slot", SmallInteger, nullable=False)
 task: Final = _dictionary("task")
 worker: Final = _dictionary("worker")
 
+schedule: Final = Table(
+    "schedule",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), nullable=False),
+    # As in schedule_due, which can so be found.
+    Column("next_at", BigInteger),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("shard", SmallInteger, nullable=False),
+    Column("is_code", Boolean, nullable=False),
+    Column("app", _NAME, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("definition", LargeBinary, nullable=False),
+    Column("record", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("id", name="schedule_pkey"),
+    UniqueConstraint("app", "name", name="schedule_name_key"),
+    postgresql_with=_vacuumed(fillfactor=80),
+)
+
+schedule_due: Final = Table(
+    "schedule_due",
+    metadata,
+    Column("shard", SmallInteger, nullable=False),
+    Column("next_at", BigInteger, nullable=False),
+    Column("id", BigInteger, nullable=False),
+    PrimaryKeyConstraint("shard", "next_at", "id", name="schedule_due_pkey"),
+    postgresql_with=_vacuumed(scale=0.01),
+)
+
+occurrence: Final = Table(
+    "occurrence",
+    metadata,
+    Column("schedule", BigInteger, nullable=False),
+    Column("instant", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("job", _ID),
+    Column("run", Text, nullable=False, server_default=text("''")),
+    Column("kind", Text, nullable=False),
+    PrimaryKeyConstraint("schedule", "instant", "run", name="occurrence_pkey"),
+    # They come in the order of their times.
+    Index("occurrence_at", "at", postgresql_using="brin"),
+)
+
 lease: Final = Table(
     "lease",
     metadata,
@@ -306,6 +356,43 @@ lease: Final = Table(
     Column("note", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("key", name="lease_pkey"),
     postgresql_with={"fillfactor": 50, "autovacuum_vacuum_threshold": 100},
+)
+
+definition: Final = Table(
+    "definition",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("is_deleted", Boolean, nullable=False),
+    PrimaryKeyConstraint("tenant", "name", name="definition_pkey"),
+)
+
+definition_version: Final = Table(
+    "definition_version",
+    metadata,
+    Column("tenant", Integer, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    # JSON, in one form: the same content has the same text.
+    Column("content", Text, nullable=False),
+    PrimaryKeyConstraint("tenant", "name", "version", name="definition_version_pkey"),
+)
+
+task_registration: Final = Table(
+    "task_registration",
+    metadata,
+    Column("task", _NAME, nullable=False),
+    Column("origin", Text, nullable=False),
+    # Of the content: one row for each form that the task has had.
+    Column("digest", LargeBinary, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("worker", Text, nullable=False),
+    Column("first_told", BigInteger, nullable=False),
+    Column("last_told", BigInteger, nullable=False),
+    PrimaryKeyConstraint("task", "origin", "digest", name="task_registration_pkey"),
 )
 
 setting: Final = Table(

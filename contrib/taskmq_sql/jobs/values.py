@@ -1,24 +1,37 @@
 """Values as the tables hold them."""
 
+import hashlib
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from taskmq.contracts.jobs import JobDetail
+from taskmq.model.jobs.registrations import TaskRegistration, encode_registration
 from taskmq.model.outcome import ErrorRecord
 
 __all__ = [
+    "KEPT_MS",
+    "LAST_CHARACTER",
+    "can_be_kept",
     "decode_detail",
     "encode_detail",
     "escaped",
     "escaped_error",
+    "forms_of",
     "is_job_id",
     "reason",
     "shard_of",
     "submitted_at",
 ]
 
+KEPT_MS: Final = 30 * 86_400_000
+"""For so long a form of a task is kept that nobody tells any more."""
+LAST_CHARACTER: Final = "\U0010ffff"
+"""Behind a prefix: no name that begins so is behind it."""
+
+_DIGEST_BYTES: Final = 16
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(JobDetail)
@@ -76,3 +89,21 @@ def encode_detail(detail: JobDetail) -> str:
 
 def decode_detail(text: str | None) -> JobDetail | None:
     return None if text is None else _decoder.decode(text)
+
+
+def can_be_kept(*texts: str) -> bool:
+    """Whether a database can hold them: without NUL and lone surrogates."""
+    return not any(
+        "\0" in text or (not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text))
+        for text in texts
+    )
+
+
+def forms_of(registrations: Iterable[TaskRegistration]) -> list[tuple[str, bytes, str]]:
+    """Task, digest and content of each form, in the order of their keys, each of them once."""
+    forms: dict[tuple[str, bytes], str] = {}
+    for one in registrations:
+        content = encode_registration(one)
+        digest = hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+        forms[one.task, digest] = content.decode()
+    return [(*key, content) for key, content in sorted(forms.items())]

@@ -1,45 +1,53 @@
-"""The tables of the job store in their versions, by Alembic.
+"""The tables of the job store in PostgreSQL, in their versions, by Alembic. (A SQLite file: `sqlite.file.schema`.)
 
 `upgrade` brings a database to the newest version that this code knows, and `current` says which one it has. Nothing
 else makes or changes tables: a store whose tables are behind or ahead of the code is refused (`StoreMismatch`).
 Several that upgrade one database at the same time do it one after the other.
+
+A revision whose tables the code before it may go on using says `understood_by_previous = True`: it adds tables, or
+columns with defaults. Then an upgrade needs no standstill: run it, and replace the processes one by one. Which older
+code may use the tables is written down beside them, in `setting`.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, make_url, pool, text
-from sqlalchemy.engine import URL
-from sqlalchemy.event import listen
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, make_url, pool, text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq_sql.jobs.partitions import make_partitions
-from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE
+from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE, setting
 
-__all__ = ["current", "upgrade"]
+__all__ = ["current", "revisions", "upgrade"]
 
 # Of no meaning, but for being ours.
 _LOCK: Final = 7_466_003
+_HERE: Final = Path(__file__).parent
+_UNDERSTOOD_BY: Final = "understood_by"
 
 
-async def upgrade(url: str, revision: str = "head") -> None:
+async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = ()) -> None:
     """Make the tables, or bring them to `revision`; all of it in one transaction, or nothing.
 
     Args:
-        url: `postgresql://...` or `sqlite:///PATH`.
+        url: `postgresql://...`.
         revision: a revision's number; default: the newest one.
+        later: folders with revisions that come after those of this code, for tests of them.
     """
 
     def work(connection: Connection) -> None:
         _prepare(connection)
-        command.upgrade(_config(connection), revision)
-        if connection.dialect.name == "postgresql":
-            make_partitions(connection)
+        config = _config(later)
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        _say_who_understands(connection, ScriptDirectory.from_config(config))
+        make_partitions(connection)
 
     await _run(url, work)
 
@@ -47,19 +55,21 @@ async def upgrade(url: str, revision: str = "head") -> None:
 async def current(url: str) -> str | None:
     """The revision of the tables; None where there are none."""
     found: list[str | None] = []
-
-    def work(connection: Connection) -> None:
-        schema = None if connection.dialect.name == "sqlite" else SCHEMA
-        opts = {"version_table": VERSION_TABLE, "version_table_schema": schema}
-        found.append(MigrationContext.configure(connection, opts=opts).get_current_revision())
-
-    await _run(url, work)
+    await _run(url, lambda connection: found.append(_current(connection)))
     return found[0]
 
 
+def revisions() -> list[str]:
+    """All revisions that this code knows, the first one first."""
+    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
+
+
+def _current(connection: Connection) -> str | None:
+    opts = {"version_table": VERSION_TABLE, "version_table_schema": SCHEMA}
+    return MigrationContext.configure(connection, opts=opts).get_current_revision()
+
+
 def _prepare(connection: Connection) -> None:
-    if connection.dialect.name != "postgresql":
-        return
     connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     known = connection.execute(text("select 1 from pg_namespace where nspname = :name"), {"name": SCHEMA})
     # Asked first: "if not exists" needs the right to make schemas even where there is one.
@@ -67,38 +77,36 @@ def _prepare(connection: Connection) -> None:
         connection.execute(text(f"create schema {SCHEMA}"))
 
 
-def _config(connection: Connection) -> Config:
+def _say_who_understands(connection: Connection, scripts: ScriptDirectory) -> None:
+    understood: list[str] = []
+    script = scripts.get_revision(_current(connection) or "base")
+    while script is not None and isinstance(script.down_revision, str):
+        if not getattr(script.module, "understood_by_previous", False):
+            break
+        understood.append(script.down_revision)
+        script = scripts.get_revision(script.down_revision)
+    said = insert(setting).values(name=_UNDERSTOOD_BY, value=" ".join(understood))
+    connection.execute(said.on_conflict_do_update(index_elements=["name"], set_={"value": said.excluded.value}))
+
+
+def _config(later: Sequence[Path] = ()) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.set_main_option("script_location", _escaped(_HERE))
+    if later:
+        config.set_main_option("path_separator", "newline")
+        places = (_HERE / "versions", *later)
+        config.set_main_option("version_locations", "\n".join(_escaped(place) for place in places))
     return config
 
 
+def _escaped(path: Path) -> str:
+    return str(path).replace("%", "%%")
+
+
 async def _run(url: str, work: Callable[[Connection], None]) -> None:
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        await asyncio.to_thread(_run_sync, parsed.set(drivername="sqlite"), work)
-        return
-    engine = create_async_engine(parsed.set(drivername="postgresql+asyncpg"), poolclass=pool.NullPool)
+    engine = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"), poolclass=pool.NullPool)
     try:
         async with engine.begin() as connection:
             await connection.run_sync(work)
     finally:
         await engine.dispose()
-
-
-def _run_sync(url: URL, work: Callable[[Connection], None]) -> None:
-    # The driver's own transactions leave out what makes tables: begun by hand, they take part.
-    engine = create_engine(
-        url,
-        poolclass=pool.NullPool,
-        connect_args={"isolation_level": None},
-        execution_options={"schema_translate_map": {SCHEMA: None}},
-    )
-    listen(engine, "begin", _begin_immediate)
-    with engine.begin() as connection:
-        work(connection)
-
-
-def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")

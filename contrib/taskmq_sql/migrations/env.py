@@ -12,7 +12,7 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     version_table="schema_version",
-    version_table_schema=None if connection.dialect.name == "sqlite" else SCHEMA,
+    version_table_schema=SCHEMA,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -6,16 +6,19 @@ from msgspec import UNSET
 
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.model.states import TERMINAL, JobState, can_follow
+from taskmq_sql.identity import note
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES
 from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id, shard_of
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.identity import drive
 from taskmq_sql.postgres.records import error_columns
 from taskmq_sql.postgres.statements import EVENTS, JOB_COLUMNS
 
 __all__ = ["change", "change_in"]
 
+_NOW: Final = "select taskmq.now_ms()"
 _WAITS: Final = (JobState.SCHEDULED, JobState.RETRYING)
 _READ: Final = "select state, version, queue, priority, tenant, due from taskmq.job where id = $1"
 _LEAVE_READY: Final = """
@@ -65,6 +68,8 @@ async def change_in(connection: Connection, update: JobUpdate, queue: int | None
     await connection.execute(
         EVENTS, [update.id], [changed["version"]], [kind], [state], [escaped(update.by)], [escaped(update.note)]
     )
+    if update.audit is not None:
+        await drive(connection, note(await connection.fetchval(_NOW), [update.audit]))
     if update.after in TERMINAL:
         await connection.execute(_END, update.id)
     return int(changed["version"])

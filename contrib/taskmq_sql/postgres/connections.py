@@ -30,11 +30,14 @@ committed or not only where its commit was on its way."""
 _SECONDS_TO_CONNECT: Final = 10.0
 _SECONDS_TO_ANSWER: Final = 60.0
 _TRIES: Final = 5
-# Classes of SQLSTATE: connection; resources are used up; operator intervention; system error; wrong user or database.
-_OUTAGE: Final = ("08", "53", "57", "58", "28", "3D")
 _READ_ONLY: Final = "25006"
-# Answers of a server that has done nothing: it has no room, or is a standby.
-_REFUSALS: Final = ("53", _READ_ONLY)
+_NOT_ALLOWED: Final = "42501"
+# Answers of a server that has done nothing: it has no room; is a standby; somebody has a lock for longer than the
+# database's settings allow, or a statement has taken longer than they do; the user may not do that.
+_REFUSALS: Final = ("53", _READ_ONLY, "55", "57014", _NOT_ALLOWED)
+# Classes of SQLSTATE: connection; operator intervention; system error; wrong user or database; time limits of
+# transactions; internal error.
+_OUTAGE: Final = (*_REFUSALS, "08", "57", "58", "28", "3D", "25P", "XX")
 _COLLISIONS: Final = ("40001", "40P01")
 
 
@@ -153,8 +156,10 @@ class Connections:
     async def _may_try_again(self, connection: Connection, error: asyncpg.PostgresError) -> bool:
         state = _sqlstate(error)
         is_full_day = isinstance(error, asyncpg.CheckViolationError) and "no partition" in str(error)
-        if state not in _COLLISIONS and not is_full_day:
-            if not await self._rolled_back(connection) or state.startswith(_OUTAGE) or state == _READ_ONLY:
+        # An upgrade has changed a table under a statement that was prepared before.
+        is_outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
+        if state not in _COLLISIONS and not is_full_day and not is_outdated:
+            if not await self._rolled_back(connection) or state.startswith(_OUTAGE):
                 self._drop(connection)
             return False
         if not await self._rolled_back(connection):
@@ -219,7 +224,7 @@ class Connections:
 
     def _translated(self, error: asyncpg.PostgresError, purpose: Purpose, progress: "_Progress") -> Exception:
         state = _sqlstate(error)
-        if state.startswith(_OUTAGE) or state == _READ_ONLY:
+        if state.startswith(_OUTAGE):
             return self._lost(error, purpose, progress)
         untranslated: Exception = error
         return untranslated
@@ -229,7 +234,8 @@ class Connections:
         is_undone = purpose == "transaction" and not progress.is_committing
         is_certain = purpose == "read" or is_undone or is_refused
         what = "nothing was changed" if is_certain else "it is not known whether the change was made"
-        return StoreUnavailable(f"{self._address} was lost: {_text(error)}; {what}", is_certain=is_certain)
+        verb = "has refused" if is_refused else "was lost"
+        return StoreUnavailable(f"{self._address} {verb}: {_text(error)}; {what}", is_certain=is_certain)
 
 
 class _Progress:

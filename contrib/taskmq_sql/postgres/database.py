@@ -27,8 +27,10 @@ class Database:
 
     Attributes:
         address: the URL without its password.
-        submits, changes, dispatches, reports, leases: a connection each, so that none of them waits for another.
+        submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
+            another.
         reads: for lists and single jobs.
+        accounts: for changes of who may do what.
         slots: as the store was made; known from the first connection on.
     """
 
@@ -41,8 +43,10 @@ class Database:
         self.changes = self._connections(1, HOT)
         self.dispatches = self._connections(1, HOT)
         self.reports = self._connections(1, HOT)
+        self.firings = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
         self.reads = self._connections(_READERS, LISTS)
+        self.accounts = self._connections(1, LISTS)
         self.names = Names(self.reads, self.slot_of)
 
     def slot_of(self, queue: str) -> int:
@@ -50,7 +54,16 @@ class Database:
         return int.from_bytes(hashlib.sha256(queue.encode()).digest()[:8]) % self.slots
 
     async def aclose(self) -> None:
-        for each in (self.submits, self.changes, self.dispatches, self.reports, self.leases, self.reads):
+        for each in (
+            self.submits,
+            self.changes,
+            self.dispatches,
+            self.reports,
+            self.leases,
+            self.reads,
+            self.accounts,
+            self.firings,
+        ):
             await each.aclose()
 
     def _connections(self, size: int, settings: tuple[str, ...]) -> Connections:

@@ -24,6 +24,7 @@ from taskmq_sql.postgres.days import drop_days, make_days
 from taskmq_sql.postgres.leases import PostgresLeases
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
+from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import (
     CONFIRM,
     DISPATCH,
@@ -49,8 +50,9 @@ _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[]
 class PostgresDispatch:
     """A `DispatchStore`; its statements go over connections of their own."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, schedules: PostgresSchedules) -> None:
         self._database = database
+        self._schedules = schedules
         self._names = database.names
         self._leases = PostgresLeases(database.leases)
 
@@ -179,13 +181,15 @@ class PostgresDispatch:
         await self.drop_days(KEPT_DAYS)
 
     async def drop_days(self, keep: int) -> None:
-        """Drop the days that were over before so many days."""
+        """Drop the days that were over before so many days, and the occurrences of schedules of that time."""
 
-        async def drop(connection: Connection) -> None:
-            now = await connection.fetchval("select taskmq.now_ms()")
-            await drop_days(connection, before=now - keep * DAY)
+        async def drop(connection: Connection) -> int:
+            before = int(await connection.fetchval("select taskmq.now_ms()")) - keep * DAY
+            await drop_days(connection, before=before)
+            return before
 
-        await self._database.changes.run("statement", drop)
+        before = await self._database.changes.run("statement", drop)
+        await self._schedules.drop_occurrences(before=before)
 
     async def _for_batches(self, statement: str, batches: Sequence[int]) -> None:
         if batches:

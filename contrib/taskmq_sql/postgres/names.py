@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
+from taskmq_sql.jobs.values import can_be_kept
 from taskmq_sql.postgres.connections import Connection, Connections
 
 __all__ = ["Kind", "Names"]
@@ -45,7 +46,7 @@ class Names:
     async def find(self, kind: Kind, names: Iterable[str]) -> dict[str, int]:
         """The integers of those that have one."""
         found = {name: self._ids[kind][name] for name in set(names) if name in self._ids[kind]}
-        if missing := [name for name in names if name not in found and _can_be_kept(name)]:
+        if missing := [name for name in names if name not in found and can_be_kept(name)]:
             found |= await self._read(
                 kind, f"select id, name from taskmq.{kind} where name = any($1::text[])", missing
             )
@@ -53,7 +54,7 @@ class Names:
 
     async def find_prefix(self, kind: Kind, prefix: str) -> list[int]:
         """The integers of all names that begin so."""
-        if not _can_be_kept(prefix):
+        if not can_be_kept(prefix):
             return []
         query = f"select id, name from taskmq.{kind} where starts_with(name, $1)"
         rows = await self._connections.run("read", lambda connection: connection.fetch(query, prefix))
@@ -91,7 +92,3 @@ class Names:
             self._ids[kind][row["name"]] = row["id"]
             self._names[kind][row["id"]] = row["name"]
         return {row["name"]: row["id"] for row in rows}
-
-
-def _can_be_kept(name: str) -> bool:
-    return "\0" not in name and not any("\ud800" <= character <= "\udfff" for character in name)

@@ -7,6 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import AppliedReport
 from taskmq.model.jobs.reports import Report, after_report, goes_on
+from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
@@ -14,12 +15,12 @@ from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
-from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, STARTED
+from taskmq_sql.postgres.statements import AGAIN, END, EVENTS, EXISTING, FORGOTTEN, STARTED
 
 __all__ = ["Ending", "Note", "apply", "end", "note"]
 
 _ENDED: Final = """
-select distinct on (h.id) h.id, h.state, h.version, h.queue from taskmq.job_history h
+select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
 
 
@@ -55,6 +56,7 @@ class _Step(msgspec.Struct, frozen=True):
     queue: int
     version: int
     is_accepted: bool = True
+    is_forgotten: bool = False
 
 
 async def apply(database: Database, reports: Sequence[Report]) -> list[AppliedReport]:
@@ -150,20 +152,43 @@ class _Applying:
             by_id = {self._reports[place].id: place for place in cancelled}
             for row in await end(connection, endings):
                 steps[by_id[str(row[0])]] = _Step(JobState.CANCELLED, row[1], row[2])
+        forgotten = [
+            place
+            for place in places
+            if (row := rows.get(self._reports[place].id)) is not None
+            and ends_forgotten_dispatch(self._reports[place], row["token"])
+        ]
+        if forgotten:
+            steps |= await self._end_forgotten(connection, forgotten)
         if gone := [job_id for job_id in wanted if job_id not in rows]:
             rows |= {str(row["id"]): row for row in await connection.fetch(_ENDED, gone)}
         for place in places:
             row = rows.get(self._reports[place].id)
             if place not in steps and row is not None:
-                steps[place] = _Step(STATES[row["state"]], row["queue"], row["version"], is_accepted=False)
+                steps[place] = _Step(
+                    STATES[row["state"]],
+                    row["queue"],
+                    row["version"],
+                    is_accepted=False,
+                    is_forgotten=is_forgotten(self._reports[place].token, row["token"]),
+                )
         return steps
+
+    async def _end_forgotten(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
+        """End jobs by dispatches that are not written down here, as if they were."""
+        ids, tokens = zip(*((self._reports[place].id, self._reports[place].token) for place in places), strict=True)
+        for statement in FORGOTTEN:
+            await connection.execute(statement, *((ids, tokens) if "$2" in statement else (ids,)))
+        ended = await self.end(connection, places)
+        return {place: msgspec.structs.replace(step, is_forgotten=True) for place, step in ended.items()}
 
     def _note(self, place: int, step: _Step | None) -> Note | None:
         report = self._reports[place]
         if step is None:
             return None
-        if not step.is_accepted:
-            return Note(report.id, step.version, "superseded", step.state, report.worker, report.kind)
+        if step.is_forgotten or not step.is_accepted:
+            kind: EventKind = "unknown_attempt" if step.is_forgotten else "superseded"
+            return Note(report.id, step.version, kind, step.state, report.worker, report.kind)
         if report.kind == "refused":
             text = report.error.message if report.error is not None else ""
             return Note(report.id, step.version, "refused", step.state, report.worker, text)

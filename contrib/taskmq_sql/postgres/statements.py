@@ -20,6 +20,7 @@ __all__ = [
     "EXISTING",
     "FIRE",
     "FORGET",
+    "FORGOTTEN",
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
@@ -184,6 +185,25 @@ EXISTING: Final = """
 select j.id, j.token, j.state, j.version, j.queue, j.cancel_requested from taskmq.job j
 where j.id = any($1::uuid[]) order by j.id for update"""
 """What has become of jobs whose reports did not count, as far as they live."""
+
+FORGOTTEN: Final = (
+    """
+delete from taskmq.ready where ctid = any(array(
+  select d.ctid from unnest($1::uuid[]) as i(id)
+  cross join lateral (select queue, priority, tenant, due from taskmq.job where id = i.id offset 0) j
+  cross join lateral (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority
+                        and r.tenant = j.tenant and r.due = j.due and r.id = i.id for update) d))""",
+    f"""
+delete from taskmq.timer where ctid = any(array(
+  select d.ctid from unnest($1::uuid[]) as i(id)
+  cross join lateral (select {_SHARD} as shard, due from taskmq.job where id = i.id offset 0) j
+  cross join lateral (select ctid from taskmq.timer t where t.shard = j.shard and t.due = j.due and t.id = i.id
+                      for update) d))""",
+    """
+update taskmq.job j set state = 2, token = r.token from unnest($1::uuid[], $2::bigint[]) as r(id, token)
+where j.id = any($1::uuid[]) and j.id = r.id""",
+)
+"""Jobs, locked before, that were dispatched by tokens which are not written down: from now on they are."""
 
 EVENTS: Final = """
 insert into taskmq.event (id, at, number, version, kind, state, actor, note)

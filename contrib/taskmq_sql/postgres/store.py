@@ -19,15 +19,19 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, submitted_at
+from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
+from taskmq_sql.postgres.identity import PostgresRunner
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
+from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import connection_of
@@ -56,7 +60,7 @@ where id = $1 order by attempt, at"""
 
 
 class PostgresJobStore:
-    """A `JobStore`.
+    """A `JobStore`, `Catalogued`.
 
     Args:
         url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`.
@@ -66,7 +70,11 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        self._dispatching = PostgresDispatch(self._database)
+        self._identity = SqlIdentities(PostgresRunner(self._database.reads, self._database.accounts))
+        self._schedules = PostgresSchedules(self._database)
+        self._dispatching = PostgresDispatch(self._database, self._schedules)
+        self._definitions = PostgresDefinitions(self._database)
+        self._tasks = PostgresTasks(self._database)
 
     @property
     def address(self) -> str:
@@ -75,6 +83,22 @@ class PostgresJobStore:
     @property
     def dispatching(self) -> PostgresDispatch:
         return self._dispatching
+
+    @property
+    def identity(self) -> SqlIdentities:
+        return self._identity
+
+    @property
+    def schedules(self) -> PostgresSchedules:
+        return self._schedules
+
+    @property
+    def definitions(self) -> PostgresDefinitions:
+        return self._definitions
+
+    @property
+    def tasks(self) -> PostgresTasks:
+        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if not jobs:

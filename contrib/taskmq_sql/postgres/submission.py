@@ -14,9 +14,10 @@ from taskmq_sql.jobs.values import encode_detail, escaped
 from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.statements import SUBMIT, SUBMIT_KEYED
 
-__all__ = ["submit"]
+__all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
 
 _BODIES: Final = "insert into taskmq.job_body (id, body) select * from unnest($1::uuid[], $2::bytea[])"
 _DETAILS: Final = "insert into taskmq.job_detail (id, detail) select * from unnest($1::uuid[], $2::text[])"
@@ -44,7 +45,7 @@ select i.place, k.id, k.fingerprint from unnest($1::int[], $2::int[], $3::text[]
 cross join lateral (select id, fingerprint from taskmq.job_key where tenant = i.tenant and key = i.key offset 0) k"""
 
 
-class _Numbers:
+class Numbers:
     """The names of the jobs as the tables have them."""
 
     def __init__(self, tenants: dict[str, int], queues: dict[str, int], tasks: dict[str, int]) -> None:
@@ -55,19 +56,10 @@ class _Numbers:
 
 async def submit(database: Database, jobs: Sequence[NewJob], connection: Connection | None) -> list[Submitted]:
     """What `JobStore.submit` does; in the caller's transaction where there is a connection."""
-    names = database.names
-    numbers = _Numbers(
-        await names.ids("tenant", (job.tenant for job in jobs)),
-        await names.ids("queue", (job.queue for job in jobs)),
-        await names.ids("task", (job.task for job in jobs)),
-    )
+    numbers = await numbers_of(database.names, jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
-        if all(job.unique is None for job in jobs):
-            return await _submit(connection, jobs, numbers)
-        keys = {escaped(job.unique.name) for job in jobs if job.unique is not None}
-        await connection.execute(_LOCK_KEYS, sorted(keys))
-        return [each for some in _by_turns(jobs) for each in await _submit_unique(connection, some, numbers)]
+        return await insert_jobs(connection, jobs, numbers)
 
     if connection is not None:
         return await work(connection)
@@ -77,7 +69,26 @@ async def submit(database: Database, jobs: Sequence[NewJob], connection: Connect
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
 
 
-async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: _Numbers) -> list[Submitted]:
+async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
+    """The names of the jobs, which get numbers where they have none; outside of the transaction that inserts them."""
+    return Numbers(
+        await names.ids("tenant", (job.tenant for job in jobs)),
+        await names.ids("queue", (job.queue for job in jobs)),
+        await names.ids("task", (job.task for job in jobs)),
+    )
+
+
+async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit in the transaction that is open on the connection."""
+    if all(job.unique is None for job in jobs):
+        return await _submit(connection, jobs, numbers)
+    keys = {escaped(job.unique.name) for job in jobs if job.unique is not None}
+    await connection.execute(_LOCK_KEYS, sorted(keys))
+    return [each for some in _by_turns(jobs) for each in await _submit_unique(connection, some, numbers)]
+
+
+async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit jobs whose unique keys, where they have any, are free."""
     new = await _insert(connection, jobs, numbers)
     answers: list[Submitted | None] = []
     for job in jobs:
@@ -105,7 +116,7 @@ def _by_turns(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
     return turns
 
 
-async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers: _Numbers) -> list[Submitted]:
+async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
     """Submit jobs of which some are to be the only ones of their keys, and no two of one key."""
     # Submitted once more: these have their keys, or are not asked for them any more.
     known = await _known(connection, jobs, numbers)
@@ -127,7 +138,7 @@ async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers
     return answers
 
 
-async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: _Numbers) -> set[int]:
+async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> set[int]:
     """The places of those jobs whose ids, or whose submitters' ids, are there."""
     keyed = [place for place, job in enumerate(jobs) if job.key is not None]
     tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
@@ -158,7 +169,7 @@ async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHold
             return None
 
 
-async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: _Numbers) -> dict[str, int]:
+async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> dict[str, int]:
     """The ids and states of the jobs that are new."""
     statement = SUBMIT
     if any(job.key is not None for job in jobs):
@@ -195,7 +206,7 @@ async def _insert_rest(connection: Connection, jobs: Sequence[NewJob]) -> None:
 async def _answer(
     connection: Connection,
     jobs: Sequence[NewJob],
-    numbers: _Numbers,
+    numbers: Numbers,
     answers: list[Submitted | None],
     places: Sequence[int],
 ) -> None:

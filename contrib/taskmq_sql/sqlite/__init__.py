@@ -9,7 +9,7 @@ The file has a row for each live job, which decides; what may be dispatched and 
 rows of their own, and jobs that have ended are moved to a table of their own in the transaction that ends them.
 """
 
-from taskmq_sql.sqlite.location import current_version, open_store, upgrade_store
+from taskmq_sql.sqlite.location import open_store
 from taskmq_sql.sqlite.store import SqliteJobStore
 
-__all__ = ["SqliteJobStore", "current_version", "open_store", "upgrade_store"]
+__all__ = ["SqliteJobStore", "open_store"]

@@ -1,4 +1,4 @@
-"""From a URL to a store, and to the version of its tables."""
+"""From a URL to a store."""
 
 import sqlite3
 from pathlib import Path
@@ -7,11 +7,10 @@ from urllib.parse import parse_qsl, unquote
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
-from taskmq_sql.sqlite.file.connection import Synchronous, on_file
-from taskmq_sql.sqlite.file.schema import current, mismatch, upgrade
+from taskmq_sql.sqlite.file.connection import Synchronous
 from taskmq_sql.sqlite.store import SqliteJobStore
 
-__all__ = ["current_version", "open_store", "upgrade_store"]
+__all__ = ["open_store"]
 
 _PREFIX: Final = "sqlite:///"
 _OLDEST: Final = (3, 37)
@@ -40,33 +39,6 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
     return SqliteJobStore(
         url, path, clock=options.clock, synchronous=_SYNCHRONOUS[synchronous], keep_days=int(keep_days)
     )
-
-
-def current_version(url: str) -> tuple[int, str]:
-    """The version of the tables of the file, 0 where there are none, and why this taskmq cannot work with it.
-
-    Raises:
-        InvalidSetting: the URL cannot be read.
-        StoreUnavailable: the file cannot be read.
-    """
-    path, _ = _parts(url)
-    if not path.exists():
-        return 0, ""
-    return on_file(path, lambda connection: (current(connection), mismatch(connection)))
-
-
-def upgrade_store(url: str) -> int:
-    """Bring the tables of the file up to this taskmq's version, or make them; the version before.
-
-    Safe when several processes do so at once.
-
-    Raises:
-        InvalidSetting: the URL cannot be read.
-        StoreMismatch: the file is no job store, or of a newer version.
-        StoreUnavailable: the file cannot be written.
-    """
-    path, _ = _parts(url)
-    return on_file(path, upgrade)
 
 
 def _parts(url: str) -> tuple[Path, dict[str, str]]:

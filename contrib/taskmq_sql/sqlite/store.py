@@ -28,23 +28,28 @@ from taskmq.contracts.jobs import (
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
-from taskmq_sql.sqlite.file import schema
-from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous, on_file
+from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
+from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
+from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases
+from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
 
 _SHARDS: Final = 64
+_DAY: Final = 86_400_000
 
 
 class SqliteJobStore:
-    """A `JobStore` in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
 
@@ -76,7 +81,11 @@ class SqliteJobStore:
 
         self._writer = FileThread(connect, name="taskmq jobs writer")
         self._reader = FileThread(connect, name="taskmq jobs reader")
-        self._dispatching = SqliteDispatch(self._writer, self._reader, keep_days=keep_days)
+        self._identity = SqlIdentities(SqliteRunner(self._writer, self._reader))
+        self._schedules = SqliteSchedules(self._writer, self._reader)
+        self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
+        self._definitions = SqliteDefinitions(self._writer, self._reader)
+        self._tasks = SqliteTasks(self._writer, self._reader)
 
     @property
     def address(self) -> str:
@@ -85,6 +94,22 @@ class SqliteJobStore:
     @property
     def dispatching(self) -> "SqliteDispatch":
         return self._dispatching
+
+    @property
+    def identity(self) -> SqlIdentities:
+        return self._identity
+
+    @property
+    def schedules(self) -> SqliteSchedules:
+        return self._schedules
+
+    @property
+    def definitions(self) -> SqliteDefinitions:
+        return self._definitions
+
+    @property
+    def tasks(self) -> SqliteTasks:
+        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -129,12 +154,12 @@ class SqliteJobStore:
 
     async def current(self) -> str | None:
         """See `taskmq.contracts.jobs.Upgradable`."""
-        version = await asyncio.to_thread(on_file, self.path, schema.current) if self.path.exists() else 0
+        version = await asyncio.to_thread(version_of_file, self.path)
         return str(version) if version else None
 
     async def upgrade(self) -> None:
         """See `taskmq.contracts.jobs.Upgradable`."""
-        await asyncio.to_thread(on_file, self.path, schema.upgrade)
+        await asyncio.to_thread(upgrade_file, self.path)
 
     async def diagnose(self) -> list[Finding]:
         return await self._reader.call(partial(diagnose, path=self.path), care=Care.READ)
@@ -147,9 +172,10 @@ class SqliteJobStore:
 class SqliteDispatch:
     """The `DispatchStore` of a `SqliteJobStore`."""
 
-    def __init__(self, writer: FileThread, reader: FileThread, *, keep_days: int) -> None:
+    def __init__(self, writer: FileThread, reader: FileThread, schedules: SqliteSchedules, *, keep_days: int) -> None:
         self._writer = writer
         self._reader = reader
+        self._schedules = schedules
         self._keep_days = keep_days
         self._leases = SqliteLeases(writer)
 
@@ -216,5 +242,7 @@ class SqliteDispatch:
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         await self._writer.call(drop_keys, care=Care.LOOSE)
+        now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
+        await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):
             pass

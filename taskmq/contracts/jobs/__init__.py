@@ -5,6 +5,13 @@ in the same transaction: so any number of processes may use a store at once, and
 a scheduler that was replaced changes nothing.
 """
 
+from taskmq.contracts.jobs.catalogue import (
+    Catalogued,
+    DefinitionPage,
+    DefinitionStore,
+    PutDefinition,
+    TaskStore,
+)
 from taskmq.contracts.jobs.dispatch import (
     SLOTS,
     AppliedReport,
@@ -27,28 +34,53 @@ from taskmq.contracts.jobs.records import (
     Submitted,
     replacement,
 )
+from taskmq.contracts.jobs.schedules import (
+    SCHEDULE_SHARDS,
+    DueSchedule,
+    FiredOccurrence,
+    JobScheduleStore,
+    OccurrenceJob,
+    ScheduleChange,
+    ScheduleFiring,
+    StoredSchedule,
+    schedule_shard,
+)
 from taskmq.contracts.jobs.store import JobStore, Prunable, Upgradable
 
 __all__ = [
+    "SCHEDULE_SHARDS",
     "SLOTS",
     "AppliedReport",
     "AttemptRecord",
+    "Catalogued",
+    "DefinitionPage",
+    "DefinitionStore",
     "DispatchBatch",
     "DispatchStore",
     "DispatchedJob",
     "DueJob",
+    "DueSchedule",
+    "FiredOccurrence",
     "HistoryEntry",
     "JobDetail",
     "JobPage",
     "JobRecord",
+    "JobScheduleStore",
     "JobStore",
     "JobUpdate",
     "Lane",
     "NewJob",
+    "OccurrenceJob",
     "Pick",
     "Prunable",
+    "PutDefinition",
+    "ScheduleChange",
+    "ScheduleFiring",
+    "StoredSchedule",
     "Submitted",
+    "TaskStore",
     "Upgradable",
     "replacement",
+    "schedule_shard",
     "slot_key",
 ]

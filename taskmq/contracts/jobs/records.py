@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
@@ -174,6 +175,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
         cancel_requested: why its worker is to stop it.
         error: of the end that the change is.
         kind, by, note: of the event that is written.
+        audit: an entry of the audit, which the same transaction writes.
     """
 
     id: str
@@ -190,6 +192,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["change", "cancel", "cancel_requested", "hold", "release", "retry"]
     by: str = ""
     note: str = ""
+    audit: AuditEntry | None = None
 
 
 def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:

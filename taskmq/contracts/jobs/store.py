@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from taskmq.contracts.finding import Finding
+from taskmq.contracts.identity import IdentityStore
 from taskmq.contracts.jobs.dispatch import DispatchStore
 from taskmq.contracts.jobs.records import (
     AttemptRecord,
@@ -18,6 +19,7 @@ from taskmq.contracts.jobs.records import (
     NewJob,
     Submitted,
 )
+from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 
 __all__ = ["JobStore", "Prunable", "Upgradable"]
@@ -34,6 +36,16 @@ class JobStore(Protocol):
     @property
     def dispatching(self) -> DispatchStore:
         """What schedulers do with the same jobs."""
+        ...
+
+    @property
+    def identity(self) -> IdentityStore:
+        """Who may do what with them, and the audit."""
+        ...
+
+    @property
+    def schedules(self) -> JobScheduleStore:
+        """The schedules whose occurrences become jobs."""
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

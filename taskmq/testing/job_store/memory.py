@@ -1,5 +1,6 @@
 """A job store in this process, for tests of what uses one."""
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from taskmq.contracts.jobs import (
     DispatchBatch,
     DispatchedJob,
     DueJob,
+    DueSchedule,
+    FiredOccurrence,
     HistoryEntry,
     JobPage,
     JobRecord,
@@ -17,14 +20,21 @@ from taskmq.contracts.jobs import (
     Lane,
     NewJob,
     Pick,
+    ScheduleChange,
+    ScheduleFiring,
+    StoredSchedule,
     Submitted,
+    slot_key,
 )
 from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report
+from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store.catalogue import CatalogueModel, MemoryDefinitions, MemoryTasks
+from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.model import JobModel
 
 __all__ = ["MemoryJobStore"]
@@ -42,6 +52,7 @@ class MemoryJobStore:
         clock: the store's; a `FakeClock` unless it is given.
 
     Attributes:
+        definitions, tasks: what is kept beside jobs, see `taskmq.contracts.jobs.Catalogued`.
         is_reachable: set it to False and every call raises, as in an outage.
     """
 
@@ -51,6 +62,10 @@ class MemoryJobStore:
         self.is_reachable = True
         self._is_closed = False
         self._dispatching = _MemoryDispatch(self)
+        self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
+        self._schedules = _MemorySchedules(self)
+        self.definitions = MemoryDefinitions(self._catalogue)
+        self.tasks = MemoryTasks(self._catalogue)
 
     @property
     def address(self) -> str:
@@ -59,6 +74,14 @@ class MemoryJobStore:
     @property
     def dispatching(self) -> "_MemoryDispatch":
         return self._dispatching
+
+    @property
+    def identity(self) -> MemoryIdentities:
+        return self._identity
+
+    @property
+    def schedules(self) -> "_MemorySchedules":
+        return self._schedules
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -98,6 +121,10 @@ class MemoryJobStore:
 
     async def aclose(self) -> None:
         self._is_closed = True
+
+    def _catalogue(self) -> tuple[CatalogueModel, int]:
+        model = self.at_work()
+        return model.catalogue, model.now
 
     def at_work(self) -> JobModel:
         """The model, at the clock's time.
@@ -165,6 +192,46 @@ class _MemoryDispatch:
 
     async def maintain(self) -> None:
         self._store.at_work()
+
+
+class _MemorySchedules:
+    """The `JobScheduleStore` of a `MemoryJobStore`."""
+
+    def __init__(self, store: MemoryJobStore) -> None:
+        self._store = store
+
+    async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
+        return self._store.at_work().schedules.find(app, names)
+
+    async def list(self, app: str, *, after: str = "", limit: int) -> list[StoredSchedule]:
+        return self._store.at_work().schedules.list(app, after=after, limit=limit)
+
+    async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
+        return self._store.at_work().schedules.write(changes)
+
+    async def due(self, slot: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
+        model = self._store.at_work()
+        return model.schedules.due(slot, slots=model.slots, until=until, limit=limit)
+
+    async def load(self, ids: Sequence[int]) -> builtins.list[StoredSchedule]:
+        return self._store.at_work().schedules.load(ids)
+
+    async def alive(self, jobs: Sequence[str]) -> set[str]:
+        known = self._store.at_work().jobs
+        return {job_id for job_id in jobs if job_id in known and known[job_id].state not in TERMINAL}
+
+    async def fire(self, slot: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
+        model = self._store.at_work()
+        if not model.leases.has(slot_key(slot), epoch):
+            return None
+        taken, jobs = model.schedules.fire(firings, now=model.now)
+        model.submit(jobs)
+        return taken
+
+    async def occurrences(
+        self, schedule: int, *, before: int | None = None, limit: int
+    ) -> builtins.list[FiredOccurrence]:
+        return self._store.at_work().schedules.occurrences(schedule, before=before, limit=limit)
 
 
 class _MemorySlotLeases:

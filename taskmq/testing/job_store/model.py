@@ -33,11 +33,15 @@ from taskmq.contracts.jobs import (
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.reports import Report, after_report, goes_on
+from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.testing.job_store.catalogue import CatalogueModel
+from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
+from taskmq.testing.job_store.schedules import ScheduleModel
 
 __all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
 
@@ -60,6 +64,9 @@ class JobModel:
         now: ms since the epoch; whoever calls moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the slots.
+        identity: who may do what.
+        schedules: whose occurrences become jobs.
+        catalogue: definitions, and what is known of tasks.
         placed: slots of queues where they are not to be the model's own.
     """
 
@@ -68,6 +75,9 @@ class JobModel:
         self.now = now
         self.jobs: dict[str, JobRecord] = {}
         self.leases = LeaseModel()
+        self.identity = IdentityModel()
+        self.schedules = ScheduleModel()
+        self.catalogue = CatalogueModel()
         self.placed: dict[str, int] = {}
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
@@ -157,6 +167,8 @@ class JobModel:
             fields["error"] = escaped(update.error)
         changed = self._set(job, update.after, **fields)
         self._note(changed, update.kind, by=update.by, note=update.note)
+        if update.audit is not None:
+            self.identity.note(self.now, [update.audit])
         return changed.version
 
     def events(self, job_id: str) -> list[HistoryEntry]:
@@ -194,7 +206,7 @@ class JobModel:
             if job.expires is not None and job.expires <= self.now:
                 self._set(job, JobState.EXPIRED, error=_reason("its time was over before it started"))
             else:
-                token = (job.token >> 32) + 1 << 32 | self._dice.getrandbits(32)
+                token = next_token(job.token, self._dice.getrandbits(32))
                 changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
                 jobs.append(_dispatched(changed))
         if not jobs:
@@ -250,8 +262,7 @@ class JobModel:
         if (known := self.jobs.get(report.id)) is None:
             return AppliedReport("unknown")
         if (job := self._under_way(report.id, report.token)) is None:
-            self._note(known, "superseded", by=report.worker, note=report.kind)
-            return AppliedReport("superseded", known.state, known.queue)
+            return self._apply_to_other(known, report)
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         changed = self._set(job, after, **self._reported(job, report, after))
         if after is JobState.RETRYING:
@@ -269,6 +280,18 @@ class JobModel:
         if report.kind == "refused":
             self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         return AppliedReport("accepted", after, job.queue)
+
+    def _apply_to_other(self, job: JobRecord, report: Report) -> AppliedReport:
+        """The report has another token than the job, or finds it waiting or ended."""
+        if job.state not in TERMINAL and ends_forgotten_dispatch(report, job.token):
+            # As if the dispatch had been written down here as well.
+            self.jobs[job.id] = replace(job, state=JobState.DISPATCHED, token=report.token)
+            applied = self._apply(report)
+            self._note(self.jobs[job.id], "unknown_attempt", by=report.worker, note=report.kind)
+            return applied
+        kind = "unknown_attempt" if is_forgotten(report.token, job.token) else "superseded"
+        self._note(job, kind, by=report.worker, note=report.kind)
+        return AppliedReport("superseded", job.state, job.queue)
 
     def _reported(self, job: JobRecord, report: Report, after: JobState) -> dict[str, Any]:
         fields: dict[str, Any] = {"worker": report.worker or job.worker}

@@ -16,14 +16,17 @@ telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_
 
 from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
+from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
@@ -42,11 +45,16 @@ class JobStoreSuite(
     Batches,
     Reports,
     Timers,
+    ScheduleRows,
+    ScheduleFirings,
     SlotLeases,
+    IdentityCases,
     Races,
     UniqueRaces,
+    Definitions,
+    RegisteredTasks,
     StoreClosure,
     JobsByModel,
     JobStoreCase,
 ):
-    """Every guarantee of `taskmq.contracts.jobs`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.jobs` and `taskmq.contracts.identity`; see the module for its use."""

@@ -23,10 +23,11 @@ from taskmq.contracts.jobs import (
 from taskmq.contracts.stores import Lease
 from taskmq.model.envelope import new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind
+from taskmq.model.jobs.tokens import next_token
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
-__all__ = ["BODY", "HOUR", "LONG", "QUEUE", "JobDriver", "error", "ids", "new_id", "report", "unlike"]
+__all__ = ["BODY", "HOUR", "LONG", "QUEUE", "JobDriver", "error", "ids", "later", "new_id", "report", "unlike"]
 
 HOUR: Final = 3_600_000
 LONG: Final = 3_600.0
@@ -49,6 +50,11 @@ def error(text: str, kind: str = "ValueError") -> ErrorRecord:
 def unlike(token: int) -> int:
     """A token of the same dispatch number that was never given."""
     return token ^ 1
+
+
+def later(token: int) -> int:
+    """The token of a later dispatch that this store has not written down."""
+    return next_token(token, 7)
 
 
 class JobDriver:

@@ -97,6 +97,7 @@ class Player:
     broker: Broker
     queue: str
     deliveries: list[Delivery] = field(default_factory=list[Delivery])
+    has_more: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def envelopes(self) -> list[Envelope]:
@@ -104,6 +105,14 @@ class Player:
 
     def take(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
+        self.has_more.set()
+
+    async def has(self, count: int, *, within: float = 60.0) -> None:
+        """Return at the instant at which it has so many invitations in hand."""
+        async with asyncio.timeout(within):
+            while len(self.deliveries) < count:
+                self.has_more.clear()
+                await self.has_more.wait()
 
     async def report(self, envelope: Envelope, kind: ReportKind = "succeeded", **fields: Any) -> None:
         """Report of one invitation, without acknowledging it."""
@@ -130,8 +139,11 @@ class Player:
     async def play(self) -> None:
         """Report every invitation as a success, from now on."""
         while True:
-            await self.finish(content_type=JSON, result=b"1")
+            await self.has_more.wait()
+            # What comes in one millisecond is reported together.
             await asyncio.sleep(0.001)
+            self.has_more.clear()
+            await self.finish(content_type=JSON, result=b"1")
 
 
 @dataclass
@@ -249,13 +261,16 @@ class Stage:
 
 
 async def until(condition: Callable[[], "bool | Coroutine[Any, Any, bool]"], *, within: float = 60.0) -> None:
-    """Return once it holds; the loop's time goes on meanwhile."""
+    """Return soon after it has come to hold; the loop's time goes on meanwhile."""
+    step = 0.002
     async with asyncio.timeout(within):
         while True:
             found = condition()
             if found if isinstance(found, bool) else await found:
                 return
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(step)
+            # Looking is what a test costs that lets minutes pass.
+            step = min(step * 1.05, 0.1)
 
 
 async def _exists(broker: Broker, queue: str) -> bool:

@@ -165,7 +165,7 @@ def test_a_retry_and_a_snooze_come_back_at_their_times_and_an_interrupted_job_at
         for kind, delay in (("retry", 300), ("snoozed", 2_500), ("interrupted", 0), ("retry", 40)):
             began = stage.clock.monotonic()
             await player.finish(kind, delay=delay, error=error if kind == "retry" else None)  # type: ignore[arg-type]
-            await until(lambda: len(player.deliveries) == 1)
+            await player.has(1)
             seen.append((player.envelopes[0].attempt, stage.clock.since(began) - delay / 1000))
 
         assert [attempt for attempt, _ in seen] == [2, 2, 2, 3]

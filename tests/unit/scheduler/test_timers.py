@@ -15,7 +15,7 @@ def test_jobs_run_when_their_time_has_come_and_never_before() -> None:
             await stage.submit(due=START + due)
         late: list[float] = []
         for count, due in enumerate(dues, 1):
-            await until(lambda count=count: len(player.deliveries) >= count, within=120)  # type: ignore[misc]
+            await player.has(count, within=120)
             late.append(stage.clock.since(began) - due / 1000)
 
         assert all(-1e-6 <= each <= 0.025 for each in late), late

@@ -31,11 +31,9 @@ depends_on = None
 # A copy: `taskmq_sql.jobs.tables` goes on, this stays what it was.
 metadata: Final = MetaData(schema="taskmq")
 
-_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
-_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid()).with_variant(LargeBinary(), "sqlite")
-_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger()).with_variant(LargeBinary(), "sqlite")
-# An alias of the rowid, which SQLite counts by itself.
-_COUNTED: Final[TypeEngine[Any]] = BigInteger().with_variant(Integer(), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid()
+_IDS: Final[TypeEngine[Any]] = ARRAY(Uuid())
+_TOKENS: Final[TypeEngine[Any]] = ARRAY(BigInteger())
 
 
 def _vacuumed(scale: float = 0.02, threshold: int = 5000, **others: int) -> dict[str, float]:
@@ -119,7 +117,6 @@ Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("queue", "priority", "tenant", "due", "id", name="ready_pkey"),
     postgresql_with=_vacuumed(),
-    sqlite_with_rowid=False,
 )
 
 Table(
@@ -130,13 +127,12 @@ Table(
     Column("id", _ID, nullable=False),
     PrimaryKeyConstraint("shard", "due", "id", name="timer_pkey"),
     postgresql_with=_vacuumed(scale=0.01),
-    sqlite_with_rowid=False,
 )
 
 Table(
     "dispatch_batch",
     metadata,
-    Column("id", _COUNTED, Identity(always=True), nullable=False),
+    Column("id", BigInteger, Identity(always=True), nullable=False),
     Column("slot", SmallInteger, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -165,7 +161,6 @@ Table(
         "task",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_tenant_state",
@@ -173,14 +168,12 @@ Table(
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     Index(
         "job_history_state",
         "state",
         "id",
         postgresql_where=text("state <> 5"),
-        sqlite_where=text("state <> 5"),
     ),
     postgresql_partition_by="RANGE (ended)",
 )
@@ -260,12 +253,7 @@ setting: Final = Table(
 def upgrade() -> None:
     connection = op.get_bind()
     metadata.create_all(connection, checkfirst=False)
-    if connection.dialect.name == "postgresql":
-        _finish_postgresql()
     connection.execute(setting.insert().values(name="slots", value="8"))
-
-
-def _finish_postgresql() -> None:
     op.execute("create sequence taskmq.event_number cache 1")
     # Ids and tokens are as good as random: to compress them is work for nothing.
     op.execute("alter table taskmq.dispatch_batch alter column ids set storage external")

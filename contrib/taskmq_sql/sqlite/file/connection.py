@@ -14,11 +14,9 @@ from taskmq.model.backoff import Backoff
 from taskmq_sql.sqlite.file.names import Names
 from taskmq_sql.sqlite.file.schema import create, mismatch
 
-__all__ = ["Care", "FileConnection", "Synchronous", "Transaction", "on_file", "open_raw"]
+__all__ = ["Care", "FileConnection", "Synchronous", "Transaction", "open_raw"]
 
 T = TypeVar("T")
-
-_PATIENCE: Final = 10.0
 
 Synchronous = Literal["FULL", "NORMAL"]
 """When a commit returns: `FULL`: on the disk; `NORMAL`: it survives the process, and not a power failure."""
@@ -248,20 +246,3 @@ def _inode(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
-
-
-def on_file(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
-    """What `work` returns, done on a connection of its own.
-
-    Raises:
-        StoreUnavailable: the file cannot be opened, or stays locked.
-    """
-    try:
-        connection = open_raw(path)
-        try:
-            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000:.0f}")
-            return work(connection)
-        finally:
-            connection.close()
-    except (sqlite3.Error, OSError) as error:
-        raise StoreUnavailable(f"the job store {path}: {error}") from error

@@ -2,7 +2,9 @@
 
 `job` has one row per live job, the row that decides. `ready` and `timer` have a narrow row for each of those that may
 be dispatched, or wait for their time; `job_history` has those that have ended. Times are ms since the epoch, ids are
-the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`.
+the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
+version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
+tasks have had.
 
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
 """
@@ -96,8 +98,81 @@ _UNIQUE: Final = """
 CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID
 """
 
+_IDENTITY: Final = """
+CREATE TABLE tenant (
+    name TEXT NOT NULL PRIMARY KEY, description TEXT NOT NULL DEFAULT '', created INTEGER, disabled INTEGER
+) WITHOUT ROWID;
+CREATE TABLE user (
+    id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, name_key TEXT NOT NULL UNIQUE, email TEXT NOT NULL,
+    password TEXT NOT NULL, created INTEGER NOT NULL, version INTEGER NOT NULL, disabled INTEGER,
+    password_changed INTEGER, last_login INTEGER
+);
+CREATE TABLE membership (
+    user_id TEXT NOT NULL, tenant TEXT NOT NULL, role TEXT NOT NULL, tasks TEXT NOT NULL,
+    PRIMARY KEY (user_id, tenant)
+) WITHOUT ROWID;
+CREATE INDEX membership_tenant ON membership (tenant);
+CREATE TABLE session (
+    digest BLOB NOT NULL PRIMARY KEY, id TEXT NOT NULL UNIQUE, user_id TEXT NOT NULL, created INTEGER NOT NULL,
+    last_used INTEGER NOT NULL, idle_ms INTEGER NOT NULL, ends INTEGER NOT NULL, address TEXT NOT NULL,
+    agent TEXT NOT NULL
+);
+CREATE INDEX session_user ON session (user_id);
+CREATE TABLE token (
+    digest BLOB NOT NULL PRIMARY KEY, id TEXT NOT NULL UNIQUE, user_id TEXT NOT NULL, name TEXT NOT NULL,
+    scopes TEXT, tenants TEXT, tasks TEXT NOT NULL, created INTEGER NOT NULL, expires INTEGER, last_used INTEGER,
+    UNIQUE (user_id, name)
+);
+CREATE TABLE login_failure (
+    key TEXT NOT NULL PRIMARY KEY, failures INTEGER NOT NULL, at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, action TEXT NOT NULL, kind TEXT NOT NULL,
+    subject TEXT NOT NULL, tenant TEXT NOT NULL, user_id TEXT NOT NULL, via TEXT NOT NULL,
+    credential TEXT NOT NULL, request_id TEXT NOT NULL, who BLOB, who_salt BLOB, who_commitment BLOB NOT NULL,
+    what BLOB, what_salt BLOB, what_commitment BLOB NOT NULL
+);
+CREATE INDEX audit_at ON audit (at);
+CREATE INDEX audit_tenant ON audit (tenant, number);
+CREATE INDEX audit_user ON audit (user_id, number);
+CREATE INDEX audit_subject ON audit (kind, subject, number);
+CREATE TABLE audit_seal (position INTEGER PRIMARY KEY, number INTEGER NOT NULL UNIQUE, hash BLOB NOT NULL)
+"""
+
+_SCHEDULES: Final = """
+CREATE TABLE schedule (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, next_at INTEGER, version INTEGER NOT NULL, shard INTEGER NOT NULL,
+    is_code INTEGER NOT NULL, app TEXT NOT NULL, name TEXT NOT NULL, definition BLOB NOT NULL, record BLOB NOT NULL,
+    UNIQUE (app, name)
+);
+CREATE INDEX schedule_code ON schedule (app, name) WHERE is_code;
+CREATE TABLE schedule_due (
+    shard INTEGER NOT NULL, next_at INTEGER NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (shard, next_at, id)
+) WITHOUT ROWID;
+CREATE TABLE occurrence (
+    schedule INTEGER NOT NULL, instant INTEGER NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
+    job BLOB, PRIMARY KEY (schedule, instant, run)
+) WITHOUT ROWID;
+CREATE INDEX occurrence_at ON occurrence (at)
+"""
+
+_CATALOGUE: Final = """
+CREATE TABLE definition (
+    tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, is_deleted INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE TABLE definition_version (
+    tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, by TEXT NOT NULL,
+    content TEXT NOT NULL, PRIMARY KEY (tenant, name, version)
+);
+CREATE TABLE task_registration (
+    task TEXT NOT NULL, origin TEXT NOT NULL, digest BLOB NOT NULL, content TEXT NOT NULL, worker TEXT NOT NULL,
+    first_told INTEGER NOT NULL, last_told INTEGER NOT NULL, PRIMARY KEY (task, origin, digest)
+)
+"""
+
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _UNIQUE)
+_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""

@@ -5,15 +5,16 @@ from typing import Any, Final
 
 from taskmq.contracts.jobs import AppliedReport, HistoryEntry
 from taskmq.model.jobs.reports import Report, after_report, goes_on
+from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
-from taskmq_sql.sqlite.jobs.codes import ENDED, STATES, UNDER_WAY, id_bytes
+from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 
 __all__ = ["apply"]
 
-_ENDED: Final = "SELECT id, state, version, queue FROM job_history WHERE id IN (@values)"
+_ENDED: Final = "SELECT id, state, version, queue, token FROM job_history WHERE id IN (@values)"
 _ATTEMPT: Final = """
     INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback) VALUES @rows
 """
@@ -36,7 +37,7 @@ class _Reporting:
         self._now = transaction.now
         self._reports = reports
         self._live: dict[bytes, LiveJob] = {}
-        self._ended: dict[bytes, tuple[int, int, int]] = {}
+        self._ended: dict[bytes, tuple[int, int, int, int]] = {}
         self._events: list[tuple[bytes, HistoryEntry]] = []
         self._attempts: list[tuple[Any, ...]] = []
 
@@ -44,8 +45,8 @@ class _Reporting:
         ids = list({job_id for job_id, _ in self._reports if job_id is not None})
         self._live = load(self._transaction, ids)
         if gone := [job_id for job_id in ids if job_id not in self._live]:
-            for job_id, state, version, queue in select_each(self._connection, _ENDED, gone):
-                self._ended[job_id] = (state, version, queue)
+            for job_id, *ended in select_each(self._connection, _ENDED, gone):
+                self._ended[job_id] = (ended[0], ended[1], ended[2], ended[3])
         answers = [self._answer(job_id, report) for job_id, report in self._reports]
         save(self._transaction, self._live.values())
         run_each(self._connection, _ATTEMPT, self._attempts)
@@ -58,14 +59,22 @@ class _Reporting:
         if (job := self._live.get(job_id)) is None:
             if (ended := self._ended.get(job_id)) is None:
                 return _UNKNOWN
-            return self._superseded(job_id, report, *ended)
-        if job.token != report.token or job.state not in UNDER_WAY:
-            return self._superseded(job_id, report, job.state, job.version, job.queue)
+            return self._superseded(job_id, report, ended)
+        is_known = job.token == report.token and job.state in UNDER_WAY
+        if not is_known and (job.state in ENDED or not ends_forgotten_dispatch(report, job.token)):
+            return self._superseded(job_id, report, (job.state, job.version, job.queue, job.token))
+        if not is_known:
+            # As if the dispatch had been written down here as well.
+            job.state, job.token = CODES[JobState.DISPATCHED], report.token
         after = self._take(job, report)
+        if not is_known:
+            self._note(job_id, after, job.version, "unknown_attempt", by=report.worker, note=report.kind)
         return AppliedReport("accepted", after, self._names.name(self._connection, job.queue))
 
-    def _superseded(self, job_id: bytes, report: Report, state: int, version: int, queue: int) -> AppliedReport:
-        self._note(job_id, STATES[state], version, "superseded", by=report.worker, note=report.kind)
+    def _superseded(self, job_id: bytes, report: Report, known: tuple[int, int, int, int]) -> AppliedReport:
+        state, version, queue, token = known
+        kind = "unknown_attempt" if is_forgotten(report.token, token) else "superseded"
+        self._note(job_id, STATES[state], version, kind, by=report.worker, note=report.kind)
         return AppliedReport("superseded", STATES[state], self._names.name(self._connection, queue))
 
     def _take(self, job: LiveJob, report: Report) -> JobState:

@@ -7,8 +7,10 @@ import msgspec
 
 from taskmq.contracts.jobs import DueJob, HistoryEntry, JobUpdate
 from taskmq.model.states import JobState, can_follow
+from taskmq_sql.identity import note
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
+from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
@@ -40,6 +42,8 @@ def update(transaction: Transaction, change: JobUpdate) -> int | None:
         note=change.note,
     )
     note_events(transaction, [(job.id, event)])
+    if change.audit is not None:
+        drive(transaction, note(transaction.now, [change.audit]))
     return job.version
 
 

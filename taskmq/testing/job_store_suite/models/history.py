@@ -25,7 +25,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.model import JobModel, shard_of
-from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, unlike
+from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
 
 __all__ = ["JobHistory"]
 
@@ -220,6 +220,8 @@ class JobHistory:
         # The last ones more often than those before them.
         job = self.dice.choice(self.sent[-6:] if self.dice.random() < 0.8 else self.sent)
         token = unlike(job.token) if self.dice.random() < 0.1 else job.token
+        if self.dice.random() < 0.03:
+            token = later(job.token)
         started = self.model.now - 5_000 if self.dice.random() < 0.8 else None
         failure = error("no", self.dice.choice(("A", "B")))
         kind = self.dice.choice(_KINDS)

@@ -6,10 +6,11 @@ from alembic import op
 from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
-revision = "0003"
-down_revision = "0001"
+revision = "0005"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
+understood_by_previous = True
 
 # A copy: `taskmq_sql.jobs.tables` goes on, this stays what it was.
 metadata: Final = MetaData(schema="taskmq")

@@ -1,0 +1,187 @@
+"""The command: which rows, how large, and where the figures go."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.job_store import loading
+from benchmarks.job_store.embedded import sqlite
+from benchmarks.job_store.figures import Figures, keep, text_of
+from benchmarks.job_store.lists import day_dropped, lists
+from benchmarks.job_store.peers import compared
+from benchmarks.job_store.stage import DURABLE, Servers, Stage
+from benchmarks.job_store.takeover import scheduler_killed
+from benchmarks.job_store.tenants import drained
+from benchmarks.job_store.throughput import bulk, starts, submits
+from benchmarks.job_store.timers import lateness
+
+__all__ = ["ROWS", "main"]
+
+_RESULTS: Final = Path(__file__).parents[1] / "results" / "job_store.json"
+_CALLERS: Final = 64
+_FEW_TENANTS: Final = 10
+_MANY_TENANTS: Final = 10_000
+
+Found = dict[str, list[Figures]]
+
+
+class _Run:
+    """One call of the command."""
+
+    def __init__(self, servers: Servers, options: argparse.Namespace) -> None:
+        self._servers = servers
+        self._options = options
+        self.found: Found = {}
+
+    def throughput(self) -> None:
+        """`bulk`, `submits` and `starts`."""
+        jobs = self._options.jobs
+        with Stage.opened(self._servers) as stage:
+            stage.start_both()
+
+            async def measure() -> None:
+                async with stage.app:
+                    await stage.warm()
+                    for _ in range(self._options.rounds):
+                        self._keep("bulk", await bulk(stage, jobs))
+                        self._keep("submits, 1 caller", await submits(stage, max(jobs // 20, 1), callers=1))
+                        self._keep(f"submits, {_CALLERS} callers", await submits(stage, jobs, callers=_CALLERS))
+                        self._keep("starts", await starts(stage, max(jobs // 20, 1)))
+
+            asyncio.run(measure())
+
+    def lateness(self) -> None:
+        with self._large("timers", loading.fill_timers) as stage:
+            if self._options.load_only:
+                return
+            stage.start_both()
+
+            async def measure() -> None:
+                async with stage.app:
+                    await stage.warm()
+                    self._keep("lateness", await lateness(stage, seconds=self._options.seconds))
+
+            asyncio.run(measure())
+
+    def lists(self) -> None:
+        """`lists` and `day dropped`."""
+        chance = random.Random(18)
+        with self._large("history", loading.fill_history) as stage:
+            if self._options.load_only:
+                return
+
+            async def measure() -> None:
+                async with stage.app:
+                    self._keep("lists", await lists(stage, each=self._options.lists, chance=chance))
+                    days = await loading.days_there(stage)
+                    self._keep("day dropped", await day_dropped(stage, keep=days - 1, chance=chance))
+
+            asyncio.run(measure())
+
+    def tenants(self) -> None:
+        """Two stores after each other, each with its own scheduler."""
+        costs: dict[int, Figures] = {}
+        for count in (_FEW_TENANTS, _MANY_TENANTS):
+            with Stage.opened(self._servers) as stage:
+
+                async def measure(stage: Stage, count: int) -> Figures:
+                    async with stage.app:
+                        await loading.fill_tenants(stage, self._options.queued, tenants=count)
+                        return await drained(stage, min(self._options.jobs * 2, self._options.queued))
+
+                costs[count] = asyncio.run(measure(stage, count))
+        cost = "us a job: dispatch"
+        row = {"cost, 10,000 : 10 tenants": costs[_MANY_TENANTS][cost] / costs[_FEW_TENANTS][cost]}
+        for count, figures in costs.items():
+            row |= {f"{count:,} tenants, {name}": value for name, value in figures.items()}
+        self._keep("tenants", row)
+
+    def killed(self) -> None:
+        for _ in range(self._options.rounds):
+            with Stage.opened(self._servers) as stage:
+                stage.start_both()
+                stage.start("scheduler", name="second scheduler")
+
+                async def measure(stage: Stage) -> Figures:
+                    async with stage.app:
+                        await stage.warm()
+                        await stage.until_shared()
+                        return await scheduler_killed(stage, pace=self._options.pace)
+
+                self._keep("scheduler killed", asyncio.run(measure(stage)))
+
+    def embedded(self) -> None:
+        for _ in range(self._options.rounds):
+            self._keep("SQLite", asyncio.run(sqlite(self._options.jobs)))
+
+    def peers(self) -> None:
+        with Stage.opened(self._servers) as stage:
+            stage.start_both()
+
+            async def measure() -> None:
+                async with stage.app:
+                    await stage.warm()
+                    for _ in range(self._options.rounds):
+                        self._keep("peers", await compared(stage, self._servers, self._options.jobs))
+
+            asyncio.run(measure())
+
+    def _keep(self, name: str, figures: Figures) -> None:
+        self.found.setdefault(name, []).append(figures)
+
+    def _large(self, name: str, fill: loading.Fill) -> contextlib.AbstractContextManager[Stage]:
+        return loading.large_stage(self._servers, name, rows=self._options.rows, fill=fill)
+
+
+ROWS: Final[dict[str, Callable[[_Run], None]]] = {
+    "throughput": _Run.throughput,
+    "lateness": _Run.lateness,
+    "lists": _Run.lists,
+    "tenants": _Run.tenants,
+    "killed": _Run.killed,
+    "sqlite": _Run.embedded,
+    "peers": _Run.peers,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and keep the figures."""
+    options = _options(arguments)
+    # Not in memory, where files of tests are: what waits for the disk is to wait here, too.
+    os.environ.setdefault("TASKMQ_TEST_ROOM", tempfile.gettempdir())
+    settings = DURABLE if options.durable else {}
+    with Servers.opened(settings) as servers:
+        run = _Run(servers, options)
+        for name in options.only:
+            ROWS[name](run)
+    print(text_of(run.found))
+    if options.results is not None and run.found:
+        keep(options.results, run.found)
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.job_store")
+    parser.add_argument("--only", nargs="+", choices=[*ROWS], default=["throughput"], help="default: throughput")
+    parser.add_argument("--jobs", type=int, default=20_000, help="of the rows that count jobs; others follow from it")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="that wait, or have ended")
+    parser.add_argument("--queued", type=int, default=1_000_000, help="jobs of all tenants")
+    parser.add_argument("--seconds", type=int, default=60, help="of lateness")
+    parser.add_argument("--lists", type=int, default=200, help="of each filter")
+    parser.add_argument("--pace", type=float, default=1000.0, help="jobs a second while a scheduler is killed")
+    parser.add_argument("--load-only", action="store_true", help="make the large databases, and measure nothing")
+    parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=True, help="with fsync")
+    parser.add_argument("--results", type=Path, default=_RESULTS, help="a JSON file; others of its rows stay")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

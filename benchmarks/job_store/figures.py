@@ -1,0 +1,126 @@
+"""What a row has measured, what was aimed at, and where both are kept."""
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["GOALS", "Figures", "Goal", "Rows", "keep", "percentile", "spread", "text_of"]
+
+Figures = dict[str, float]
+"""By their names, which end with their unit."""
+Rows = Mapping[str, Sequence[Figures]]
+"""Of each row the figures of each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is aimed at, on two processors.
+
+    Attributes:
+        at_least: whether the bound is to be reached, or not to be passed.
+    """
+
+    row: str
+    figure: str
+    bound: float
+    at_least: bool = False
+
+    def verdict(self, rows: Rows) -> str:
+        """`met`, `missed` or `not measured`, by the median of the rounds."""
+        values = [figures[self.figure] for figures in rows.get(self.row, ()) if self.figure in figures]
+        if not values:
+            return "not measured"
+        middle = statistics.median(values)
+        return "met" if (middle >= self.bound if self.at_least else middle <= self.bound) else "missed"
+
+    @property
+    def wanted(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:,g}"
+
+
+GOALS: Final = (
+    Goal("bulk", "jobs/s", 12_000, at_least=True),
+    Goal("bulk", "us a job", 130),
+    Goal("bulk", "us a job: PostgreSQL", 40),
+    Goal("bulk", "us a job: scheduler", 20),
+    Goal("submits, 1 caller", "p50 ms", 0.5),
+    Goal("submits, 1 caller", "p99 ms", 2),
+    Goal("submits, 64 callers", "jobs/s", 9_000, at_least=True),
+    Goal("submits, 64 callers", "p50 ms", 1.5),
+    Goal("submits, 64 callers", "p99 ms", 5),
+    Goal("starts", "p50 ms", 4),
+    Goal("starts", "p99 ms", 12),
+    Goal("lateness", "p50 ms", 12),
+    Goal("lateness", "p99 ms", 50),
+    Goal("lateness", "scheduler MB", 80),
+    Goal("lists", "worst p95 ms", 8),
+    Goal("lists", "get p95 ms", 1.5),
+    Goal("day dropped", "seconds", 0.3),
+    Goal("day dropped", "lists beside it, worst ms", 50),
+    Goal("scheduler killed", "lost", 0),
+    Goal("scheduler killed", "taken over after, s", 0.5),
+    Goal("SQLite", "jobs/s", 12_000, at_least=True),
+    Goal("tenants", "cost, 10,000 : 10 tenants", 2),
+    Goal("peers", "one by one : PgQueuer", 1.1, at_least=True),
+    Goal("peers", "bulk : PgQueuer", 1.2, at_least=True),
+    Goal("peers", "drain : PgQueuer", 0.8, at_least=True),
+    Goal("peers", "latency : PgQueuer", 1.6),
+    Goal("peers", "drain : Oban", 4, at_least=True),
+    Goal("peers", "drain : Procrastinate", 15, at_least=True),
+)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so many of all do not pass."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def spread(values: Sequence[float]) -> Figures:
+    """Of times in seconds."""
+    return {"p50 ms": percentile(values, 0.5) * 1e3, "p99 ms": percentile(values, 0.99) * 1e3}
+
+
+def text_of(rows: Rows) -> str:
+    """All figures and goals, for people."""
+    lines: list[str] = []
+    for name, rounds in rows.items():
+        lines.append(name)
+        for figure in rounds[0]:
+            values = [each[figure] for each in rounds if figure in each]
+            goal = next((goal for goal in GOALS if (goal.row, goal.figure) == (name, figure)), None)
+            wanted = "" if goal is None else f"  goal {goal.wanted}: {goal.verdict(rows)}"
+            lines.append(f"    {figure:32} {_number(statistics.median(values)):>10} {_range(values)}{wanted}")
+    return "\n".join(lines)
+
+
+def keep(path: Path, rows: Rows) -> None:
+    """Write the rows down beside those that were measured before, and hold all of them against the goals."""
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, Any] = kept.get("rows", {})
+    about = {
+        "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    found |= {name: {**about, "rounds": list(rounds)} for name, rounds in rows.items()}
+    measured = {name: row["rounds"] for name, row in found.items()}
+    goals = [
+        {"row": goal.row, "figure": goal.figure, "goal": goal.wanted, "verdict": goal.verdict(measured)}
+        for goal in GOALS
+    ]
+    path.write_text(json.dumps({"rows": found, "goals": goals}, indent=1) + "\n", encoding="utf-8")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def _range(values: Sequence[float]) -> str:
+    return "" if len(values) == 1 else f"({_number(min(values))}-{_number(max(values))})"

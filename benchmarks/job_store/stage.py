@@ -1,0 +1,214 @@
+"""What the rows run on: PostgreSQL, RabbitMQ, schedulers and workers, each in processes of its own."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.job_store.figures import Figures
+from benchmarks.processes import cpu_seconds, end, tree
+from taskmq import TaskMQ
+from tests.servers import PostgreSQL, RabbitMQ
+
+__all__ = ["DURABLE", "QUEUE", "Servers", "Stage", "Start", "us_a_job"]
+
+QUEUE: Final = "work"
+_PATIENCE: Final = 300.0
+_SHARES: Final = """
+select count(*) from taskmq.lease where key like 'slot:_' and holder is not null group by holder"""
+DURABLE: Final = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "15min",
+    "wal_compression": "on",
+}
+"""As in production: what is committed survives the machine."""
+_APP: Final = """\
+import os
+import time
+
+from taskmq import TaskMQ
+
+app = TaskMQ(name="bench")
+_starts = os.open("starts", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+@app.task(name="nothing", queue="work", retry=None)
+async def nothing(number: int) -> None: ...
+
+
+@app.task(name="stamp", queue="work", retry=None)
+async def stamp(sent: int) -> None:
+    os.write(_starts, b"%d %d\\n" % (sent, time.time_ns()))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """That a job has started.
+
+    Attributes:
+        sent, at: ns since the epoch: what the job was submitted with, and when it started.
+    """
+
+    sent: int
+    at: int
+
+    @property
+    def late(self) -> float:
+        """Seconds."""
+        return (self.at - self.sent) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The two servers, which all rows share."""
+
+    postgres: PostgreSQL
+    rabbitmq: RabbitMQ
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, settings: "dict[str, str]") -> "Generator[Servers]":
+        with PostgreSQL(settings) as postgres, RabbitMQ() as rabbitmq:
+            yield cls(postgres, rabbitmq)
+
+    def pids(self) -> dict[str, int]:
+        """Of each, the process whose tree it is."""
+        folder = self.postgres.sql("show data_directory")
+        postmaster = (Path(folder) / "postmaster.pid").read_text(encoding="ascii").split()[0]
+        node = re.findall(r"\d+", self.rabbitmq.ctl("eval", "os:getpid()."))[0]
+        return {"PostgreSQL": int(postmaster), "RabbitMQ": int(node)}
+
+
+@dataclass
+class Stage:
+    """What runs on the servers for some rows, and the sender's app.
+
+    Attributes:
+        store: the database's URL.
+        folder: where the tasks write.
+        pids: of each part, the process whose tree it is.
+    """
+
+    servers: Servers
+    store: str
+    app: TaskMQ
+    folder: Path
+    pids: dict[str, int]
+    _environment: dict[str, str]
+    _processes: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, servers: Servers, *, store: str | None = None) -> "Generator[Stage]":
+        """Tables, a virtual host and an app; without a scheduler and a worker so far.
+
+        Args:
+            store: a database that is kept; default: one of its own, dropped at the end.
+        """
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="taskmq-bench-")))
+            (folder / "bench.py").write_text(_APP, encoding="utf-8")
+            (folder / "starts").touch()
+            if store is None:
+                store = servers.postgres.create_database()
+                stack.callback(servers.postgres.drop_database, store)
+            broker = servers.rabbitmq.create_vhost()
+            settings = {"TASKMQ_URL": broker, "TASKMQ_STORE": store, "TASKMQ_APP": "bench:app"}
+            app = TaskMQ(broker, store=store, name="sender")
+            for task in ("nothing", "stamp"):
+                app.task(name=task, queue=QUEUE, retry=None)(_elsewhere)
+            stage = cls(servers, store, app, folder, servers.pids(), {**os.environ, **settings})
+            stage.command("store", "upgrade")
+            stack.enter_context(stage._processes)
+            yield stage
+
+    def command(self, *words: str) -> None:
+        """Run a command of taskmq to its end."""
+        subprocess.run(self._argv(words), cwd=self.folder, env=self._environment, check=True, capture_output=True)
+
+    def start(self, role: str, *options: str, name: str = "") -> subprocess.Popen[bytes]:
+        """Start a process of taskmq, which ends with the stage."""
+        process = subprocess.Popen(self._argv((role, *options)), cwd=self.folder, env=self._environment)
+        self._processes.callback(_end, process)
+        self.pids[name or role] = process.pid
+        return process
+
+    def start_both(self) -> None:
+        """One scheduler and one worker process."""
+        self.start("scheduler")
+        self.start("worker", "--processes", "1", "--concurrency", "100")
+
+    def cpu(self) -> Figures:
+        """Seconds that each part has used so far."""
+        used = {name: cpu_seconds(tree([pid])) for name, pid in self.pids.items()}
+        return {**used, "sender": time.process_time()}
+
+    def starts(self, *, skip: int = 0) -> list[Start]:
+        """The starts of `stamp` so far, from this byte of their file on."""
+        text = (self.folder / "starts").read_bytes()[skip:]
+        pairs = (line.split() for line in text.splitlines())
+        return [Start(int(sent), int(at)) for sent, at in pairs]
+
+    def written(self) -> int:
+        """How many bytes the starts are."""
+        return (self.folder / "starts").stat().st_size
+
+    async def warm(self) -> None:
+        """Return once a job has gone all the way."""
+        await self.until_ended([(await self.app.jobs.asubmit("nothing", 0)).id])
+
+    async def until_ended(self, job_ids: Sequence[str]) -> None:
+        """Return once all of these are in the history."""
+        async with asyncio.timeout(_PATIENCE):
+            for job_id in reversed(job_ids):
+                while not (await self.app.jobs.aget(job_id)).state.is_final:
+                    await asyncio.sleep(0.01)
+
+    async def until_empty(self) -> None:
+        """Return once no job lives."""
+        async with asyncio.timeout(_PATIENCE):
+            while self.sql("select exists (select from taskmq.job)") == "t":
+                await asyncio.sleep(0.02)
+
+    async def until_shared(self) -> None:
+        """Return once two schedulers hold four slots each."""
+        async with asyncio.timeout(_PATIENCE):
+            while self.sql(_SHARES).split() != ["4", "4"]:
+                await asyncio.sleep(0.1)
+
+    def sql(self, statement: str) -> str:
+        """What `psql` says in the store's database."""
+        return self.servers.postgres.sql(statement, url=self.store)
+
+    def _argv(self, words: Sequence[str]) -> list[str]:
+        return [sys.executable, "-m", "taskmq", "-q", *words]
+
+
+def us_a_job(before: Figures, after: Figures, jobs: int) -> Figures:
+    """Processor time of each part for one job."""
+    parts = {f"us a job: {name}": (after[name] - before[name]) / jobs * 1e6 for name in after}
+    return {"us a job": sum(parts.values()), **parts}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        # One that is stopped cannot end.
+        process.send_signal(signal.SIGCONT)
+    end(process)
+
+
+def _elsewhere(number: int) -> None:
+    raise AssertionError(f"{number}: only the worker runs it")

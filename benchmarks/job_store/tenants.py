@@ -1,0 +1,42 @@
+"""What a job costs to dispatch where ten thousand tenants wait for their turns, beside ten."""
+
+import asyncio
+import time
+from typing import Final
+
+from benchmarks.job_store.figures import Figures
+from benchmarks.job_store.loading import connected
+from benchmarks.job_store.stage import Stage
+
+__all__ = ["COUNTED", "drained"]
+
+COUNTED: Final = ("PostgreSQL", "scheduler")
+"""Whose processor time the dispatch is."""
+_PATIENCE: Final = 300.0
+
+
+async def drained(stage: Stage, jobs: int) -> Figures:
+    """Start a scheduler and a worker before a full store, and see what the first so many jobs cost."""
+    stage.start("worker", "--processes", "1", "--concurrency", "100")
+    stage.start("scheduler")
+    async with connected(stage.store) as (connection,):
+        began_with = await _left(connection)
+        # What starts, and the first batches, are not counted.
+        await _until(connection, began_with - jobs // 10)
+        before, began, first = stage.cpu(), time.perf_counter(), await _left(connection)
+        await _until(connection, began_with - jobs)
+        after, took, last = stage.cpu(), time.perf_counter() - began, await _left(connection)
+    done = first - last
+    parts = {f"us a job: {name}": (after[name] - before[name]) / done * 1e6 for name in after}
+    cost = sum(parts[f"us a job: {name}"] for name in COUNTED)
+    return {"jobs/s": done / took, "us a job: dispatch": cost, **parts}
+
+
+async def _left(connection: object) -> int:
+    return int(await connection.fetchval("select count(*) from taskmq.job"))  # type: ignore[attr-defined]
+
+
+async def _until(connection: object, left: int) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while await _left(connection) > left:
+            await asyncio.sleep(0.5)

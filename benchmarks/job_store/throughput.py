@@ -1,0 +1,62 @@
+"""Jobs through the whole of it: in bulk, from many callers, one by one at a steady pace."""
+
+import asyncio
+import time
+from typing import Final
+
+from benchmarks.job_store.figures import Figures, spread
+from benchmarks.job_store.stage import Stage, us_a_job
+
+__all__ = ["bulk", "starts", "submits"]
+
+_CHUNK: Final = 1000
+_PACE: Final = 200.0
+_PATIENCE: Final = 120.0
+
+
+async def bulk(stage: Stage, jobs: int) -> Figures:
+    """A thousand at a time; from the first submission to the last end."""
+    before, began = stage.cpu(), time.perf_counter()
+    lasts: list[str] = []
+    for first in range(0, jobs, _CHUNK):
+        calls = [(number,) for number in range(first, min(first + _CHUNK, jobs))]
+        lasts.append((await stage.app.jobs.asubmit_many("nothing", calls))[-1].id)
+    submitted = time.perf_counter() - began
+    await stage.until_ended(lasts)
+    took = time.perf_counter() - began
+    return {"jobs/s": jobs / took, "submitted/s": jobs / submitted, **us_a_job(before, stage.cpu(), jobs)}
+
+
+async def submits(stage: Stage, jobs: int, *, callers: int) -> Figures:
+    """`asubmit` by so many callers at a time: how long until each job is kept."""
+    taken: list[float] = []
+    lasts: list[str] = []
+
+    async def call(count: int) -> None:
+        job_id = ""
+        for number in range(count):
+            began = time.perf_counter()
+            job_id = (await stage.app.jobs.asubmit("nothing", number)).id
+            taken.append(time.perf_counter() - began)
+        lasts.append(job_id)
+
+    before, began = stage.cpu(), time.perf_counter()
+    await asyncio.gather(*(call(max(jobs // callers, 1)) for _ in range(callers)))
+    submitted = time.perf_counter() - began
+    await stage.until_ended(lasts)
+    took = time.perf_counter() - began
+    cost = us_a_job(before, stage.cpu(), len(taken))
+    return {"submitted/s": len(taken) / submitted, **spread(taken), "jobs/s": len(taken) / took, **cost}
+
+
+async def starts(stage: Stage, jobs: int) -> Figures:
+    """200 submissions a second into an idle system: from `asubmit` to the first line of the task."""
+    skip, loop = stage.written(), asyncio.get_running_loop()
+    before, began = stage.cpu(), loop.time()
+    for number in range(jobs):
+        await asyncio.sleep(max(began + number / _PACE - loop.time(), 0))
+        await stage.app.jobs.asubmit("stamp", time.time_ns())
+    async with asyncio.timeout(_PATIENCE):
+        while len(found := stage.starts(skip=skip)) < jobs:
+            await asyncio.sleep(0.05)
+    return {**spread([start.late for start in found]), **us_a_job(before, stage.cpu(), jobs)}

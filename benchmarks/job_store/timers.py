@@ -1,0 +1,78 @@
+"""How late jobs start that wait for their time, among millions that wait longer."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from benchmarks.job_store.figures import Figures, percentile, spread
+from benchmarks.job_store.loading import connected, fill_soon
+from benchmarks.job_store.stage import Stage, us_a_job
+from benchmarks.processes import resident_mb
+
+__all__ = ["lateness"]
+
+_FIRES: Final = 500
+_CHANGES: Final = 100.0
+_CANCELS: Final = 100.0
+_BEFORE: Final = 8.0
+_PATIENCE: Final = 120.0
+
+
+async def lateness(stage: Stage, *, seconds: int, fires: int = _FIRES) -> Figures:
+    """500 jobs a second become due, and 100 others are changed and 100 cancelled in each second.
+
+    Late is from the instant at which a job is due to the first line of its task, so with the dispatch and the way to
+    the worker.
+    """
+    others = await _waiting(stage, round(seconds * (_CHANGES + _CANCELS)))
+    skip = stage.written()
+    first = await fill_soon(stage, rate=fires, seconds=seconds, after=_BEFORE)
+    await asyncio.sleep(max(first / 1000 - time.time(), 0))
+    before = stage.cpu()
+    half = round(seconds * _CHANGES)
+    changed, cancelled = await asyncio.gather(
+        _paced(_CHANGES, others[:half], lambda job_id: stage.app.jobs.achange(job_id, delay="20d")),
+        _paced(_CANCELS, others[half:], stage.app.jobs.acancel),
+    )
+    async with asyncio.timeout(_PATIENCE + seconds):
+        while len(found := stage.starts(skip=skip)) < fires * seconds:
+            await asyncio.sleep(0.1)
+    late = [start.late for start in found]
+    return {
+        **spread(late),
+        "earliest ms": min(late) * 1e3,
+        "latest ms": max(late) * 1e3,
+        "change p50 ms": percentile(changed, 0.5) * 1e3,
+        "change p99 ms": percentile(changed, 0.99) * 1e3,
+        "cancel p50 ms": percentile(cancelled, 0.5) * 1e3,
+        "cancel p99 ms": percentile(cancelled, 0.99) * 1e3,
+        "scheduler MB": resident_mb([stage.pids["scheduler"]]),
+        **us_a_job(before, stage.cpu(), fires * seconds),
+    }
+
+
+async def _paced(rate: float, job_ids: list[str], work: Callable[[str], Awaitable[object]]) -> list[float]:
+    loop = asyncio.get_running_loop()
+    taken: list[float] = []
+    began = loop.time()
+    for number, job_id in enumerate(job_ids):
+        await asyncio.sleep(max(began + number / rate - loop.time(), 0))
+        at = time.perf_counter()
+        await work(job_id)
+        taken.append(time.perf_counter() - at)
+    return taken
+
+
+async def _waiting(stage: Stage, count: int) -> list[str]:
+    """Some of the jobs that wait for another day."""
+    async with connected(stage.store) as (connection,):
+        rows = await connection.fetch(
+            "select id from taskmq.timer where shard = any($1::smallint[]) order by shard, due desc limit $2",
+            list(range(64)),
+            count * 4,
+        )
+    found = [str(row["id"]) for row in rows]
+    random.shuffle(found)
+    return found[:count]

@@ -1,0 +1,319 @@
+"""Tenants, users and roles in tables."""
+
+from functools import partial
+from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from taskmq.contracts.identity import Account, Actor, NewUser, Tenant, Trail, User, UserChange
+from taskmq.errors import IdentityConflict, IdentityNotFound
+from taskmq.model.identity import EVERYWHERE, Membership, Role, Scope
+from taskmq_sql.identity.audit import note
+from taskmq_sql.identity.rows import TENANT_COLUMNS, USER_COLUMNS, listed, membership, tenant, user
+from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
+
+__all__ = ["SqlAccounts", "account_of"]
+
+_USER: Final = f"select {USER_COLUMNS} from taskmq.user u where u.id = $1"
+_NAMED: Final = f"select {USER_COLUMNS} from taskmq.user u where u.name_key = $1"
+_TENANT: Final = f"select {TENANT_COLUMNS} from taskmq.tenant t where t.name = $1 and t.created is not null"
+_MEMBERSHIPS: Final = f"""
+select m.tenant, m.role, m.tasks from taskmq.membership m left join taskmq.tenant t on t.name = m.tenant
+where m.user_id = $1 and (m.tenant = '{EVERYWHERE}' or t.disabled is null) order by m.tenant"""
+_ADMINS: Final = f"""
+select m.user_id from taskmq.membership m join taskmq.user u on u.id = m.user_id
+where m.tenant = '{EVERYWHERE}' and m.role = '{Role.ADMIN}' and u.disabled is null"""
+_ADD_TENANT: Final = """
+insert into taskmq.tenant as t (name, description, created) values ($1, $2, $3)
+on conflict (name) do update set description = excluded.description, created = excluded.created, disabled = null
+where t.created is null returning name"""
+_ADD_USER: Final = """
+insert into taskmq.user as u (id, name, name_key, email, password, created, version, password_changed)
+values ($1, $2, $3, $4, $5, $6, 1, $7) on conflict do nothing returning id"""
+_SET_ROLE: Final = """
+insert into taskmq.membership as m (user_id, tenant, role, tasks) values ($1, $2, $3, $4)
+on conflict (user_id, tenant) do update set role = excluded.role, tasks = excluded.tasks"""
+_ERASE: Final = (
+    "delete from taskmq.session where user_id = $1",
+    "delete from taskmq.token where user_id = $1",
+    "delete from taskmq.membership where user_id = $1",
+    "delete from taskmq.user where id = $1",
+)
+_FORGET: Final = (
+    "update taskmq.audit set who = null, who_salt = null where user_id = $1",
+    "update taskmq.audit set what = null, what_salt = null where kind = 'user' and subject = $1",
+)
+
+
+class SqlAccounts:
+    """An `AccountStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def add_tenant(self, tenant: Tenant, *, by: Actor) -> Tenant:
+        return await self._runner.write(partial(_add_tenant, new=tenant, by=by))
+
+    async def tenants(self, scope: Scope) -> list[Tenant]:
+        return await self._runner.read(partial(_tenants, scope=scope))
+
+    async def change_tenant(
+        self, name: str, *, by: Actor, description: str | None = None, is_disabled: bool | None = None
+    ) -> Tenant:
+        return await self._runner.write(
+            partial(_change_tenant, name=name, description=description, is_disabled=is_disabled, by=by)
+        )
+
+    async def remove_tenant(self, name: str, *, by: Actor) -> None:
+        await self._runner.write(partial(_remove_tenant, name=name, by=by))
+
+    async def add_user(self, user: NewUser, *, by: Actor, is_first: bool = False) -> User:
+        return await self._runner.write(partial(_add_user, new=user, by=by, is_first=is_first))
+
+    async def account(self, user_id: str) -> Account | None:
+        return await self._runner.read(partial(_account, user_id=user_id))
+
+    async def account_named(self, name: str) -> tuple[Account, str] | None:
+        return await self._runner.read(partial(_account_named, name=name))
+
+    async def users(self, *, after: str = "", limit: int = 50) -> list[User]:
+        return await self._runner.read(partial(_users, after=after, limit=limit))
+
+    async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:
+        return await self._runner.write(partial(_change_user, user_id=user_id, change=change, by=by))
+
+    async def rehash_password(self, user_id: str, *, before: str, after: str) -> None:
+        await self._runner.write(partial(_rehash, user_id=user_id, before=before, after=after))
+
+    async def erase_user(self, user_id: str, *, by: Actor) -> None:
+        await self._runner.write(partial(_erase_user, user_id=user_id, by=by))
+
+    async def set_membership(self, user_id: str, membership: Membership, *, by: Actor) -> None:
+        await self._runner.write(partial(_set_membership, user_id=user_id, new=membership, by=by))
+
+    async def remove_membership(self, user_id: str, tenant: str, *, by: Actor) -> None:
+        await self._runner.write(partial(_remove_membership, user_id=user_id, name=tenant, by=by))
+
+    async def members(self, scope: Scope) -> list[tuple[User, Membership]]:
+        return await self._runner.read(partial(_members, scope=scope))
+
+
+# Tenants -----------------------------------------------------------------------------------------------
+
+
+def _add_tenant(now: int, *, new: Tenant, by: Actor) -> Steps[Tenant]:
+    yield LOCK
+    if (yield from first(_ADD_TENANT, new.name, new.description, now)) is None:
+        raise IdentityConflict(f"there is a tenant {new.name!r} already")
+    added = replace(new, created=now, disabled=None)
+    yield from note(now, [Trail(by).tenant_added(added)])
+    return added
+
+
+def _tenants(now: int, *, scope: Scope) -> Steps[list[Tenant]]:
+    del now
+    rows = yield from ask(f"select {TENANT_COLUMNS} from taskmq.tenant t where t.created is not null")
+    # In Python's order, whatever the database's is.
+    return sorted((each for each in map(tenant, rows) if scope.has(each.name)), key=lambda each: each.name)
+
+
+def _change_tenant(
+    now: int, *, name: str, description: str | None, is_disabled: bool | None, by: Actor
+) -> Steps[Tenant]:
+    yield LOCK
+    before = yield from _tenant(name)
+    after = before if description is None else replace(before, description=description)
+    if is_disabled is not None:
+        after = replace(after, disabled=(before.disabled or now) if is_disabled else None)
+    yield from ask(
+        "update taskmq.tenant set description = $2, disabled = $3 where name = $1",
+        name,
+        after.description,
+        after.disabled,
+    )
+    yield from note(now, [Trail(by).tenant_changed(before, after)])
+    return after
+
+
+def _remove_tenant(now: int, *, name: str, by: Actor) -> Steps[None]:
+    yield LOCK
+    before = yield from _tenant(name)
+    yield from ask("delete from taskmq.membership where tenant = $1", name)
+    # The row stays: jobs of the tenant have its number.
+    yield from ask("update taskmq.tenant set created = null, disabled = null where name = $1", name)
+    yield from note(now, [Trail(by).tenant_removed(before)])
+
+
+def _tenant(name: str) -> Steps[Tenant]:
+    if (row := (yield from first(_TENANT, name))) is None:
+        raise IdentityNotFound(f"there is no tenant {name!r}")
+    return tenant(row)
+
+
+# Users -------------------------------------------------------------------------------------------------
+
+
+def _add_user(now: int, *, new: NewUser, by: Actor, is_first: bool) -> Steps[User]:
+    yield LOCK
+    if is_first and (yield from ask(_ADMINS)):
+        raise IdentityConflict("the instance has an admin already")
+    changed = now if new.password_hash else None
+    added = yield from first(
+        _ADD_USER, new.id, new.name, new.name.casefold(), new.email, new.password_hash, now, changed
+    )
+    if added is None:
+        raise IdentityConflict(f"there is a user {new.name!r} already")
+    trail = Trail(by)
+    entries = [trail.user_added(new)]
+    for each in new.memberships:
+        yield from _put_membership(new.id, each)
+        entries.append(trail.role_set(new.id, None, each))
+    yield from note(now, entries)
+    return User(id=new.id, name=new.name, email=new.email, created=now, password_changed=changed)
+
+
+def _account(now: int, *, user_id: str) -> Steps[Account | None]:
+    del now
+    row = yield from first(_USER, user_id)
+    return None if row is None else (yield from account_of(row))
+
+
+def _account_named(now: int, *, name: str) -> Steps[tuple[Account, str] | None]:
+    del now
+    row = yield from first(_NAMED, name.casefold())
+    return None if row is None else ((yield from account_of(row)), row[-1])
+
+
+def account_of(row: Row) -> Steps[Account]:
+    """The user of the row with the roles that count."""
+    found = user(row)
+    rows = yield from ask(_MEMBERSHIPS, found.id)
+    return Account(user=found, memberships=tuple(membership(*each) for each in rows))
+
+
+def _users(now: int, *, after: str, limit: int) -> Steps[list[User]]:
+    del now
+    rows = yield from ask(
+        f"select {USER_COLUMNS} from taskmq.user u where u.name_key > $1 order by u.name_key limit $2",
+        after.casefold(),
+        limit,
+    )
+    return [user(row) for row in rows]
+
+
+def _change_user(now: int, *, user_id: str, change: UserChange, by: Actor) -> Steps[User]:
+    yield LOCK
+    row = yield from _user(user_id)
+    before, password = user(row), row[-1]
+    if change.version not in (None, before.version):
+        raise IdentityConflict(f"user {before.name!r} was changed meanwhile: their version is {before.version}")
+    name = before.name if change.name is UNSET else change.name
+    if name.casefold() != before.name.casefold() and (yield from first(_NAMED, name.casefold())) is not None:
+        raise IdentityConflict(f"there is a user {name!r} already")
+    after = replace(
+        before, version=before.version + 1, name=name, email=before.email if change.email is UNSET else change.email
+    )
+    if change.is_disabled is not UNSET:
+        if change.is_disabled:
+            yield from _keep_an_admin(user_id)
+            yield from ask("delete from taskmq.session where user_id = $1", user_id)
+        after = replace(after, disabled=(before.disabled or now) if change.is_disabled else None)
+    if change.password_hash is not UNSET:
+        password = change.password_hash
+        after = replace(after, password_changed=now if password else None)
+        yield from ask("delete from taskmq.session where user_id = $1 and id <> $2", user_id, change.keep_session)
+    yield from ask(
+        "update taskmq.user set name = $2, name_key = $3, email = $4, version = $5, disabled = $6, password = $7, "
+        "password_changed = $8 where id = $1",
+        user_id,
+        after.name,
+        after.name.casefold(),
+        after.email,
+        after.version,
+        after.disabled,
+        password,
+        after.password_changed,
+    )
+    yield from note(now, Trail(by).user_changed(before, after, change))
+    return after
+
+
+def _rehash(now: int, *, user_id: str, before: str, after: str) -> Steps[None]:
+    del now
+    yield from ask("update taskmq.user set password = $3 where id = $1 and password = $2", user_id, before, after)
+
+
+def _erase_user(now: int, *, user_id: str, by: Actor) -> Steps[None]:
+    yield LOCK
+    yield from _user(user_id)
+    yield from _keep_an_admin(user_id)
+    for statement in _ERASE:
+        yield from ask(statement, user_id)
+    yield from note(now, [Trail(by).user_erased(user_id)])
+    for statement in _FORGET:
+        yield from ask(statement, user_id)
+
+
+def _user(user_id: str) -> Steps[Row]:
+    if (row := (yield from first(_USER, user_id))) is None:
+        raise IdentityNotFound(f"there is no user {user_id!r}")
+    return row
+
+
+def _keep_an_admin(user_id: str) -> Steps[None]:
+    rows = yield from ask(_ADMINS)
+    if [row[0] for row in rows] == [user_id]:
+        raise IdentityConflict("the instance would have no admin any more: make somebody else one first")
+
+
+# Roles -------------------------------------------------------------------------------------------------
+
+
+def _set_membership(now: int, *, user_id: str, new: Membership, by: Actor) -> Steps[None]:
+    yield LOCK
+    yield from _user(user_id)
+    if new.tenant == EVERYWHERE and new.role is not Role.ADMIN:
+        yield from _keep_an_admin(user_id)
+    before = yield from _membership(user_id, new.tenant)
+    yield from _put_membership(user_id, new)
+    yield from note(now, [Trail(by).role_set(user_id, before, new)])
+
+
+def _remove_membership(now: int, *, user_id: str, name: str, by: Actor) -> Steps[None]:
+    yield LOCK
+    before = yield from _membership(user_id, name)
+    if before is None:
+        raise IdentityNotFound(f"user {user_id!r} has no role in {name!r}")
+    if name == EVERYWHERE:
+        yield from _keep_an_admin(user_id)
+    yield from ask("delete from taskmq.membership where user_id = $1 and tenant = $2", user_id, name)
+    yield from note(now, [Trail(by).role_removed(user_id, before)])
+
+
+def _membership(user_id: str, name: str) -> Steps[Membership | None]:
+    row = yield from first(
+        "select tenant, role, tasks from taskmq.membership where user_id = $1 and tenant = $2", user_id, name
+    )
+    return None if row is None else membership(*row)
+
+
+def _put_membership(user_id: str, new: Membership) -> Steps[None]:
+    if new.tenant != EVERYWHERE:
+        yield from _tenant(new.tenant)
+    yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, listed(new.tasks))
+
+
+def _members(now: int, *, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
+    del now
+    if scope.tenants is not None and not scope.tenants:
+        return []
+    names = sorted(scope.tenants or ())
+    where = f"where m.tenant in ({places(len(names))})" if names else ""
+    rows = yield from ask(
+        f"select m.tenant, m.role, m.tasks, {USER_COLUMNS} "
+        f"from taskmq.membership m join taskmq.user u on u.id = m.user_id {where}",
+        *names,
+    )
+    found = [(user(row[3:]), membership(*row[:3])) for row in map(tuple, rows)]
+    return sorted(found, key=lambda each: (each[1].tenant, each[0].name.casefold()))

@@ -1,0 +1,148 @@
+"""The audit in tables: entries, and beside them the chain."""
+
+import secrets
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from taskmq.contracts.identity import AuditFilter, AuditPage
+from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, recorded, sealed
+from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
+from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
+
+__all__ = ["SqlAudit", "note"]
+
+_ADD: Final = f"""
+insert into taskmq.audit (at, action, kind, subject, tenant, user_id, via, credential, request_id,
+    who, who_salt, who_commitment, what, what_salt, what_commitment)
+values ({places(15)})"""
+_FROM: Final = "from taskmq.audit a left join taskmq.audit_seal s on s.number = a.number"
+_HEAD: Final = "select position, hash from taskmq.audit_seal order by position desc limit 1"
+# Transactions become visible in another order than that of their numbers, but none is open for longer than that.
+_LONGEST_TRANSACTION_MS: Final = 600_000
+_SEALED_UNTIL: Final = """
+select a.at from taskmq.audit_seal s join taskmq.audit a on a.number = s.number order by s.position desc limit 1"""
+_UNSEALED: Final = f"select {AUDIT_COLUMNS} {_FROM} where a.at >= $1 and s.number is null order by a.number limit $2"
+_SEAL: Final = "insert into taskmq.audit_seal (position, number, hash) values ($1, $2, $3)"
+_CHAIN: Final = f"""
+select {AUDIT_COLUMNS} from taskmq.audit_seal s join taskmq.audit a on a.number = s.number
+where s.position > $1 order by s.position limit $2"""
+
+
+class SqlAudit:
+    """An `AuditStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def add(self, entries: Sequence[AuditEntry]) -> None:
+        await self._runner.write(partial(note, entries=entries))
+
+    async def entries(
+        self, scope: Scope, which: AuditFilter, *, after: int | None = None, limit: int = 50
+    ) -> AuditPage:
+        return await self._runner.read(partial(_entries, scope=scope, which=which, after=after, limit=limit))
+
+    async def seal(self, *, limit: int = 500) -> int:
+        if not await self._runner.read(partial(_unsealed, limit=1)):
+            return 0
+        return await self._runner.write(partial(_seal, limit=limit))
+
+    async def head(self) -> ChainLink:
+        return await self._runner.read(_head)
+
+    async def chain(self, *, after: int = 0, limit: int = 500) -> list[AuditRecord]:
+        return await self._runner.read(partial(_chain, after=after, limit=limit))
+
+    async def unsealed(self) -> int:
+        return await self._runner.read(_count_unsealed)
+
+
+def note(now: int, entries: Sequence[AuditEntry]) -> Steps[None]:
+    """Write entries down, in the transaction of what they are about."""
+    for entry in entries:
+        # The number is the table's; it stands in no commitment.
+        record = recorded(
+            entry, number=0, at=now, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16)
+        )
+        yield from ask(
+            _ADD,
+            record.at,
+            record.action,
+            record.kind,
+            record.subject,
+            record.tenant,
+            record.user_id,
+            record.via,
+            record.credential,
+            record.request_id,
+            record.who,
+            record.who_salt,
+            record.who_commitment,
+            record.what,
+            record.what_salt,
+            record.what_commitment,
+        )
+
+
+def _entries(now: int, *, scope: Scope, which: AuditFilter, after: int | None, limit: int) -> Steps[AuditPage]:
+    del now
+    if scope.tenants is not None and not scope.tenants:
+        return AuditPage([], None)
+    args: list[object] = []
+    conditions: list[str] = []
+
+    def demand(condition: str, *values: object) -> None:
+        conditions.append(condition.format(places(len(values), begin=len(args) + 1)))
+        args.extend(values)
+
+    if scope.tenants is not None:
+        demand("a.tenant in ({})", *sorted(scope.tenants))
+    if which.action:
+        demand(f"substr(a.action, 1, {len(which.action)}) = {{}}", which.action)
+    for column, value in (("user_id", which.user_id), ("kind", which.kind), ("subject", which.subject)):
+        if value:
+            demand(f"a.{column} = {{}}", value)
+    for condition, instant in (("a.at >= {}", which.since), ("a.at < {}", which.until), ("a.number < {}", after)):
+        if instant is not None:
+            demand(condition, instant)
+    where = f"where {' and '.join(conditions)}" if conditions else ""
+    rows = yield from ask(
+        f"select {AUDIT_COLUMNS} {_FROM} {where} order by a.number desc limit ${len(args) + 1}", *args, limit + 1
+    )
+    found = [audit_record(row) for row in rows[:limit]]
+    return AuditPage(found, found[-1].number if len(rows) > limit else None)
+
+
+def _unsealed(now: int, *, limit: int) -> Steps[Sequence[Row]]:
+    del now
+    row = yield from first(_SEALED_UNTIL)
+    since = 0 if row is None else row[0] - _LONGEST_TRANSACTION_MS
+    return (yield from ask(_UNSEALED, since, limit))
+
+
+def _seal(now: int, *, limit: int) -> Steps[int]:
+    yield LOCK
+    head = yield from _head(now)
+    records = [audit_record(row) for row in (yield from _unsealed(now, limit=limit))]
+    for record, each in zip(records, sealed(head, records), strict=True):
+        yield from ask(_SEAL, each.position, record.number, each.hash)
+    return len(records)
+
+
+def _head(now: int) -> Steps[ChainLink]:
+    del now
+    row = yield from first(_HEAD)
+    return ChainLink() if row is None else ChainLink(row[0], bytes(row[1]))
+
+
+def _chain(now: int, *, after: int, limit: int) -> Steps[list[AuditRecord]]:
+    del now
+    return [audit_record(row) for row in (yield from ask(_CHAIN, after, limit))]
+
+
+def _count_unsealed(now: int) -> Steps[int]:
+    del now
+    row = yield from first(f"select count(*) {_FROM} where s.number is null")
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,250 @@
+"""Sessions, tokens and failed logins in tables."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from taskmq.contracts.identity import (
+    Account,
+    Actor,
+    ApiToken,
+    BrowserSession,
+    NewApiToken,
+    NewBrowserSession,
+    Trail,
+)
+from taskmq.errors import IdentityConflict, IdentityNotFound
+from taskmq.model.identity import FORGET_AFTER_MS, ThrottleKey, failures_at, touches, wait_after
+from taskmq_sql.identity.accounts import account_of
+from taskmq_sql.identity.audit import note
+from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, listed, token
+from taskmq_sql.identity.steps import Runner, Steps, ask, first
+
+__all__ = ["SqlCredentials"]
+
+_LIVES: Final = "s.ends > $1 and s.last_used + s.idle_ms > $1"
+_FIND_SESSION: Final = f"""
+select {SESSION_COLUMNS}, {USER_COLUMNS} from taskmq.session s join taskmq.user u on u.id = s.user_id
+where {_LIVES} and s.digest = $2 and u.disabled is null"""
+_FIND_TOKEN: Final = f"""
+select {KEY_COLUMNS}, {USER_COLUMNS} from taskmq.token k join taskmq.user u on u.id = k.user_id
+where k.digest = $2 and (k.expires is null or k.expires > $1) and u.disabled is null"""
+_ADD_SESSION: Final = """
+insert into taskmq.session (digest, id, user_id, created, last_used, idle_ms, ends, address, agent)
+values ($1, $2, $3, $4, $4, $5, $6, $7, $8)"""
+_ADD_KEY: Final = """
+insert into taskmq.token as k (digest, id, user_id, name, scopes, tenants, tasks, created, expires)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing returning id"""
+# Takes the row, and with it the turn of everybody who tries the same.
+_TAKE: Final = """
+insert into taskmq.login_failure as f (key, failures, at) values ($1, 0, $2)
+on conflict (key) do update set failures = f.failures returning failures, at"""
+_SESSION_WIDTH: Final = 8
+_TOKEN_WIDTH: Final = 9
+
+
+class SqlCredentials:
+    """A `CredentialStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def begin_login(self, keys: Sequence[ThrottleKey]) -> int:
+        return await self._runner.write(partial(_begin_login, keys=sorted(keys)))
+
+    async def end_login(self, keys: Sequence[ThrottleKey]) -> None:
+        await self._runner.write(partial(_end_login, keys=sorted(keys)))
+
+    async def add_session(
+        self, session: NewBrowserSession, *, by: Actor, replaces: bytes | None = None
+    ) -> BrowserSession:
+        return await self._runner.write(partial(_add_session, new=session, by=by, replaces=replaces))
+
+    async def find_session(self, digest: bytes) -> tuple[BrowserSession, Account] | None:
+        found = await self._runner.read(partial(_find_session, digest=digest))
+        if found is not None and found[2]:
+            await self._runner.write(partial(_touch, table="session", digest=digest))
+        return None if found is None else found[:2]
+
+    async def rotate_session(self, digest: bytes, new: bytes) -> bool:
+        return await self._runner.write(partial(_rotate, digest=digest, new=new))
+
+    async def sessions(self, user_id: str) -> list[BrowserSession]:
+        return await self._runner.read(partial(_sessions, user_id=user_id))
+
+    async def end_session(self, session_id: str, *, user_id: str | None = None, by: Actor) -> None:
+        await self._runner.write(partial(_end_session, session_id=session_id, user_id=user_id, by=by))
+
+    async def add_token(self, token: NewApiToken, *, by: Actor) -> ApiToken:
+        return await self._runner.write(partial(_add_token, new=token, by=by))
+
+    async def find_token(self, digest: bytes) -> tuple[ApiToken, Account] | None:
+        found = await self._runner.read(partial(_find_token, digest=digest))
+        if found is not None and found[2]:
+            await self._runner.write(partial(_touch, table="token", digest=digest))
+        return None if found is None else found[:2]
+
+    async def tokens(self, user_id: str | None = None) -> list[ApiToken]:
+        return await self._runner.read(partial(_tokens, user_id=user_id))
+
+    async def revoke_token(self, token_id: str, *, user_id: str | None = None, by: Actor) -> None:
+        await self._runner.write(partial(_revoke_token, token_id=token_id, user_id=user_id, by=by))
+
+    async def sweep(self) -> None:
+        await self._runner.write(_sweep)
+
+
+# Logins ------------------------------------------------------------------------------------------------
+
+
+def _begin_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[int]:
+    counted: dict[str, int] = {}
+    for each in keys:
+        failures, at = (yield from ask(_TAKE, each.key, now))[0]
+        counted[each.key] = failures_at(failures, at=at, now=now)
+        if (wait := at + wait_after(each, counted[each.key]) - now) > 0:
+            return int(wait)
+    for key, failures in counted.items():
+        yield from ask(
+            "update taskmq.login_failure set failures = $2, at = $3 where key = $1", key, failures + 1, now
+        )
+    return 0
+
+
+def _end_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[None]:
+    del now
+    for each in keys:
+        if each.is_shared:
+            yield from ask(
+                "update taskmq.login_failure set failures = failures - 1 where key = $1 and failures > 0", each.key
+            )
+        else:
+            yield from ask("delete from taskmq.login_failure where key = $1", each.key)
+
+
+# Sessions ----------------------------------------------------------------------------------------------
+
+
+def _add_session(now: int, *, new: NewBrowserSession, by: Actor, replaces: bytes | None) -> Steps[BrowserSession]:
+    if replaces is not None:
+        yield from ask("delete from taskmq.session where digest = $1", replaces)
+    if not (yield from ask("update taskmq.user set last_login = $2 where id = $1 returning id", new.user_id, now)):
+        raise IdentityNotFound(f"there is no user {new.user_id!r}")
+    ends = now + new.longest_ms
+    yield from ask(_ADD_SESSION, new.digest, new.id, new.user_id, now, new.idle_ms, ends, new.address, new.agent)
+    yield from note(now, [Trail(by).session_begun(new)])
+    return BrowserSession(
+        id=new.id,
+        user_id=new.user_id,
+        created=now,
+        last_used=now,
+        idle_ms=new.idle_ms,
+        ends=ends,
+        address=new.address,
+        agent=new.agent,
+    )
+
+
+def _find_session(now: int, *, digest: bytes) -> Steps[tuple[BrowserSession, Account, bool] | None]:
+    row = yield from first(_FIND_SESSION, now, digest)
+    if row is None:
+        return None
+    values = tuple(row)
+    session = browser_session(values[:_SESSION_WIDTH])
+    account = yield from account_of(values[_SESSION_WIDTH:])
+    return session, account, touches(session.last_used, now, idle_ms=session.idle_ms)
+
+
+def _touch(now: int, *, table: str, digest: bytes) -> Steps[None]:
+    yield from ask(f"update taskmq.{table} set last_used = $2 where digest = $1", digest, now)
+
+
+def _rotate(now: int, *, digest: bytes, new: bytes) -> Steps[bool]:
+    rows = yield from ask(
+        f"update taskmq.session as s set digest = $3 where {_LIVES} and s.digest = $2 returning id", now, digest, new
+    )
+    return bool(rows)
+
+
+def _sessions(now: int, *, user_id: str) -> Steps[list[BrowserSession]]:
+    rows = yield from ask(
+        f"select {SESSION_COLUMNS} from taskmq.session s where {_LIVES} and s.user_id = $2", now, user_id
+    )
+    return sorted(map(browser_session, rows), key=lambda each: (each.created, each.id), reverse=True)
+
+
+def _end_session(now: int, *, session_id: str, user_id: str | None, by: Actor) -> Steps[None]:
+    rows = yield from ask(
+        f"select {SESSION_COLUMNS} from taskmq.session s where {_LIVES} and s.id = $2", now, session_id
+    )
+    if not rows or user_id not in (None, (session := browser_session(rows[0])).user_id):
+        raise IdentityNotFound(f"there is no session {session_id!r}")
+    yield from ask("delete from taskmq.session where id = $1", session_id)
+    yield from note(now, [Trail(by).session_ended(session)])
+
+
+# Tokens ------------------------------------------------------------------------------------------------
+
+
+def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
+    if (yield from first("select id from taskmq.user where id = $1", new.user_id)) is None:
+        raise IdentityNotFound(f"there is no user {new.user_id!r}")
+    scopes = None if new.scopes is None else sorted(new.scopes)
+    tenants = None if new.tenants is None else sorted(new.tenants)
+    added = yield from first(
+        _ADD_KEY,
+        new.digest,
+        new.id,
+        new.user_id,
+        new.name,
+        listed(scopes),
+        listed(tenants),
+        listed(new.tasks),
+        now,
+        new.expires,
+    )
+    if added is None:
+        raise IdentityConflict(f"the user has a token {new.name!r} already: revoke it, or take another name")
+    yield from note(now, [Trail(by).token_added(new)])
+    return ApiToken(
+        id=new.id,
+        user_id=new.user_id,
+        name=new.name,
+        scopes=new.scopes,
+        tenants=new.tenants,
+        tasks=new.tasks,
+        created=now,
+        expires=new.expires,
+    )
+
+
+def _find_token(now: int, *, digest: bytes) -> Steps[tuple[ApiToken, Account, bool] | None]:
+    row = yield from first(_FIND_TOKEN, now, digest)
+    if row is None:
+        return None
+    values = tuple(row)
+    found = token(values[:_TOKEN_WIDTH])
+    account = yield from account_of(values[_TOKEN_WIDTH:])
+    return found, account, found.last_used is None or touches(found.last_used, now)
+
+
+def _tokens(now: int, *, user_id: str | None) -> Steps[list[ApiToken]]:
+    del now
+    if user_id is None:
+        rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k")
+    else:
+        rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.user_id = $1", user_id)
+    return sorted(map(token, rows), key=lambda each: (each.created, each.id), reverse=True)
+
+
+def _revoke_token(now: int, *, token_id: str, user_id: str | None, by: Actor) -> Steps[None]:
+    rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.id = $1", token_id)
+    if not rows or user_id not in (None, (found := token(rows[0])).user_id):
+        raise IdentityNotFound(f"there is no token {token_id!r}")
+    yield from ask("delete from taskmq.token where id = $1", token_id)
+    yield from note(now, [Trail(by).token_revoked(found)])
+
+
+def _sweep(now: int) -> Steps[None]:
+    yield from ask("delete from taskmq.session where ends <= $1 or last_used + idle_ms <= $1", now)
+    yield from ask("delete from taskmq.login_failure where at <= $1", now - FORGET_AFTER_MS)

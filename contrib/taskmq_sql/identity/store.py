@@ -1,0 +1,29 @@
+"""The parts of a database that know who may do what."""
+
+from taskmq_sql.identity.accounts import SqlAccounts
+from taskmq_sql.identity.audit import SqlAudit
+from taskmq_sql.identity.credentials import SqlCredentials
+from taskmq_sql.identity.steps import Runner
+
+__all__ = ["SqlIdentities"]
+
+
+class SqlIdentities:
+    """An `IdentityStore`."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._accounts = SqlAccounts(runner)
+        self._credentials = SqlCredentials(runner)
+        self._audit = SqlAudit(runner)
+
+    @property
+    def accounts(self) -> SqlAccounts:
+        return self._accounts
+
+    @property
+    def credentials(self) -> SqlCredentials:
+        return self._credentials
+
+    @property
+    def audit(self) -> SqlAudit:
+        return self._audit

@@ -1,0 +1,69 @@
+"""Calls of `taskmq_sql.identity` in transactions of asyncpg."""
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar, cast
+
+from taskmq.errors import TaskMQError
+from taskmq_sql.identity.steps import LOCK, Query, Row, Steps, Work
+from taskmq_sql.jobs.values import escaped
+from taskmq_sql.postgres.connections import Connection, Connections, undone
+
+__all__ = ["PostgresRunner", "drive"]
+
+T = TypeVar("T")
+
+_NOW: Final = "select taskmq.now_ms()"
+# Of no meaning, but for being ours.
+_LOCK: Final = "select pg_advisory_xact_lock(7466004)"
+
+
+class PostgresRunner:
+    """A `Runner`.
+
+    Args:
+        reads, writes: connections; changes of accounts are few, and wait for each other.
+    """
+
+    def __init__(self, reads: Connections, writes: Connections) -> None:
+        self._reads = reads
+        self._writes = writes
+
+    async def read(self, work: Work[T]) -> T:
+        async def read(connection: Connection) -> T:
+            return await drive(connection, work(int(await connection.fetchval(_NOW))))
+
+        return await self._reads.run("read", read)
+
+    async def write(self, work: Work[T]) -> T:
+        async def write(connection: Connection) -> T | TaskMQError:
+            try:
+                return await drive(connection, work(int(await connection.fetchval(_NOW))))
+            except TaskMQError as error:
+                # The connection is as good as before: only the transaction comes to nothing.
+                raise undone(error) from error
+
+        result: object = await self._writes.run("transaction", write)
+        if isinstance(result, TaskMQError):
+            raise result
+        return cast("T", result)
+
+
+async def drive(connection: Connection, steps: Steps[T]) -> T:
+    """What a call comes to, on a connection."""
+    rows: Sequence[Row] = ()
+    try:
+        query = next(steps)
+        while True:
+            rows = await _rows(connection, query)
+            query = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
+    if query is LOCK:
+        await connection.execute(_LOCK)
+        return ()
+    args: list[Any] = [escaped(each) if isinstance(each, str) else each for each in query.args]
+    return await connection.fetch(query.text, *args)

@@ -1,0 +1,223 @@
+"""Tenants, users, roles and tokens, as administrators change them."""
+
+import secrets
+import uuid
+from collections.abc import Collection
+
+import msgspec
+
+from taskmq.access.access import Access
+from taskmq.access.passwords import PasswordHasher
+from taskmq.contracts.identity import Actor, ApiToken, IdentityStore, NewApiToken, NewUser, Tenant, User, UserChange
+from taskmq.errors import IdentityNotFound, NotAuthenticated
+from taskmq.model.identity import (
+    EVERYWHERE,
+    Membership,
+    Permission,
+    Role,
+    check_name,
+    check_pattern,
+    check_text,
+    token_key,
+)
+
+__all__ = ["IdentityAdministration", "NewSecret"]
+
+
+class NewSecret(msgspec.Struct, frozen=True):
+    """A token with its secret, which is shown once and kept nowhere."""
+
+    token: ApiToken
+    secret: str
+
+
+class IdentityAdministration:
+    """What administrators do with accounts. Who may is decided before (`Access.authorise`).
+
+    Args:
+        access: what forgets at once whom a change concerns; None where nobody is served, as on the command line.
+    """
+
+    def __init__(self, store: IdentityStore, *, hasher: PasswordHasher, access: Access | None = None) -> None:
+        self._store = store
+        self._hasher = hasher
+        self._access = access
+
+    async def add_first_admin(self, name: str, password: str, *, by: Actor) -> User:
+        """Add the instance's first admin.
+
+        Raises:
+            IdentityConflict: there is one.
+            InvalidOption: the name or the password cannot be.
+        """
+        user = await self._new_user(name, password, (Membership(EVERYWHERE, Role.ADMIN),))
+        return await self._store.accounts.add_user(user, by=by, is_first=True)
+
+    async def add_user(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        by: Actor,
+        email: str = "",
+        memberships: Collection[Membership] = (),
+    ) -> User:
+        """Add a user; without a password they have tokens only.
+
+        Raises:
+            IdentityConflict: the name is taken.
+            InvalidOption: the name or the password cannot be.
+        """
+        user = await self._new_user(name, password, tuple(memberships), email=email)
+        return await self._store.accounts.add_user(user, by=by)
+
+    async def set_password(self, user_id: str, password: str, *, by: Actor, keep_session: str = "") -> User:
+        """Give a user another password; their sessions end, but for the one with the id `keep_session`.
+
+        Raises:
+            IdentityNotFound: there is no such user.
+            InvalidOption: the password cannot be.
+        """
+        account = await self._store.accounts.account(user_id)
+        if account is None:
+            raise IdentityNotFound(f"there is no user {user_id}")
+        self._hasher.check(password, user=account.user.name)
+        kept = await self._hasher.hash(password)
+        return await self.change_user(user_id, UserChange(password_hash=kept, keep_session=keep_session), by=by)
+
+    async def change_own_password(self, user_id: str, before: str, after: str, *, by: Actor) -> User:
+        """As `set_password`, by somebody who knows the present one; the session that they use stays.
+
+        Raises:
+            NotAuthenticated: the present password is another.
+        """
+        account = await self._store.accounts.account(user_id)
+        found = None if account is None else await self._store.accounts.account_named(account.user.name)
+        if not await self._hasher.is_right(before, None if found is None else found[1]):
+            raise NotAuthenticated("the present password is another")
+        return await self.set_password(user_id, after, by=by, keep_session=by.credential)
+
+    async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:
+        """See `AccountStore.change_user`."""
+        if change.name is not msgspec.UNSET:
+            check_name(change.name, what="user")
+        if change.email is not msgspec.UNSET:
+            check_text(change.email, what="email")
+        changed = await self._store.accounts.change_user(user_id, change, by=by)
+        self._forget()
+        return changed
+
+    async def erase_user(self, user_id: str, *, by: Actor) -> None:
+        """See `AccountStore.erase_user`."""
+        await self._store.accounts.erase_user(user_id, by=by)
+        self._forget()
+
+    async def set_role(
+        self, user_id: str, tenant: str, role: Role, *, by: Actor, tasks: Collection[str] = ("*",)
+    ) -> None:
+        """Give a user a role on a tenant, or on the instance (`EVERYWHERE`).
+
+        Raises:
+            IdentityNotFound: there is no such user or tenant.
+            InvalidOption: a task pattern cannot be.
+        """
+        membership = Membership(tenant, role, tuple(check_pattern(pattern) for pattern in tasks))
+        await self._store.accounts.set_membership(user_id, membership, by=by)
+        self._forget()
+
+    async def remove_role(self, user_id: str, tenant: str, *, by: Actor) -> None:
+        """See `AccountStore.remove_membership`."""
+        await self._store.accounts.remove_membership(user_id, tenant, by=by)
+        self._forget()
+
+    async def add_tenant(self, name: str, *, by: Actor, description: str = "") -> Tenant:
+        """See `AccountStore.add_tenant`.
+
+        Raises:
+            InvalidOption: the name cannot be.
+        """
+        check_name(name, what="tenant")
+        check_text(description, what="description")
+        return await self._store.accounts.add_tenant(Tenant(name=name, description=description), by=by)
+
+    async def change_tenant(
+        self, name: str, *, by: Actor, description: str | None = None, is_disabled: bool | None = None
+    ) -> Tenant:
+        """See `AccountStore.change_tenant`.
+
+        Raises:
+            InvalidOption: the description cannot be.
+        """
+        check_text(description or "", what="description")
+        changed = await self._store.accounts.change_tenant(
+            name, by=by, description=description, is_disabled=is_disabled
+        )
+        self._forget()
+        return changed
+
+    async def remove_tenant(self, name: str, *, by: Actor) -> None:
+        """See `AccountStore.remove_tenant`."""
+        await self._store.accounts.remove_tenant(name, by=by)
+        self._forget()
+
+    async def add_token(
+        self,
+        user_id: str,
+        name: str,
+        *,
+        by: Actor,
+        scopes: frozenset[Permission] | None = None,
+        tenants: frozenset[str] | None = None,
+        tasks: Collection[str] = ("*",),
+        expires: int | None = None,
+    ) -> NewSecret:
+        """Make a token; its secret is in the answer, and nowhere else.
+
+        Args:
+            expires: ms since the epoch.
+
+        Raises:
+            IdentityNotFound: there is no such user.
+            IdentityConflict: the user has a token of that name.
+            InvalidOption: the name or a task pattern cannot be.
+        """
+        secret = token_key(secrets.token_bytes(32))
+        new = NewApiToken(
+            id=str(uuid.uuid4()),
+            user_id=user_id,
+            name=check_name(name, what="token"),
+            digest=secret.digest,
+            scopes=scopes,
+            tenants=tenants,
+            tasks=tuple(check_pattern(pattern) for pattern in tasks),
+            expires=expires,
+        )
+        return NewSecret(await self._store.credentials.add_token(new, by=by), secret.text)
+
+    async def revoke_token(self, token_id: str, *, by: Actor, user_id: str | None = None) -> None:
+        """See `CredentialStore.revoke_token`."""
+        await self._store.credentials.revoke_token(token_id, user_id=user_id, by=by)
+        self._forget()
+
+    async def end_session(self, session_id: str, *, by: Actor, user_id: str | None = None) -> None:
+        """See `CredentialStore.end_session`."""
+        await self._store.credentials.end_session(session_id, user_id=user_id, by=by)
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._access is not None:
+            self._access.forget()
+
+    async def _new_user(
+        self, name: str, password: str | None, memberships: tuple[Membership, ...], *, email: str = ""
+    ) -> NewUser:
+        check_name(name, what="user")
+        check_text(email, what="email")
+        for membership in memberships:
+            for pattern in membership.tasks:
+                check_pattern(pattern)
+        kept = ""
+        if password is not None:
+            self._hasher.check(password, user=name)
+            kept = await self._hasher.hash(password)
+        return NewUser(id=str(uuid.uuid4()), name=name, email=email, password_hash=kept, memberships=memberships)

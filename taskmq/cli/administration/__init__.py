@@ -1,0 +1,1 @@
+"""Commands for who may do what: accounts, and the audit of what was done."""

@@ -1,0 +1,129 @@
+"""`taskmq admin role`."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from taskmq.cli.administration.store import administer, at_store, me, user_named
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import note, print_rows
+from taskmq.contracts.identity import User
+from taskmq.errors import InvalidOption
+from taskmq.model.identity import EVERYTHING_OF_ALL, EVERYWHERE, RULES, Membership, Role, Scope
+
+if TYPE_CHECKING:
+    from taskmq.access import IdentityAdministration
+    from taskmq.contracts.identity import IdentityStore
+
+__all__ = ["app"]
+
+app = App(
+    name="role", help="Roles of users on tenants: add, list, remove, permissions.", result_action="return_value"
+)
+
+_COLUMNS: Final = ("tenant", "user", "role", "tasks")
+_RULES: Final = ("permission", "on", "role", "about")
+_Tenant = Annotated[str | None, Parameter(help="The tenant.")]
+_Instance = Annotated[bool, Parameter(negative="", help="The whole instance, and with it all tenants.")]
+
+
+@app.command
+def add(
+    user: str,
+    role: Role,
+    /,
+    *,
+    tenant: _Tenant = None,
+    instance: _Instance = False,
+    task: Annotated[list[str] | None, Parameter(negative="")] = None,
+) -> None:
+    """Give a user a role on a tenant or on the instance, in place of the one that they have there.
+
+    Each role includes those before it: viewer, submitter, operator, admin.
+
+    Parameters
+    ----------
+    user
+        The user.
+    role
+        The role.
+    tenant
+        The tenant.
+    instance
+        The whole instance, and with it all tenants.
+    task
+        Pattern of the tasks that they may call there, such as billing.*; several times for more. Default: all.
+    """
+    where = _where(tenant, instance)
+
+    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
+        await administration.set_role((await user_named(store, user)).id, where, role, tasks=task or ("*",), by=me())
+
+    administer(run)
+    note(f"user {user} is {role} of {_place(where)}")
+
+
+@app.command(name="list")
+def list_roles(tenant: str | None = None, /) -> None:
+    """List who has which role on a tenant, or anywhere; `*` is the instance.
+
+    Parameters
+    ----------
+    tenant
+        The tenant; default: all, and the instance.
+    """
+    scope = EVERYTHING_OF_ALL if tenant is None else Scope(frozenset({tenant}))
+
+    async def run(store: "IdentityStore") -> list[tuple[User, Membership]]:
+        return await store.accounts.members(scope)
+
+    print_rows(_COLUMNS, [_described(user, membership) for user, membership in at_store(run)])
+
+
+@app.command
+def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False) -> None:
+    """Take a user's role away.
+
+    Parameters
+    ----------
+    user
+        The user.
+    tenant
+        The tenant.
+    instance
+        The whole instance.
+    """
+    where = _where(tenant, instance)
+
+    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
+        await administration.remove_role((await user_named(store, user)).id, where, by=me())
+
+    administer(run)
+    note(f"user {user} has no role on {_place(where)} any more")
+
+
+@app.command
+def permissions() -> None:
+    """Show what each permission lets one do, and which role it needs on a tenant or on the instance."""
+    rows = [
+        {"permission": permission.value, "on": rule.place.value, "role": rule.role, "about": rule.about}
+        for permission, rule in RULES.items()
+    ]
+    print_rows(_RULES, rows)
+
+
+def _where(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
+    if (tenant is None) is not instance:
+        raise InvalidOption("on what? Say either --tenant NAME or --instance")
+    return EVERYWHERE if tenant is None else tenant
+
+
+def _place(where: str) -> str:
+    return "the instance" if where == EVERYWHERE else f"tenant {where}"
+
+
+def _described(user: User, membership: Membership) -> dict[str, Any]:
+    tasks: Any = list(membership.tasks)
+    if current_globals().output == "table":
+        tasks = ",".join(tasks)
+    return {"tenant": membership.tenant, "user": user.name, "role": membership.role.value, "tasks": tasks}

@@ -1,0 +1,82 @@
+"""What the commands of administration have in common: the store, who they are, and secrets that no argument holds."""
+
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from taskmq.cli.globals import run_with_app
+from taskmq.contracts.identity import Actor, IdentityStore
+from taskmq.errors import IdentityNotFound, InvalidOption
+
+if TYPE_CHECKING:
+    from taskmq.access import IdentityAdministration
+    from taskmq.app import TaskMQ
+    from taskmq.contracts.identity import User
+
+__all__ = ["administer", "at_store", "me", "read_password", "user_named"]
+
+T = TypeVar("T")
+
+
+def at_store(use: Callable[[IdentityStore], Coroutine[Any, Any, T]]) -> T:
+    """What `use` comes to at the store of the app (--app) or of --store."""
+
+    async def run(target: "TaskMQ") -> T:
+        store = target.sessions.store()
+        await store.check()
+        return await use(store.identity)
+
+    return run_with_app(run)
+
+
+def administer(use: "Callable[[IdentityStore, IdentityAdministration], Coroutine[Any, Any, T]]") -> T:
+    """The same, with what changes accounts."""
+    from taskmq.access import IdentityAdministration, PasswordHasher
+
+    async def run(store: IdentityStore) -> T:
+        return await use(store, IdentityAdministration(store, hasher=PasswordHasher()))
+
+    return at_store(run)
+
+
+def me() -> Actor:
+    """Who the audit says that ran the command: the system's user, and its host."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        # A container's user may have no name.
+        name = str(os.getuid())
+    return Actor(user=name, address=socket.gethostname())
+
+
+async def user_named(store: IdentityStore, name: str) -> "User":
+    """A user by their name.
+
+    Raises:
+        IdentityNotFound: there is none.
+    """
+    found = await store.accounts.account_named(name)
+    if found is None:
+        raise IdentityNotFound(f"there is no user {name!r}; `taskmq admin user list` shows who is there")
+    return found[0].user
+
+
+def read_password(user: str) -> str:
+    """A new password: typed twice on a terminal, else the first line of standard input. Never an argument.
+
+    Raises:
+        InvalidOption: the two differ, or there is none.
+    """
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline()
+        password = line.removesuffix("\n").removesuffix("\r")
+        if not password:
+            raise InvalidOption(f"no password for {user}: write it on the first line of standard input")
+        return password
+    password = getpass.getpass(f"Password of {user}: ")
+    if getpass.getpass("Again: ") != password:
+        raise InvalidOption("the two passwords differ: nothing was changed")
+    return password

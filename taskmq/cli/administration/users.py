@@ -1,0 +1,178 @@
+"""`taskmq admin user`."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from cyclopts import App, Parameter
+
+from taskmq.cli.administration.store import administer, at_store, me, read_password, user_named
+from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.contracts.identity import Account, ApiToken, BrowserSession, User, UserChange
+
+if TYPE_CHECKING:
+    from taskmq.access import IdentityAdministration
+    from taskmq.contracts.identity import IdentityStore
+
+__all__ = ["app"]
+
+app = App(
+    name="user",
+    help="Users: add, list, show, password, disable, enable, remove.",
+    result_action="return_value",
+)
+
+_COLUMNS: Final = ("name", "email", "created", "last_login", "password_changed", "disabled")
+_INSTANTS: Final = ("created", "last_login", "password_changed", "disabled")
+_PAGE: Final = 200
+
+
+@app.command
+def add(
+    name: str,
+    /,
+    *,
+    email: str = "",
+    password: Annotated[bool, Parameter(negative="--no-password")] = True,
+) -> None:
+    """Add a user, who has no role yet: `taskmq admin role add` gives them one.
+
+    Parameters
+    ----------
+    name
+        The user's name.
+    email
+        Where they are reached.
+    password
+        Ask for a password, or read it from the first line of standard input; without one they have tokens only.
+    """
+    given = read_password(name) if password else None
+
+    async def run(_: "IdentityStore", administration: "IdentityAdministration") -> User:
+        return await administration.add_user(name, given, email=email, by=me())
+
+    print_record(_described(administer(run)))
+
+
+@app.command(name="list")
+def list_users() -> None:
+    """List all users."""
+
+    async def run(store: "IdentityStore") -> list[User]:
+        found: list[User] = []
+        while page := await store.accounts.users(after=found[-1].name if found else "", limit=_PAGE):
+            found += page
+        return found
+
+    print_rows(_COLUMNS, [_described(each) for each in at_store(run)])
+
+
+@app.command
+def show(name: str, /) -> None:
+    """Show a user with their roles, sessions and tokens.
+
+    Parameters
+    ----------
+    name
+        The user.
+    """
+
+    async def run(store: "IdentityStore") -> tuple[Account, list[BrowserSession], list[ApiToken]]:
+        user = await user_named(store, name)
+        account = await store.accounts.account(user.id)
+        assert account is not None
+        return account, await store.credentials.sessions(user.id), await store.credentials.tokens(user.id)
+
+    account, sessions, tokens = at_store(run)
+    roles: list[dict[str, Any]] = [msgspec.to_builtins(each) for each in account.memberships]
+    record = {**_described(account.user), "roles": roles, "sessions": sessions, "tokens": tokens}
+    if current_globals().output == "table":
+        record["roles"] = ", ".join(f"{each.role} of {each.tenant}" for each in account.memberships)
+        record["sessions"] = ", ".join(f"{each.id} from {each.address}" for each in sessions)
+        record["tokens"] = ", ".join(f"{each.name} ({each.id})" for each in tokens)
+    print_record(record)
+
+
+@app.command
+def password(name: str, /) -> None:
+    """Give a user another password; all their sessions end.
+
+    The password is asked for, or read from the first line of standard input.
+
+    Parameters
+    ----------
+    name
+        The user.
+    """
+    given = read_password(name)
+
+    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
+        await administration.set_password((await user_named(store, name)).id, given, by=me())
+
+    administer(run)
+    note(f"user {name} has another password, and their sessions have ended")
+
+
+@app.command
+def disable(name: str, /) -> None:
+    """Make all credentials of a user worthless, within a minute everywhere, until they are enabled.
+
+    Parameters
+    ----------
+    name
+        The user.
+    """
+    _change(name, UserChange(is_disabled=True))
+    note(f"user {name} is disabled; `taskmq admin user enable {name}` undoes it")
+
+
+@app.command
+def enable(name: str, /) -> None:
+    """Let a user in again that was disabled; their sessions have ended, their tokens are good again.
+
+    Parameters
+    ----------
+    name
+        The user.
+    """
+    _change(name, UserChange(is_disabled=False))
+    note(f"user {name} is enabled")
+
+
+@app.command
+def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False) -> int:
+    """Remove a user for good, with roles, sessions and tokens, and erase the person from the audit.
+
+    The audit keeps what they did, under an id, and its chain of hashes stays whole.
+
+    Parameters
+    ----------
+    name
+        The user.
+    yes
+        Do not ask.
+    """
+    if not confirm(f"Remove user {name} for good, and erase them from the audit?", yes=yes):
+        return FAILED
+
+    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
+        await administration.erase_user((await user_named(store, name)).id, by=me())
+
+    administer(run)
+    note(f"user {name} is removed")
+    return OK
+
+
+def _change(name: str, change: UserChange) -> None:
+    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
+        await administration.change_user((await user_named(store, name)).id, change, by=me())
+
+    administer(run)
+
+
+def _described(user: User) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(user)
+    if current_globals().output == "table":
+        facts |= {name: when(facts[name]) for name in _INSTANTS}
+    return facts

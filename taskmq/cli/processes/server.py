@@ -1,0 +1,70 @@
+"""`taskmq server`."""
+
+import asyncio
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from taskmq.cli.globals import current_globals, target_of
+from taskmq.cli.output import announce, start_logging
+from taskmq.cli.processes.serve import stop_when_told
+from taskmq.errors import UnsupportedFeature
+from taskmq.load_app import load_app
+from taskmq.worker.host.event_loop import loop_factory
+
+__all__ = ["server"]
+
+
+def server(
+    target: str | None = None,
+    /,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    root_path: str = "",
+    read_only: Annotated[bool, Parameter(negative="")] = False,
+    default_store: Annotated[str | None, Parameter(show=False)] = None,
+    lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
+) -> int:
+    """Serve an app over HTTP until stopped; any number may run. Needs a job store, and taskmq[server].
+
+    Parameters
+    ----------
+    target
+        MODULE:ATTRIBUTE of the app, or a module with exactly one app.
+    host
+        The address to listen at. Beyond this machine put TLS before it.
+    port
+        The port to listen at; 0: any that is free.
+    root_path
+        The prefix under which clients see it, such as /taskmq.
+    read_only
+        Change nothing.
+    default_store
+        The store of an app that has none.
+    lifeline
+        Stop when standard input ends: whoever holds its other end is gone, however that went.
+    """
+    try:
+        from taskmq.server import ServerSettings, build
+        from taskmq.server.process import ServerProcess
+    except ImportError as error:
+        raise UnsupportedFeature(f"the server needs {error.name}: pip install 'taskmq[server]'") from error
+
+    options = current_globals()
+    start_logging()
+    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only)
+    app, _ = load_app(target_of(target))
+    store = options.store or (default_store if app.sessions.store_url is None else None)
+    app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
+    if app.sessions.store_url is None:
+        raise UnsupportedFeature("the server needs a job store: say --store URL, or set $TASKMQ_STORE")
+
+    async def run() -> None:
+        process = ServerProcess(build(app, settings=settings), settings)
+        stop_when_told(process.stop, lifeline=lifeline)
+        await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(run())
+    return 0

@@ -1,0 +1,43 @@
+"""Contracts of who may do what: tenants, users, memberships, sessions, API tokens, logins that failed, and the audit.
+
+Every change names its `Actor`, and writes its audit entry in its own transaction. Secrets reach a store as hashes
+only. Lists take a `Scope`: rows of other tenants do not exist for them.
+"""
+
+from taskmq.contracts.identity.accounts import AccountStore
+from taskmq.contracts.identity.credentials import CredentialStore
+from taskmq.contracts.identity.entries import AuditFilter, AuditPage, AuditStore
+from taskmq.contracts.identity.records import (
+    Account,
+    Actor,
+    ApiToken,
+    BrowserSession,
+    NewApiToken,
+    NewBrowserSession,
+    NewUser,
+    Tenant,
+    User,
+    UserChange,
+)
+from taskmq.contracts.identity.store import IdentityStore
+from taskmq.contracts.identity.trail import Trail
+
+__all__ = [
+    "Account",
+    "AccountStore",
+    "Actor",
+    "ApiToken",
+    "AuditFilter",
+    "AuditPage",
+    "AuditStore",
+    "BrowserSession",
+    "CredentialStore",
+    "IdentityStore",
+    "NewApiToken",
+    "NewBrowserSession",
+    "NewUser",
+    "Tenant",
+    "Trail",
+    "User",
+    "UserChange",
+]

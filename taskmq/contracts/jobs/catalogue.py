@@ -1,0 +1,113 @@
+"""What jobs are made from: definitions, and what is known of tasks whose code is elsewhere.
+
+Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do. Names that no database can hold
+(with a NUL or a lone surrogate) are unknown ones.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from taskmq.model.jobs.definitions import Definition, DefinitionContent
+from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistration
+
+__all__ = ["Catalogued", "DefinitionPage", "DefinitionStore", "PutDefinition", "TaskStore"]
+
+
+class PutDefinition(msgspec.Struct, frozen=True):
+    """What became of a `put`.
+
+    Attributes:
+        is_new: it has made this version; else the last one says the same.
+    """
+
+    definition: Definition
+    is_new: bool
+
+
+class DefinitionPage(msgspec.Struct, frozen=True):
+    """Some definitions, by their names.
+
+    Attributes:
+        after: where the next page begins; None where there is none.
+    """
+
+    definitions: list[Definition]
+    after: str | None
+
+
+class DefinitionStore(Protocol):
+    """Definitions and all their versions."""
+
+    async def put(
+        self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""
+    ) -> PutDefinition | None:
+        """Make a version with this content, unless the last one has the same.
+
+        One that was deleted is there again, with the next version.
+
+        Args:
+            version: that it must have; 0: it must not be there; None: whichever it has.
+
+        Returns:
+            None, and nothing is changed, where it has another version.
+        """
+        ...
+
+    async def get(self, tenant: str, name: str, *, version: int | None = None) -> Definition | None:
+        """The last version, or this one; None where there is none. Versions of a deleted one are found by number."""
+        ...
+
+    async def page(
+        self, tenant: str, *, prefix: str = "", after: str | None = None, limit: int = 50
+    ) -> DefinitionPage:
+        """Up to `limit` of the tenant's definitions whose names begin so, by code points, from behind `after`.
+
+        Each in its last version; deleted ones are left out.
+        """
+        ...
+
+    async def versions(
+        self, tenant: str, name: str, *, before: int | None = None, limit: int = 50
+    ) -> list[Definition]:
+        """Up to `limit` of its versions below `before`, the last one first; of a deleted one, too."""
+        ...
+
+    async def delete(self, tenant: str, name: str, *, version: int | None = None) -> bool:
+        """Hide it: no job is made from it any more, its versions stay. Whether it was there.
+
+        Args:
+            version: that it must have; where it has another one, nothing is changed and the answer is False.
+        """
+        ...
+
+
+class TaskStore(Protocol):
+    """What is known of tasks. Names are those of the instance: they belong to no tenant."""
+
+    async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
+        """Keep them, all in one transaction: what was told before is known to be told still.
+
+        Forms that were not told for 30 days are forgotten, but for the last of their task.
+        """
+        ...
+
+    async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
+        """All forms that these tasks have had, in no order; see `taskmq.model.jobs.registrations.in_force`."""
+        ...
+
+    async def names(self, *, prefix: str = "", after: str | None = None, limit: int = 50) -> list[str]:
+        """Up to `limit` names of tasks that begin so, by code points, from behind `after`."""
+        ...
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A job store that keeps definitions, and what is known of tasks."""
+
+    @property
+    def definitions(self) -> DefinitionStore: ...
+
+    @property
+    def tasks(self) -> TaskStore: ...

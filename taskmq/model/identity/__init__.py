@@ -1,0 +1,100 @@
+"""Who may do what, as values and rules. Pure.
+
+A user has a role on tenants: viewer, submitter, operator or admin, each of which includes those before it. A role on
+`EVERYWHERE` is one on the instance, and with it on each of its tenants; `admin` there is the instance's admin. A
+handler needs one `Permission`, and each permission one role (`RULES`). A token narrows what its user may do, by
+scopes, tenants and task patterns, and never adds to it.
+
+    credential -> Identity -> may(identity, permission, tenant) -> Scope of a repository's query
+"""
+
+from taskmq.model.identity.audit import (
+    GENESIS,
+    AuditEntry,
+    AuditRecord,
+    ChainLink,
+    broken_link,
+    entry_digest,
+    link,
+    recorded,
+    sealed,
+)
+from taskmq.model.identity.identity import (
+    EVERYTHING_OF_ALL,
+    NOTHING_AT_ALL,
+    Identity,
+    Membership,
+    Scope,
+    allows_task,
+    home,
+    may,
+    roles_in,
+    scope_for,
+)
+from taskmq.model.identity.names import check_name, check_pattern, check_text
+from taskmq.model.identity.passwords import check_password
+from taskmq.model.identity.roles import (
+    EVERYWHERE,
+    RULES,
+    SELF_SERVICE,
+    Permission,
+    Place,
+    Role,
+    permissions_of,
+    read_scopes,
+)
+from taskmq.model.identity.secret_keys import SecretKey, csrf_token, digest, is_token, session_key, token_key
+from taskmq.model.identity.throttle import (
+    FORGET_AFTER_MS,
+    ThrottleKey,
+    failures_at,
+    throttle_keys,
+    touches,
+    wait_after,
+)
+
+__all__ = [
+    "EVERYTHING_OF_ALL",
+    "EVERYWHERE",
+    "FORGET_AFTER_MS",
+    "GENESIS",
+    "NOTHING_AT_ALL",
+    "RULES",
+    "SELF_SERVICE",
+    "AuditEntry",
+    "AuditRecord",
+    "ChainLink",
+    "Identity",
+    "Membership",
+    "Permission",
+    "Place",
+    "Role",
+    "Scope",
+    "SecretKey",
+    "ThrottleKey",
+    "allows_task",
+    "broken_link",
+    "check_name",
+    "check_password",
+    "check_pattern",
+    "check_text",
+    "csrf_token",
+    "digest",
+    "entry_digest",
+    "failures_at",
+    "home",
+    "is_token",
+    "link",
+    "may",
+    "permissions_of",
+    "read_scopes",
+    "recorded",
+    "roles_in",
+    "scope_for",
+    "sealed",
+    "session_key",
+    "throttle_keys",
+    "token_key",
+    "touches",
+    "wait_after",
+]

@@ -1,0 +1,191 @@
+"""The roles, the permissions, and which role each permission needs."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from taskmq.errors import InvalidOption
+
+__all__ = [
+    "EVERYWHERE",
+    "RULES",
+    "SELF_SERVICE",
+    "Permission",
+    "Place",
+    "Role",
+    "Rule",
+    "permissions_of",
+    "read_scopes",
+]
+
+EVERYWHERE: Final = "*"
+"""The tenant of a role on the whole instance."""
+
+
+class Role(StrEnum):
+    """What somebody may do in a tenant; each role includes those before it."""
+
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def includes(self, other: "Role") -> bool:
+        """Whether this role may do what `other` may."""
+        return _RANKS[self] >= _RANKS[other]
+
+
+_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
+
+
+class Place(StrEnum):
+    """Where the role that a permission needs has to be."""
+
+    TENANT = "tenant"
+    """On the tenant that is asked about, or on the instance."""
+    INSTANCE = "instance"
+    """On the instance: queues, workers, nodes and dead letters belong to no tenant."""
+    ANYWHERE = "anywhere"
+    """On any tenant, or on the instance."""
+    ACCOUNT = "account"
+    """Nowhere: one's own account, sessions and tokens."""
+
+
+class Permission(StrEnum):
+    """What a handler needs: one for each kind of handler. The values are also the scopes of tokens."""
+
+    JOBS_READ = "jobs.read"
+    JOBS_SUBMIT = "jobs.submit"
+    JOBS_CHANGE = "jobs.change"
+    JOBS_BULK = "jobs.bulk"
+    DEFINITIONS_READ = "definitions.read"
+    DEFINITIONS_CHANGE = "definitions.change"
+    SCHEDULES_READ = "schedules.read"
+    SCHEDULES_OPERATE = "schedules.operate"
+    SCHEDULES_CHANGE = "schedules.change"
+    WORKFLOWS_READ = "workflows.read"
+    WORKFLOWS_OPERATE = "workflows.operate"
+    LOGS_READ = "logs.read"
+    METRICS_READ = "metrics.read"
+    ALERTS_READ = "alerts.read"
+    ALERTS_CHANGE = "alerts.change"
+    EVENTS_READ = "events.read"
+    EVENTS_SEND = "events.send"
+    TASKS_READ = "tasks.read"
+    MEMBERS_READ = "members.read"
+    MEMBERS_CHANGE = "members.change"
+    AUDIT_READ = "audit.read"
+    QUEUES_READ = "queues.read"
+    QUEUES_OPERATE = "queues.operate"
+    QUEUES_PURGE = "queues.purge"
+    DEAD_LETTERS_READ = "dead_letters.read"
+    DEAD_LETTERS_REPLAY = "dead_letters.replay"
+    DEAD_LETTERS_PURGE = "dead_letters.purge"
+    NODES_READ = "nodes.read"
+    NODES_REPORT = "nodes.report"
+    NODES_OPERATE = "nodes.operate"
+    WORKERS_READ = "workers.read"
+    WORKERS_CONTROL = "workers.control"
+    POOLS_READ = "pools.read"
+    POOLS_CHANGE = "pools.change"
+    RESOURCES_ALLOCATE = "resources.allocate"
+    TENANTS_READ = "tenants.read"
+    TENANTS_CHANGE = "tenants.change"
+    USERS_READ = "users.read"
+    USERS_CHANGE = "users.change"
+    ACCOUNT_READ = "account.read"
+    ACCOUNT_CHANGE = "account.change"
+
+
+class Rule(NamedTuple):
+    """What a permission needs.
+
+    Attributes:
+        role: at least this one; for `Place.ACCOUNT` there is none.
+        about: what the permission lets somebody do, for the table in docs/security.md.
+    """
+
+    place: Place
+    role: Role | None
+    about: str
+
+
+_TENANT, _INSTANCE, _ANYWHERE = Place.TENANT, Place.INSTANCE, Place.ANYWHERE
+_VIEWER, _SUBMITTER, _OPERATOR, _ADMIN = Role
+
+RULES: Final[Mapping[Permission, Rule]] = {
+    Permission.JOBS_READ: Rule(_TENANT, _VIEWER, "list and read jobs, their history, attempts and explanation"),
+    Permission.JOBS_SUBMIT: Rule(_TENANT, _SUBMITTER, "submit and clone jobs, of the tasks that the patterns allow"),
+    Permission.JOBS_CHANGE: Rule(_TENANT, _SUBMITTER, "change, cancel, hold, release and retry single jobs"),
+    Permission.JOBS_BULK: Rule(_TENANT, _OPERATOR, "retry, cancel, hold and change many jobs by a filter"),
+    Permission.DEFINITIONS_READ: Rule(_TENANT, _VIEWER, "list and read definitions and their versions"),
+    Permission.DEFINITIONS_CHANGE: Rule(_TENANT, _OPERATOR, "put and delete definitions"),
+    Permission.SCHEDULES_READ: Rule(_TENANT, _VIEWER, "list and read schedules and their next occurrences"),
+    Permission.SCHEDULES_OPERATE: Rule(_TENANT, _OPERATOR, "pause, resume, run and backfill schedules"),
+    Permission.SCHEDULES_CHANGE: Rule(_TENANT, _OPERATOR, "add, change and remove schedules"),
+    Permission.WORKFLOWS_READ: Rule(_TENANT, _VIEWER, "list and read workflows and their graphs"),
+    Permission.WORKFLOWS_OPERATE: Rule(_TENANT, _OPERATOR, "cancel and redrive workflows"),
+    Permission.LOGS_READ: Rule(_TENANT, _VIEWER, "read and search the logs of jobs"),
+    Permission.METRICS_READ: Rule(_TENANT, _VIEWER, "query rollups of a tenant's jobs"),
+    Permission.ALERTS_READ: Rule(_TENANT, _VIEWER, "list alerts and their rules"),
+    Permission.ALERTS_CHANGE: Rule(_TENANT, _OPERATOR, "change, test and silence alert rules"),
+    Permission.EVENTS_READ: Rule(_TENANT, _VIEWER, "follow a tenant's live events"),
+    Permission.EVENTS_SEND: Rule(_TENANT, _SUBMITTER, "send an outside event"),
+    Permission.TASKS_READ: Rule(_ANYWHERE, _VIEWER, "list tasks and the schema of their arguments"),
+    Permission.MEMBERS_READ: Rule(_TENANT, _ADMIN, "list who has which role in a tenant"),
+    Permission.MEMBERS_CHANGE: Rule(_TENANT, _ADMIN, "give and take roles in a tenant"),
+    Permission.AUDIT_READ: Rule(_TENANT, _ADMIN, "read a tenant's audit entries"),
+    Permission.QUEUES_READ: Rule(_INSTANCE, _VIEWER, "list queues and their figures"),
+    Permission.QUEUES_OPERATE: Rule(_INSTANCE, _OPERATOR, "pause and resume queues, move their messages"),
+    Permission.QUEUES_PURGE: Rule(_INSTANCE, _ADMIN, "purge queues"),
+    Permission.DEAD_LETTERS_READ: Rule(_INSTANCE, _OPERATOR, "browse dead letters, which are of all tenants"),
+    Permission.DEAD_LETTERS_REPLAY: Rule(_INSTANCE, _OPERATOR, "replay dead letters"),
+    Permission.DEAD_LETTERS_PURGE: Rule(_INSTANCE, _ADMIN, "purge dead letters"),
+    Permission.NODES_READ: Rule(_INSTANCE, _VIEWER, "list nodes"),
+    Permission.NODES_REPORT: Rule(_INSTANCE, _OPERATOR, "register a node and report its state"),
+    Permission.NODES_OPERATE: Rule(_INSTANCE, _OPERATOR, "drain, label and remove nodes"),
+    Permission.WORKERS_READ: Rule(_INSTANCE, _VIEWER, "list workers"),
+    Permission.WORKERS_CONTROL: Rule(_INSTANCE, _OPERATOR, "drain workers, change their concurrency"),
+    Permission.POOLS_READ: Rule(_INSTANCE, _VIEWER, "list pools, allocations and their use"),
+    Permission.POOLS_CHANGE: Rule(_INSTANCE, _ADMIN, "change pools, shares and quotas"),
+    Permission.RESOURCES_ALLOCATE: Rule(_INSTANCE, _OPERATOR, "allocate and release resources by hand"),
+    Permission.TENANTS_READ: Rule(_ANYWHERE, _VIEWER, "list the tenants in which one has a role"),
+    Permission.TENANTS_CHANGE: Rule(_INSTANCE, _ADMIN, "add, change and remove tenants"),
+    Permission.USERS_READ: Rule(_INSTANCE, _ADMIN, "list users, their sessions and their tokens"),
+    Permission.USERS_CHANGE: Rule(_INSTANCE, _ADMIN, "add, disable and erase users, revoke sessions and tokens"),
+    Permission.ACCOUNT_READ: Rule(Place.ACCOUNT, None, "read one's own account, sessions and tokens"),
+    Permission.ACCOUNT_CHANGE: Rule(Place.ACCOUNT, None, "change one's own password, sessions and tokens"),
+}
+
+SELF_SERVICE: Final = frozenset(permission for permission, rule in RULES.items() if rule.place is Place.ACCOUNT)
+"""What a token may do only where its scopes name it: a token that was found could make another one otherwise."""
+
+
+def permissions_of(role: Role, place: Place) -> frozenset[Permission]:
+    """What the role may do in a place of that kind: a tenant, or the instance."""
+    places = {place, Place.ANYWHERE, Place.ACCOUNT} | ({Place.TENANT} if place is Place.INSTANCE else set())
+    return frozenset(
+        permission
+        for permission, rule in RULES.items()
+        if rule.place in places and (rule.role is None or role.includes(rule.role))
+    )
+
+
+def read_scopes(words: Iterable[str]) -> frozenset[Permission]:
+    """Scopes as people write them: permissions (`jobs.read`), all of a kind (`jobs.*`), or what a role may do.
+
+    Raises:
+        InvalidOption: a word is none of these.
+    """
+    return frozenset(permission for word in words for permission in _scopes(word))
+
+
+def _scopes(word: str) -> frozenset[Permission]:
+    if word in RULES:
+        return frozenset({Permission(word)})
+    if word in _RANKS:
+        return permissions_of(Role(word), Place.INSTANCE) - SELF_SERVICE
+    kind = frozenset(permission for permission in RULES if word == f"{permission.value.partition('.')[0]}.*")
+    if not kind:
+        raise InvalidOption(f"no scope {word!r}: a permission such as jobs.read, a kind such as jobs.*, or a role")
+    return kind

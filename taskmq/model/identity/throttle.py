@@ -1,0 +1,61 @@
+"""How long a login has to wait after others have failed, and when a credential's use is written down.
+
+Failures are counted for the pair of name and address, for the name, and for the address: somebody who guesses from
+one place is stopped soon, and does not lock out the user, who comes from another.
+"""
+
+import hashlib
+from typing import Final, NamedTuple
+
+__all__ = ["FORGET_AFTER_MS", "ThrottleKey", "failures_at", "throttle_keys", "touches", "wait_after"]
+
+FORGET_AFTER_MS: Final = 15 * 60 * 1000
+"""Failures count for so long after the last of them."""
+_TOUCH_MS: Final = 60_000
+
+
+class ThrottleKey(NamedTuple):
+    """What failures are counted for.
+
+    Attributes:
+        key: a hash: what people type as their name may be their password.
+        free: so many failures cost nothing.
+        longest_ms: no wait is longer.
+        is_shared: others are counted for it as well, and a success of one takes back no more than its own count.
+    """
+
+    key: str
+    free: int
+    longest_ms: int
+    is_shared: bool = False
+
+
+def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
+    """What a failed login of that name from that address counts for."""
+    return (
+        ThrottleKey(_hashed("pair", name.casefold(), address), 5, FORGET_AFTER_MS),
+        ThrottleKey(_hashed("name", name.casefold()), 20, 60_000),
+        ThrottleKey(_hashed("address", address), 50, FORGET_AFTER_MS, is_shared=True),
+    )
+
+
+def failures_at(failures: int, *, at: int, now: int) -> int:
+    """How many of the failures count now, where `at` was the last of them (ms)."""
+    return failures if now - at < FORGET_AFTER_MS else 0
+
+
+def wait_after(key: ThrottleKey, failures: int) -> int:
+    """Milliseconds from the last of so many failures until the next attempt."""
+    if failures < key.free:
+        return 0
+    return min(1000 << min(failures - key.free, 30), key.longest_ms)
+
+
+def touches(last_used: int, now: int, *, idle_ms: int | None = None) -> bool:
+    """Whether the use of a credential is written down: at most once a minute, more often where it ends sooner."""
+    period = _TOUCH_MS if idle_ms is None else min(_TOUCH_MS, idle_ms // 2)
+    return now - last_used >= period
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()

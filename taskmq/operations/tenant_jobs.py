@@ -1,0 +1,264 @@
+"""Jobs of the store as one caller may see them: those of a tenant, or everybody's.
+
+The HTTP API and other programs that act for several tenants come through here, so that no handler has to compare
+tenants: what belongs to another tenant is unknown, whatever it is asked for by.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
+from taskmq.errors import InvalidOption, JobNotFound, TaskMQError
+from taskmq.model.jobs.filter_text import parse_filter
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.keys import tenant_key
+from taskmq.model.states import JobState
+from taskmq.model.units import Duration
+from taskmq.operations.send import known_call
+from taskmq.options.task_options import CallOptions
+from taskmq.submission.explain import Explanation
+
+__all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
+
+_LONGEST_ID = 600
+
+
+class JobOrder(NamedTuple):
+    """A job that is to be submitted.
+
+    Attributes:
+        task: its registered name.
+        args, kwargs: a JSON array, and a JSON object.
+        options: of the call; its tenant is that of the caller.
+    """
+
+    task: str
+    args: Raw
+    kwargs: Raw
+    options: CallOptions
+    description: str = ""
+    labels: Mapping[str, str] = {}
+    held: bool = False
+
+
+class SubmitOutcome(NamedTuple):
+    """What became of a `JobOrder`.
+
+    Attributes:
+        job_id: what its tenant calls the job.
+        id: the store's own.
+        is_new: this submission has made it; else it was there, with the same content.
+    """
+
+    job_id: str
+    id: str
+    is_new: bool
+    state: JobState
+    version: int
+
+
+JobOutcomes = Sequence[SubmitOutcome | TaskMQError]
+
+
+class TenantJobs:
+    """The jobs that a caller may see, and what it may do with them.
+
+    Every method raises `JobNotFound` for a job that is not there or is another tenant's, `JobConflict` where the
+    job's state or version does not allow it, `StoreUnavailable`, and `UnsupportedFeature` where the app has no store.
+
+    Args:
+        tenant: whose jobs; "" are those that have no tenant, None everybody's.
+        by: who acts, for the history and as owner.
+    """
+
+    def __init__(self, app: TaskMQ, tenant: str | None, *, by: str) -> None:
+        self._app = app
+        self._jobs = app.jobs
+        self._tenant = tenant
+        self._by = by
+
+    # Submitting ----------------------------------------------------------------------------------------
+
+    async def submit(self, order: JobOrder) -> SubmitOutcome:
+        """Keep one job; it is durable when this returns.
+
+        Raises:
+            UnknownTask: the app has no task of that name.
+            InvalidArguments, InvalidOption, EncodeError, TooLarge: nothing was kept.
+            JobConflict: the id is that of a job with other content.
+        """
+        options = dict(order.options)
+        if self._tenant:
+            options["tenant"] = self._tenant
+        call, args, kwargs = known_call(self._app, order.task, order.args, order.kwargs, cast("CallOptions", options))
+        _, answer = await self._jobs.keep_call(
+            call,
+            args,
+            kwargs,
+            description=order.description,
+            owner=self._by,
+            labels=order.labels,
+            held=order.held,
+        )
+        name = options.get("job_id")
+        return SubmitOutcome(str(name or answer.id), answer.id, answer.is_new, answer.state, answer.version)
+
+    async def submit_many(self, orders: Sequence[JobOrder]) -> JobOutcomes:
+        """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order."""
+        return await asyncio.gather(*map(self._tried, orders))
+
+    async def _tried(self, order: JobOrder) -> SubmitOutcome | TaskMQError:
+        try:
+            return await self.submit(order)
+        except TaskMQError as error:
+            return error
+
+    # Looking -------------------------------------------------------------------------------------------
+
+    def name_of(self, record: JobRecord) -> str:
+        """What the caller calls the job: the id that its submitter chose, else the store's."""
+        if record.key is None:
+            return record.id
+        return record.key if self._tenant is not None else tenant_key(record.tenant or None, record.key)
+
+    async def get(self, job_id: str) -> JobRecord:
+        """The job of that name, with its body and its result."""
+        if "\0" in job_id or len(job_id) > _LONGEST_ID:
+            raise _not_found(job_id)
+        store = self._app.sessions.store()
+        if self._tenant is None:
+            return await self._jobs.aget(job_id)
+        record = await store.get(job_id)
+        if record is None or record.tenant != self._tenant:
+            found = await store.find_key(self._tenant, job_id)
+            record = None if found is None else await store.get(found)
+        if record is None or record.tenant != self._tenant:
+            raise _not_found(job_id)
+        return record
+
+    async def filter(self, text: str, **further: Any) -> JobFilter:
+        """The filter that a text means; see `taskmq.model.jobs.filter_text`.
+
+        Args:
+            further: fields of the filter that the text does not say.
+
+        Raises:
+            InvalidFilter: it cannot be read.
+            InvalidOption: the text says one of the further fields, too.
+        """
+        which = parse_filter(text, await self._app.sessions.store().now_ms())
+        for name, value in further.items():
+            if getattr(which, name) != getattr(JobFilter(), name):
+                raise InvalidOption(f"{name} is said by the filter and beside it: say it once")
+            which = replace(which, **{name: value})
+        return which
+
+    async def list(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> JobPage:
+        """Up to `limit` of the caller's jobs that fit, the newest first, without bodies and results."""
+        own = self._own(which)
+        return JobPage([], None) if own is None else await self._jobs.alist(own, after=after, limit=limit)
+
+    async def count(self, which: JobFilter, *, cap: int = 10_000) -> int:
+        """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 stands for more."""
+        own = self._own(which)
+        return 0 if own is None else await self._jobs.acount(own, cap=cap)
+
+    def _own(self, which: JobFilter) -> JobFilter | None:
+        if self._tenant is None or which.tenant == self._tenant:
+            return which
+        return replace(which, tenant=self._tenant) if which.tenant is None else None
+
+    async def history(self, job_id: str) -> Sequence[HistoryEntry]:
+        """What happened to the job beside the ordinary steps, the earliest first."""
+        return await self._app.sessions.store().events((await self.get(job_id)).id)
+
+    async def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
+        """Its attempts that did not end it, the earliest first."""
+        return await self._app.sessions.store().attempts((await self.get(job_id)).id)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """What the job waits for."""
+        return await self._jobs.aexplain((await self.get(job_id)).id)
+
+    async def value_of(self, record: JobRecord) -> Any:
+        """What the task of a job that succeeded has returned, as plain data.
+
+        Raises:
+            ResultExpired, ResultDamaged: it is not kept any more, or is not what was stored.
+        """
+        return await self._app.job(record.id).aresult(0)
+
+    # Changing ------------------------------------------------------------------------------------------
+
+    async def change(
+        self,
+        job_id: str,
+        *,
+        version: int | None = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        note: str = "",
+    ) -> JobRecord:
+        """Change a job that no worker has yet; see `taskmq.submission.Jobs.change`."""
+        return await self._jobs.achange(
+            (await self.get(job_id)).id,
+            version=version,
+            at=at,
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            expires=expires,
+            args=args,
+            kwargs=kwargs,
+            by=self._by,
+            note=note,
+        )
+
+    async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
+        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
+        record = await self.get(job_id)
+        return await self._jobs.acancel(record.id, version=version, by=self._by, note=note)
+
+    async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
+        """Have a job that waits not run until it is released."""
+        record = await self.get(job_id)
+        return await self._jobs.ahold(record.id, version=version, by=self._by, note=note)
+
+    async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> JobRecord:
+        """Let a held job run, at its time."""
+        record = await self.get(job_id)
+        return await self._jobs.arelease(record.id, version=version, by=self._by, note=note)
+
+    async def retry(
+        self, job_id: str, *, version: int | None = None, new_id: str | None = None, note: str = ""
+    ) -> JobRecord:
+        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it.
+
+        Args:
+            new_id: of that other job.
+        """
+        record = await self.get(job_id)
+        if record.state.is_final:
+            return await self.clone(record.id, new_id=new_id)
+        await self._jobs.aretry(record.id, version=version, by=self._by, note=note)
+        return await self.get(record.id)
+
+    async def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> JobRecord:
+        """Submit another job with the same call, which is linked to it."""
+        job = await self._jobs.aclone((await self.get(job_id)).id, new_id=new_id, at=at)
+        return await self._jobs.aget(job.id)
+
+
+def _not_found(job_id: str) -> JobNotFound:
+    return JobNotFound(f"no job is called {job_id[:_LONGEST_ID]!r}")

@@ -1,0 +1,180 @@
+"""Who calls, and whether they may: one guard before every handler.
+
+    credential -> identify -> Identity -> may they do what the handler needs, for which tenant -> Caller -> handler
+
+Each handler declares its permission (`permission=`), or that it is for everybody (`PUBLIC`). A tenant is named by
+`?tenant=`; without it it is the only one where the identity may do that. A tenant that is foreign to the identity is
+one that does not exist. A role on the whole instance sees everybody's jobs, and submits those that have no tenant.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from litestar.connection import ASGIConnection
+from litestar.handlers.base import BaseRouteHandler
+from litestar.types import Scope
+
+from taskmq.access import actor_of
+from taskmq.app import TaskMQ
+from taskmq.contracts.identity import Actor
+from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
+from taskmq.model.units import did_you_mean
+from taskmq.server.problems import FieldProblem, Problem
+
+__all__ = ["PUBLIC", "Caller", "Identify", "authorise", "caller_of", "permission_of"]
+
+PUBLIC: Final = "public"
+"""In the place of a permission: anybody may, signed in or not."""
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_ALWAYS: Final = frozenset({"tenant"})
+
+Identify = Callable[[ASGIConnection[Any, Any, Any, Any]], Awaitable[Identity]]
+"""Finds out who calls; raises `NotAuthenticated` where nobody is signed in."""
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls a handler, and for whom.
+
+    Attributes:
+        tenant: whose things it is about: "" those that have no tenant, None everybody's.
+        address: where the call comes from.
+        request_id: of the call.
+    """
+
+    identity: Identity
+    permission: Permission
+    tenant: str | None
+    address: str
+    request_id: str
+
+    @property
+    def name(self) -> str:
+        """What histories call the caller."""
+        return self.identity.user
+
+    @property
+    def is_everybody(self) -> bool:
+        """Whether the call is about everybody's things, and those that belong to no tenant."""
+        return self.tenant is None
+
+    def actor(self, note: str = "") -> Actor:
+        """Who the audit says that did what the call asks for."""
+        return actor_of(self.identity, address=self.address, request_id=self.request_id, note=note)
+
+    async def note_action(
+        self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
+    ) -> None:
+        """Write what the caller is about to do at the broker or in the state into the audit, before it is done.
+
+        An app without a store, which is mounted with a sign-in of its own, has no audit.
+
+        Args:
+            action: a noun and a verb, such as `queue.purge`.
+            subject: the name of what it is done to.
+
+        Raises:
+            StoreUnavailable: the store could not be reached, so it is not to be done.
+        """
+        if app.sessions.current().store is None:
+            return
+        kind, tenant = action.partition(".")[0], self.tenant or ""
+        entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
+        await app.sessions.store().identity.audit.add([entry])
+
+    def check_task(self, task: str) -> None:
+        """Refuse a task that the caller may not call.
+
+        Raises:
+            Problem: it is not among theirs.
+        """
+        if not allows_task(self.identity, self.tenant or "", task):
+            raise Problem(403, "task_not_allowed", f"task {task!r} is not among those that you may call")
+
+
+async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """The guard of every handler.
+
+    Raises:
+        Problem: nobody is signed in, they may not, or the query has parameters that the handler does not know.
+    """
+    needs = permission_of(handler)
+    if needs is None:
+        _check_query(connection, handler)
+        return
+    state = connection.app.state
+    identity = await state["identify"](connection)
+    tenant = _tenant_of(connection, identity, needs)
+    method = connection.scope.get("method", "")
+    if state["settings"].read_only and method not in _READS and not handler.opt.get("changes_nothing"):
+        raise Problem(403, "read_only", "this server changes nothing: it was started with --read-only")
+    _check_query(connection, handler)
+    connection.scope["taskmq_caller"] = Caller(  # type: ignore[typeddict-unknown-key]
+        identity=identity,
+        permission=needs,
+        tenant=tenant,
+        address="" if connection.client is None else connection.client.host,
+        request_id=str(connection.scope.get("taskmq_request_id", "")),
+    )
+
+
+def permission_of(handler: BaseRouteHandler) -> Permission | None:
+    """What a handler needs; None where it is for everybody.
+
+    Raises:
+        ValueError: it does not say.
+    """
+    declared = handler.opt.get("permission")
+    if declared == PUBLIC:
+        return None
+    if declared is None:
+        raise ValueError(f"handler {handler.handler_name} declares no permission")
+    return Permission(declared)
+
+
+async def caller_of(scope: Scope) -> Caller:
+    """The caller whom the guard has let in, for handlers."""
+    caller: Caller = scope["taskmq_caller"]  # type: ignore[typeddict-item]
+    return caller
+
+
+def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identity, needs: Permission) -> str | None:
+    """Whose things the call is about."""
+    asked = connection.query_params.get("tenant")
+    if RULES[needs].place is not Place.TENANT:
+        if not may(identity, needs):
+            raise _refused(needs)
+        return asked
+    scope = scope_for(identity, needs)
+    if asked is not None:
+        if scope.has(asked):
+            return str(asked)
+        # One who has another role there may know that it exists.
+        raise (
+            _refused(needs)
+            if roles_in(identity, asked)
+            else Problem(404, "tenant_not_found", f"there is no tenant {str(asked)[:80]!r}")
+        )
+    if scope.tenants is None:
+        return None
+    if not scope.tenants:
+        raise _refused(needs)
+    if (only := scope.single()) is not None:
+        return only
+    names = ", ".join(sorted(scope.tenants))
+    raise Problem(400, "tenant_missing", f"which tenant? Say ?tenant= with one of {names}")
+
+
+def _refused(needs: Permission) -> Problem:
+    return Problem(403, "not_allowed", f"you may not: it takes the permission {needs.value}")
+
+
+def _check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    known = _ALWAYS | handler.opt.get("query", frozenset())
+    for name, value in connection.query_params.multi_items():
+        if name not in known:
+            hint = did_you_mean(name, sorted(known))
+            error = FieldProblem(name[:80], "there is no such parameter", hint)
+            raise Problem(400, "unknown_parameter", f"there is no parameter {name[:80]!r}: {hint}", errors=[error])
+        if "\0" in value or (not value.isascii() and "\ufffd" in value):
+            raise Problem.about(name, "it is no text in UTF-8, or has a NUL in it")

@@ -1,0 +1,104 @@
+"""`/audit`: what administrators and operators have done."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, get
+from litestar.params import FromQuery, QueryParameter
+
+from taskmq.contracts.identity import AuditFilter
+from taskmq.model.identity import AuditRecord, Permission, Scope
+from taskmq.server.inputs import CallerGiven, Instant, Limit, instant_text
+from taskmq.server.settings import API
+from taskmq.server.sign_in import accounts_of
+
+__all__ = ["AUDIT_HANDLERS"]
+
+
+class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was done.
+
+    Attributes:
+        user, address, before, after, note: None where a person's data were erased.
+        position: in the chain of hashes; None until it is sealed.
+    """
+
+    number: int
+    at: str | None
+    action: str
+    kind: str
+    subject: str
+    tenant: str
+    user_id: str
+    user: str
+    via: str
+    address: str
+    request_id: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    note: str
+    position: int | None
+
+
+class AuditEntries(msgspec.Struct, frozen=True):
+    """Entries, the last one first; `next` is what to say as `after` for the next page."""
+
+    items: list[AuditEntryView]
+    next: int | None
+
+
+@get(
+    f"{API}/audit",
+    permission=Permission.AUDIT_READ,
+    operation_id="listAuditEntries",
+    summary="List audit entries",
+    tags=["audit"],
+)
+async def list_entries(
+    request: Request[Any, Any, Any],
+    caller: CallerGiven,
+    action: Annotated[str, QueryParameter(max_length=64, description="Its beginning, such as `user.`")] = "",
+    user_id: Annotated[str, QueryParameter(max_length=64)] = "",
+    kind: Annotated[str, QueryParameter(max_length=64)] = "",
+    subject: Annotated[str, QueryParameter(max_length=255)] = "",
+    since: FromQuery[Instant | None] = None,
+    until: FromQuery[Instant | None] = None,
+    after: Annotated[int | None, QueryParameter(ge=0, le=1 << 62)] = None,
+    limit: Limit = 50,
+) -> AuditEntries:
+    """What administrators and operators have done, the last first; a tenant's admin sees what is the tenant's."""
+    scope = Scope(None if caller.tenant is None else frozenset({caller.tenant}))
+    which = AuditFilter(
+        action=action,
+        user_id=user_id,
+        kind=kind,
+        subject=subject,
+        since=None if since is None else round(since.timestamp() * 1000),
+        until=None if until is None else round(until.timestamp() * 1000),
+    )
+    page = await accounts_of(request.app.state).store.audit.entries(scope, which, after=after, limit=limit)
+    return AuditEntries([_view(record) for record in page.entries], page.after)
+
+
+AUDIT_HANDLERS: Final[tuple[Any, ...]] = (list_entries,)
+
+
+def _view(record: AuditRecord) -> AuditEntryView:
+    entry = record.entry()
+    return AuditEntryView(
+        number=record.number,
+        at=instant_text(record.at),
+        action=record.action,
+        kind=record.kind,
+        subject=record.subject,
+        tenant=record.tenant,
+        user_id=record.user_id,
+        user=entry.user,
+        via=record.via,
+        address=entry.address,
+        request_id=record.request_id,
+        before=entry.before,
+        after=entry.after,
+        note=entry.note,
+        position=record.position,
+    )

@@ -1,0 +1,219 @@
+"""`/auth`: signing in and out, and what one may do."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.datastructures import Cookie
+from litestar.params import JSONBody
+
+from taskmq.errors import InvalidOption, NotAuthenticated
+from taskmq.model.identity import Permission, is_token, may
+from taskmq.server.access import PUBLIC
+from taskmq.server.inputs import CallerGiven, ShortText, instant_text
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+from taskmq.server.sign_in import accounts_of, cookie_name, presented
+
+__all__ = ["LOGIN_HANDLERS"]
+
+Secret = Annotated[str, msgspec.Meta(max_length=1_024)]
+
+
+class LoginBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Name and password."""
+
+    username: Secret
+    password: Secret
+
+
+class LoginView(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that has begun.
+
+    Attributes:
+        token: for `Authorization: Bearer`; browsers have the same in a cookie that scripts cannot read.
+        csrf_token: for `X-CSRF-Token`, where the cookie is used.
+        expires_at: when it ends, however it is used; half an hour without use ends it, too.
+    """
+
+    status: str
+    user: str
+    token: str
+    csrf_token: str
+    expires_at: str | None
+
+
+class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The present password, and the next one."""
+
+    before: Secret
+    after: Secret
+
+
+class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
+    """A role on a tenant, `*` for the instance; `tasks` are the patterns of those that may be called there."""
+
+    tenant: str
+    role: str
+    tasks: list[str]
+
+
+class CallerView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls, and by which credential; `scopes` is None where it narrows nothing."""
+
+    user_id: str
+    user: str
+    via: str
+    memberships: list[MembershipView]
+    scopes: list[str] | None
+
+
+class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether the bearer of a token may do something.
+
+    Attributes:
+        action: a permission, such as `jobs.read`.
+        resource: a tenant; absent for the instance's.
+    """
+
+    token: Secret
+    action: ShortText
+    resource: ShortText | None = None
+
+
+class AuthorizeView(msgspec.Struct, frozen=True):
+    """Whether they may."""
+
+    allowed: bool
+
+
+async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> Response[LoginView]:
+    """Begin a session. What is wrong with a login is never said; too many that fail have to wait (429)."""
+    access = accounts_of(request.app.state).access
+    replaced = request.cookies.get(cookie_name(request))
+    begun = await access.login(
+        data.username,
+        data.password,
+        address=_address(request),
+        agent=request.headers.get("user-agent", "").encode(errors="replace").decode(),
+        request_id=str(request.scope.get("taskmq_request_id", "")),
+        replaces=replaced,
+    )
+    is_secure = request.scope.get("scheme") == "https"
+    cookie = Cookie(
+        key=cookie_name(request), value=begun.secret, path="/", secure=is_secure, httponly=True, samesite="strict"
+    )
+    view = LoginView(
+        status="logged_in",
+        user=begun.identity.user,
+        token=begun.secret,
+        csrf_token=begun.csrf,
+        expires_at=instant_text(begun.ends),
+    )
+    return Response(view, cookies=[cookie])
+
+
+async def log_out(request: Request[Any, Any, Any], caller: CallerGiven) -> Response[dict[str, str]]:
+    """End the session that calls; a token stays, and is revoked where tokens are."""
+    given = presented(request)
+    if given.session is None:
+        raise Problem(409, "no_session", "a token does not log out: revoke it")
+    actor = caller.actor()
+    await accounts_of(request.app.state).access.logout(given.session, by=actor)
+    gone = Cookie(key=cookie_name(request), value="", path="/", max_age=0, httponly=True, samesite="strict")
+    return Response({"status": "logged_out"}, cookies=[gone])
+
+
+async def authorize(data: JSONBody[AuthorizeBody], request: Request[Any, Any, Any]) -> AuthorizeView:
+    """Whether the bearer of a token may do something to a tenant, or to the instance."""
+    if data.action not in set(Permission):
+        raise Problem.about("action", f"there is no permission {data.action!r}", "such as jobs.read")
+    access = accounts_of(request.app.state).access
+    if is_token(data.token):
+        identity = await access.authenticate(token=data.token)
+    else:
+        identity = await access.authenticate(session=data.token)
+    return AuthorizeView(may(identity, Permission(data.action), data.resource or None))
+
+
+_LOGIN: Final[dict[str, Any]] = {
+    "status_code": 200,
+    "permission": PUBLIC,
+    "changes_nothing": True,
+    "summary": "Sign in",
+    "tags": ["sign-in"],
+}
+_LOGOUT: Final[dict[str, Any]] = {
+    "status_code": 200,
+    "permission": Permission.ACCOUNT_READ,
+    "changes_nothing": True,
+    "summary": "Sign out",
+    "tags": ["sign-in"],
+}
+_AUTHORIZE: Final[dict[str, Any]] = {
+    "status_code": 200,
+    "permission": PUBLIC,
+    "changes_nothing": True,
+    "summary": "Whether a token may do something",
+    "tags": ["sign-in"],
+}
+
+
+@get(
+    f"{API}/auth/me",
+    permission=Permission.ACCOUNT_READ,
+    operation_id="getCaller",
+    summary="Who calls",
+    tags=["sign-in"],
+)
+async def get_caller(caller: CallerGiven) -> CallerView:
+    """Who calls, and what they may do."""
+    identity = caller.identity
+    return CallerView(
+        user_id=identity.user_id,
+        user=identity.user,
+        via=identity.via,
+        memberships=[
+            MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in identity.memberships
+        ],
+        scopes=None if identity.scopes is None else sorted(identity.scopes),
+    )
+
+
+@post(
+    f"{API}/auth/password",
+    status_code=200,
+    permission=Permission.ACCOUNT_CHANGE,
+    operation_id="changePassword",
+    summary="Change one's own password",
+    tags=["sign-in"],
+)
+async def change_password(
+    data: JSONBody[PasswordBody], request: Request[Any, Any, Any], caller: CallerGiven
+) -> dict[str, str]:
+    """Change one's own password; all other sessions end."""
+    actor = caller.actor()
+    administration = accounts_of(request.app.state).administration
+    try:
+        await administration.change_own_password(caller.identity.user_id, data.before, data.after, by=actor)
+    except NotAuthenticated as error:
+        raise Problem.about("before", str(error)) from None
+    except InvalidOption as error:
+        raise Problem.about("after", str(error)) from None
+    return {"status": "updated"}
+
+
+LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
+    post(f"{API}/auth/login", operation_id="logIn", **_LOGIN)(log_in),
+    post("/auth/login", operation_id="logInOfDocument", **_LOGIN)(log_in),
+    post(f"{API}/auth/logout", operation_id="logOut", **_LOGOUT)(log_out),
+    post("/auth/logout", operation_id="logOutOfDocument", **_LOGOUT)(log_out),
+    post(f"{API}/auth/authorize", operation_id="authorize", **_AUTHORIZE)(authorize),
+    post("/auth/authorize", operation_id="authorizeOfDocument", **_AUTHORIZE)(authorize),
+    get_caller,
+    change_password,
+)
+
+
+def _address(request: Request[Any, Any, Any]) -> str:
+    return "" if request.client is None else request.client.host

@@ -1,0 +1,152 @@
+"""`/tenants`: those that there are, and who has which role there."""
+
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, get, patch, post
+from litestar.handlers import delete
+from litestar.params import FromPath, JSONBody
+
+from taskmq.contracts.identity import Tenant
+from taskmq.model.identity import Permission, Scope, scope_for
+from taskmq.server.inputs import CallerGiven, Note, ShortText, instant_text
+from taskmq.server.settings import API
+from taskmq.server.sign_in import accounts_of
+
+__all__ = ["TENANT_HANDLERS"]
+
+
+class TenantBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tenant that is to be added."""
+
+    name: ShortText
+    description: Note = ""
+
+
+class TenantChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different; what is left out stays."""
+
+    description: Note | None = None
+    is_disabled: bool | None = None
+
+
+class TenantView(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant; `disabled`: since when nobody but the instance's roles has access."""
+
+    name: str
+    description: str
+    created: str | None
+    disabled: str | None
+
+
+class TenantList(msgspec.Struct, frozen=True):
+    """Tenants, by name."""
+
+    items: list[TenantView]
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has which role."""
+
+    user_id: str
+    user: str
+    tenant: str
+    role: str
+    tasks: list[str]
+
+
+class MemberList(msgspec.Struct, frozen=True):
+    """Roles, by tenant and name."""
+
+    items: list[MemberView]
+
+
+@get(
+    f"{API}/tenants",
+    permission=Permission.TENANTS_READ,
+    operation_id="listTenants",
+    summary="List tenants",
+    tags=["tenants"],
+)
+async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> TenantList:
+    """The tenants in which one has a role; a role on the instance sees all."""
+    scope = scope_for(caller.identity, Permission.JOBS_READ)
+    found = await accounts_of(request.app.state).store.accounts.tenants(scope)
+    return TenantList([_view(tenant) for tenant in found])
+
+
+@post(
+    f"{API}/tenants",
+    status_code=201,
+    permission=Permission.TENANTS_CHANGE,
+    operation_id="addTenant",
+    summary="Add a tenant",
+    tags=["tenants"],
+)
+async def add_tenant(data: JSONBody[TenantBody], request: Request[Any, Any, Any], caller: CallerGiven) -> TenantView:
+    """Add a tenant; jobs that name it already are its own."""
+    administration = accounts_of(request.app.state).administration
+    return _view(await administration.add_tenant(data.name, by=caller.actor(), description=data.description))
+
+
+@patch(
+    f"{API}/tenants/{{name:str}}",
+    permission=Permission.TENANTS_CHANGE,
+    operation_id="changeTenant",
+    summary="Change a tenant",
+    tags=["tenants"],
+)
+async def change_tenant(
+    name: FromPath[str], data: JSONBody[TenantChangeBody], request: Request[Any, Any, Any], caller: CallerGiven
+) -> TenantView:
+    """Describe a tenant otherwise, or disable it."""
+    administration = accounts_of(request.app.state).administration
+    after = await administration.change_tenant(
+        name, by=caller.actor(), description=data.description, is_disabled=data.is_disabled
+    )
+    return _view(after)
+
+
+@delete(
+    f"{API}/tenants/{{name:str}}",
+    status_code=200,
+    permission=Permission.TENANTS_CHANGE,
+    operation_id="removeTenant",
+    summary="Remove a tenant",
+    tags=["tenants"],
+)
+async def remove_tenant(name: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
+    """Remove a tenant and its roles; its jobs stay, for the instance's roles only."""
+    await accounts_of(request.app.state).administration.remove_tenant(name, by=caller.actor())
+    return {"status": "removed"}
+
+
+@get(
+    f"{API}/members",
+    permission=Permission.MEMBERS_READ,
+    operation_id="listMembers",
+    summary="Who has which role",
+    tags=["tenants"],
+)
+async def list_members(request: Request[Any, Any, Any], caller: CallerGiven) -> MemberList:
+    """Who has which role on a tenant; for a role on the instance, everywhere."""
+    scope = Scope(None if caller.tenant is None else frozenset({caller.tenant}))
+    found = await accounts_of(request.app.state).store.accounts.members(scope)
+    return MemberList(
+        [
+            MemberView(user_id=user.id, user=user.name, tenant=role.tenant, role=role.role, tasks=list(role.tasks))
+            for user, role in found
+        ]
+    )
+
+
+TENANT_HANDLERS: Final[tuple[Any, ...]] = (list_tenants, add_tenant, change_tenant, remove_tenant, list_members)
+
+
+def _view(tenant: Tenant) -> TenantView:
+    return TenantView(
+        name=tenant.name,
+        description=tenant.description,
+        created=instant_text(tenant.created),
+        disabled=instant_text(tenant.disabled),
+    )

@@ -1,0 +1,132 @@
+"""`/tokens`: one's own API tokens."""
+
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, get, post
+from litestar.handlers import delete
+from litestar.params import FromPath, JSONBody
+
+from taskmq.contracts.identity import ApiToken
+from taskmq.model.identity import Permission, read_scopes
+from taskmq.server.inputs import CallerGiven, Instant, ShortText, instant_text
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+from taskmq.server.sign_in import accounts_of
+
+__all__ = ["TOKEN_HANDLERS"]
+
+
+class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A token that is to be made.
+
+    Attributes:
+        scopes: permissions (`jobs.read`), all of a kind (`jobs.*`), or what a role may do (`viewer`). Default: all
+            that one may do, but for one's own account.
+        tenants: where it is good. Default: everywhere.
+        tasks: patterns of the tasks that it may call.
+        expires_at: when it ends. Default: never.
+    """
+
+    name: ShortText
+    scopes: list[ShortText] | None = None
+    tenants: list[ShortText] | None = None
+    tasks: tuple[ShortText, ...] = ("*",)
+    expires_at: Instant | None = None
+
+
+class TokenView(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, without its secret."""
+
+    id: str
+    name: str
+    scopes: list[str] | None
+    tenants: list[str] | None
+    tasks: list[str]
+    created: str | None
+    expires_at: str | None
+    last_used: str | None
+
+
+class NewTokenView(TokenView, frozen=True, kw_only=True):
+    """A token with its secret, which is shown this once."""
+
+    secret: str
+
+
+class TokenList(msgspec.Struct, frozen=True):
+    """Tokens, the last one first."""
+
+    items: list[TokenView]
+
+
+@get(
+    f"{API}/tokens",
+    permission=Permission.ACCOUNT_READ,
+    operation_id="listTokens",
+    summary="List one's own tokens",
+    tags=["tokens"],
+)
+async def list_tokens(request: Request[Any, Any, Any], caller: CallerGiven) -> TokenList:
+    """One's own tokens that were not revoked, without their secrets."""
+    store = accounts_of(request.app.state).store
+    return TokenList([_view(token) for token in await store.credentials.tokens(caller.identity.user_id)])
+
+
+@post(
+    f"{API}/tokens",
+    status_code=201,
+    permission=Permission.ACCOUNT_CHANGE,
+    operation_id="addToken",
+    summary="Make a token",
+    tags=["tokens"],
+)
+async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], caller: CallerGiven) -> NewTokenView:
+    """Make a token of one's own; its secret is in this answer, and nowhere else."""
+    if caller.identity.via == "token":
+        # It would outlive what it was made by, and could say more.
+        raise Problem(403, "not_allowed", "a token makes no tokens: sign in")
+    administration = accounts_of(request.app.state).administration
+    made = await administration.add_token(
+        caller.identity.user_id,
+        data.name,
+        by=caller.actor(),
+        scopes=None if data.scopes is None else read_scopes(data.scopes),
+        tenants=None if data.tenants is None else frozenset(data.tenants),
+        tasks=data.tasks,
+        expires=None if data.expires_at is None else round(data.expires_at.timestamp() * 1000),
+    )
+    return NewTokenView(**msgspec.structs.asdict(_view(made.token)), secret=made.secret)
+
+
+@delete(
+    f"{API}/tokens/{{token_id:str}}",
+    status_code=200,
+    permission=Permission.ACCOUNT_CHANGE,
+    operation_id="revokeToken",
+    summary="Revoke one's own token",
+    tags=["tokens"],
+)
+async def revoke_token(
+    token_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
+) -> dict[str, str]:
+    """Revoke one of one's own tokens: nothing it is presented with is answered any more."""
+    administration = accounts_of(request.app.state).administration
+    await administration.revoke_token(token_id, user_id=caller.identity.user_id, by=caller.actor())
+    return {"status": "revoked"}
+
+
+TOKEN_HANDLERS: Final[tuple[Any, ...]] = (list_tokens, add_token, revoke_token)
+
+
+def _view(token: ApiToken) -> TokenView:
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        scopes=None if token.scopes is None else sorted(token.scopes),
+        tenants=None if token.tenants is None else sorted(token.tenants),
+        tasks=list(token.tasks),
+        created=instant_text(token.created),
+        expires_at=instant_text(token.expires),
+        last_used=instant_text(token.last_used),
+    )

@@ -1,0 +1,220 @@
+"""`/users`: who they are and which roles they have."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, get, patch, post
+from litestar.handlers import delete, put
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from taskmq.contracts.identity import Account, User, UserChange
+from taskmq.errors import IdentityNotFound
+from taskmq.model.identity import Membership, Permission, Role
+from taskmq.server.accounts.login import MembershipView, Secret
+from taskmq.server.inputs import CallerGiven, ShortText, instant_text, matched_version
+from taskmq.server.settings import API, MOST_PER_PAGE
+from taskmq.server.sign_in import accounts_of
+
+__all__ = ["USER_HANDLERS"]
+
+
+class RoleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A role, and the patterns of the tasks that may be called with it."""
+
+    role: Role
+    tasks: tuple[ShortText, ...] = ("*",)
+
+
+class NewRole(RoleBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A role on a tenant, `*` for the instance."""
+
+    tenant: ShortText
+
+
+class UserBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A user who is to be added; without a password they have tokens only."""
+
+    name: ShortText
+    password: Secret | None = None
+    email: ShortText = ""
+    memberships: list[NewRole] = []
+
+
+class UserChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different about a user; what is left out stays."""
+
+    name: ShortText | msgspec.UnsetType = msgspec.UNSET
+    email: ShortText | msgspec.UnsetType = msgspec.UNSET
+    is_disabled: bool | msgspec.UnsetType = msgspec.UNSET
+    password: Secret | msgspec.UnsetType = msgspec.UNSET
+
+
+class UserView(msgspec.Struct, frozen=True, kw_only=True):
+    """A user; `memberships` is None in lists."""
+
+    id: str
+    name: str
+    email: str
+    created: str | None
+    version: int
+    disabled: str | None
+    has_password: bool
+    last_login: str | None
+    memberships: list[MembershipView] | None
+
+
+class UserList(msgspec.Struct, frozen=True):
+    """Users by name; `next` is what to say as `after` for the next page."""
+
+    items: list[UserView]
+    next: str | None
+
+
+@get(f"{API}/users", permission=Permission.USERS_READ, operation_id="listUsers", summary="List users", tags=["users"])
+async def list_users(
+    request: Request[Any, Any, Any],
+    after: FromQuery[str] = "",
+    limit: Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE)] = 50,
+) -> UserList:
+    """Users by name."""
+    found = await accounts_of(request.app.state).store.accounts.users(after=after, limit=limit)
+    return UserList([_view(user) for user in found], found[-1].name if len(found) == limit else None)
+
+
+@post(
+    f"{API}/users",
+    status_code=201,
+    permission=Permission.USERS_CHANGE,
+    operation_id="addUser",
+    summary="Add a user",
+    tags=["users"],
+)
+async def add_user(
+    data: JSONBody[UserBody], request: Request[Any, Any, Any], caller: CallerGiven
+) -> Response[UserView]:
+    """Add a user with their roles."""
+    roles = [Membership(one.tenant, one.role, tuple(one.tasks)) for one in data.memberships]
+    user = await accounts_of(request.app.state).administration.add_user(
+        data.name, data.password, by=caller.actor(), email=data.email, memberships=roles
+    )
+    return Response(_view(user, tuple(roles)), headers={"ETag": f'"{user.version}"'})
+
+
+@get(
+    f"{API}/users/{{user_id:str}}",
+    permission=Permission.USERS_READ,
+    operation_id="getUser",
+    summary="Get a user",
+    tags=["users"],
+)
+async def get_user(user_id: FromPath[str], request: Request[Any, Any, Any]) -> Response[UserView]:
+    """A user with their roles."""
+    account = await _account(request, user_id)
+    return Response(_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
+
+
+@patch(
+    f"{API}/users/{{user_id:str}}",
+    permission=Permission.USERS_CHANGE,
+    operation_id="changeUser",
+    summary="Change a user",
+    tags=["users"],
+)
+async def change_user(
+    user_id: FromPath[str], data: JSONBody[UserChangeBody], request: Request[Any, Any, Any], caller: CallerGiven
+) -> Response[UserView]:
+    """Change a user: another name or password, or disable them; a new password ends their sessions."""
+    administration = accounts_of(request.app.state).administration
+    if data.password is not msgspec.UNSET:
+        await administration.set_password(user_id, data.password, by=caller.actor())
+    change = UserChange(
+        version=matched_version(request.headers), name=data.name, email=data.email, is_disabled=data.is_disabled
+    )
+    await administration.change_user(user_id, change, by=caller.actor())
+    account = await _account(request, user_id)
+    return Response(_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
+
+
+@delete(
+    f"{API}/users/{{user_id:str}}",
+    status_code=200,
+    permission=Permission.USERS_CHANGE,
+    operation_id="eraseUser",
+    summary="Erase a user",
+    tags=["users"],
+)
+async def erase_user(user_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
+    """Remove a user for good, with what the audit says about the person; its hashes stay."""
+    await accounts_of(request.app.state).administration.erase_user(user_id, by=caller.actor())
+    return {"status": "erased"}
+
+
+@put(
+    f"{API}/users/{{user_id:str}}/roles/{{role_tenant:str}}",
+    permission=Permission.USERS_CHANGE,
+    operation_id="setRole",
+    summary="Give a user a role",
+    tags=["users"],
+)
+async def set_role(
+    user_id: FromPath[str],
+    role_tenant: FromPath[str],
+    data: JSONBody[RoleBody],
+    request: Request[Any, Any, Any],
+    caller: CallerGiven,
+) -> dict[str, str]:
+    """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
+    administration = accounts_of(request.app.state).administration
+    await administration.set_role(user_id, role_tenant, data.role, by=caller.actor(), tasks=data.tasks)
+    return {"status": "updated"}
+
+
+@delete(
+    f"{API}/users/{{user_id:str}}/roles/{{role_tenant:str}}",
+    status_code=200,
+    permission=Permission.USERS_CHANGE,
+    operation_id="removeRole",
+    summary="Take a role away",
+    tags=["users"],
+)
+async def remove_role(
+    user_id: FromPath[str], role_tenant: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
+) -> dict[str, str]:
+    """Take a user's role on a tenant away."""
+    administration = accounts_of(request.app.state).administration
+    await administration.remove_role(user_id, role_tenant, by=caller.actor())
+    return {"status": "removed"}
+
+
+USER_HANDLERS: Final[tuple[Any, ...]] = (
+    list_users,
+    add_user,
+    get_user,
+    change_user,
+    erase_user,
+    set_role,
+    remove_role,
+)
+
+
+async def _account(request: Request[Any, Any, Any], user_id: str) -> Account:
+    account = await accounts_of(request.app.state).store.accounts.account(user_id)
+    if account is None:
+        raise IdentityNotFound(f"there is no user {user_id[:80]!r}")
+    return account
+
+
+def _view(user: User, memberships: tuple[Membership, ...] | None = None) -> UserView:
+    return UserView(
+        id=user.id,
+        name=user.name,
+        email=user.email,
+        created=instant_text(user.created),
+        version=user.version,
+        disabled=instant_text(user.disabled),
+        has_password=user.password_changed is not None,
+        last_login=instant_text(user.last_login),
+        memberships=None
+        if memberships is None
+        else [MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in memberships],
+    )

@@ -1,0 +1,106 @@
+"""The server as an ASGI application: which handlers there are, and what they all have in common."""
+
+import typing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from taskmq.app import TaskMQ
+from taskmq.errors import TaskMQError
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.access import Identify, authorise, caller_of, permission_of
+from taskmq.server.accounts import ACCOUNT_HANDLERS
+from taskmq.server.edge import Edge
+from taskmq.server.health import HEALTH_HANDLERS
+from taskmq.server.inputs import CallerGiven
+from taskmq.server.jobs import JOB_HANDLERS
+from taskmq.server.nouns import NOUN_HANDLERS
+from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
+from taskmq.server.problems import Problem, problem_response
+from taskmq.server.settings import ServerSettings
+from taskmq.server.sign_in import identify_by_store
+
+__all__ = ["HANDLERS", "build"]
+
+HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
+    *HEALTH_HANDLERS,
+    *ACCOUNT_HANDLERS,
+    *JOB_HANDLERS,
+    *NOUN_HANDLERS,
+    *OPENAPI_HANDLERS,
+)
+"""Every handler of the server."""
+
+
+def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> ASGIApp:
+    """The server of an app, to be run by any ASGI server or mounted in another application.
+
+    Args:
+        app: whose jobs, queues and schedules it serves; its connections are closed with the application.
+        identify: finds out who calls. Default: by the accounts of the app's store.
+
+    Raises:
+        ValueError: a handler declares no permission.
+    """
+    settings = settings or ServerSettings()
+    for handler in HANDLERS:
+        permission_of(handler)
+        _learn_names(handler)
+    litestar = Litestar(
+        route_handlers=HANDLERS,
+        dependencies={
+            "app": Provide(_app_of, sync_to_thread=False),
+            "caller": Provide(caller_of),
+            "jobs": Provide(_jobs_of, sync_to_thread=False),
+        },
+        guards=[authorise],
+        exception_handlers=dict.fromkeys((Exception, TaskMQError, Problem), problem_response),
+        lifespan=[_connections],
+        request_max_body_size=settings.body_limit,
+        openapi_config=OPENAPI,
+        state=State({"app": app, "identify": identify, "settings": settings}),
+        # The process's own logging counts.
+        logging_config=None,
+    )
+    return Edge(litestar, root_path=settings.root_path)
+
+
+def _app_of(state: State) -> TaskMQ:
+    app: TaskMQ = state["app"]
+    return app
+
+
+def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
+    return TenantJobs(state["app"], caller.tenant, by=caller.name)
+
+
+@asynccontextmanager
+async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
+    async with _app_of(litestar.state):
+        yield
+
+
+def _learn_names(handler: HTTPRouteHandler) -> None:
+    """Note which parameters and fields the handler knows, for suggestions where another is said."""
+    hints = typing.get_type_hints(handler.fn, include_extras=True)
+    handler.opt["fields"] = tuple(dict.fromkeys(_fields(hints.get("data"))))
+    handler.opt["query"] = frozenset(
+        name for name in hints if name not in _NO_QUERY and not any(f"{{{name}:" in path for path in handler.paths)
+    )
+
+
+_NO_QUERY: Final = frozenset({"return", "data", "request", "state", "scope", "app", "caller", "jobs"})
+
+
+def _fields(hint: Any) -> list[str]:
+    """The fields of the structs in a type."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return list(hint.__struct_fields__)
+    return [name for part in typing.get_args(hint) for name in _fields(part)]

@@ -1,0 +1,74 @@
+"""What every answer has, whatever gave it: the outermost layer of the server.
+
+It names each request (`X-Request-ID`), takes the root path off, and puts the security headers on.
+"""
+
+import re
+import secrets
+from typing import Any, Final
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Edge"]
+
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    # Answers are about who is signed in.
+    (b"cache-control", b"no-store"),
+)
+# Of HTTPS alone: browsers ignore it elsewhere.
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
+
+
+class Edge:
+    """Wraps an ASGI application.
+
+    Args:
+        root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
+    """
+
+    def __init__(self, app: ASGIApp, *, root_path: str = "") -> None:
+        self._app = app
+        self._root_path = root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection, as ASGI has it."""
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        own: Any = dict(scope)
+        request_id = _request_id(scope)
+        own["taskmq_request_id"] = request_id
+        own["path"], own["root_path"] = self._inside(scope), ""
+        is_secure = scope.get("scheme") == "https"
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                added = [(b"x-request-id", request_id.encode())]
+                added += [pair for pair in (*_HEADERS, *((_HSTS,) if is_secure else ())) if pair[0] not in there]
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        await self._app(own, receive, send_with_headers)
+
+    def _inside(self, scope: Scope) -> str:
+        path = scope["path"]
+        # Of the application that this one is mounted in, and our own.
+        for prefix in (scope.get("root_path", ""), self._root_path):
+            if prefix and (path == prefix or path.startswith(f"{prefix}/")):
+                path = path[len(prefix) :] or "/"
+        return path
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name.lower() == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode()
+    return secrets.token_hex(12)

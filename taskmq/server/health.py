@@ -1,0 +1,56 @@
+"""Whether the server lives, and whether it can do its work: for load balancers and orchestrators, without sign-in."""
+
+from typing import Any, Final
+
+import msgspec
+from litestar import Response, get
+
+from taskmq.errors import TaskMQError
+from taskmq.server.access import PUBLIC
+from taskmq.server.inputs import ServedApp
+from taskmq.server.settings import API
+
+__all__ = ["HEALTH_HANDLERS", "HealthView"]
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server is.
+
+    Attributes:
+        status: `live`, `ready` or `not ready`.
+        store: whether the job store answers; None where it was not asked.
+    """
+
+    status: str
+    store: bool | None = None
+
+
+@get(
+    f"{API}/health/live",
+    permission=PUBLIC,
+    operation_id="getLiveness",
+    summary="Whether the server lives",
+    tags=["health"],
+)
+async def live() -> HealthView:
+    """Answers for as long as the process handles requests; asks nothing else."""
+    return HealthView(status="live")
+
+
+@get(
+    f"{API}/health/ready",
+    permission=PUBLIC,
+    operation_id="getReadiness",
+    summary="Whether the server can do its work",
+    tags=["health"],
+)
+async def ready(app: ServedApp) -> Response[HealthView]:
+    """200 where the job store answers; 503 where it does not."""
+    try:
+        await app.sessions.store().now_ms()
+    except TaskMQError:
+        return Response(HealthView(status="not ready", store=False), status_code=503, headers={"Retry-After": "5"})
+    return Response(HealthView(status="ready", store=True))
+
+
+HEALTH_HANDLERS: Final[tuple[Any, ...]] = (live, ready)

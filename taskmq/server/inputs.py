@@ -1,0 +1,147 @@
+"""What requests are made of, and how it is read: priorities, versions, keys, pages."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import Headers
+from litestar.di import NamedDependency
+from litestar.params import QueryParameter
+
+from taskmq.app import TaskMQ
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.access import Caller
+from taskmq.server.problems import Problem
+from taskmq.server.settings import MOST_PER_PAGE
+
+__all__ = [
+    "CallerGiven",
+    "Cursor",
+    "Instant",
+    "Limit",
+    "ListPage",
+    "Note",
+    "OwnJobs",
+    "PriorityLevel",
+    "ServedApp",
+    "ShortText",
+    "encoded",
+    "idempotency_key",
+    "instant_text",
+    "matched_version",
+    "next_link",
+    "priority_number",
+    "selected",
+]
+
+# What every handler may take.
+ServedApp = NamedDependency[TaskMQ]
+CallerGiven = NamedDependency[Caller]
+OwnJobs = NamedDependency[TenantJobs]
+
+# A NUL is no part of a text in any database, and of none that people write.
+ShortText = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
+Note = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+PriorityLevel = Literal["high", "medium", "low"] | Annotated[int, msgspec.Meta(ge=0, le=9)]
+Limit = Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE, description="How many at most.")]
+Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before; empty for the first page.")]
+
+_PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}
+_ETAG: Final = re.compile(r'"([0-9]{1,18})"')
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a list.
+
+    Attributes:
+        next: what to say as `cursor` for the next page; None at the end.
+        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+    """
+
+    items: list[Any]
+    next: str | None = None
+    is_bounded: bool = False
+
+
+def priority_number(level: str | int | None) -> int | None:
+    """The number of a priority that is said as a word or as a number."""
+    return _PRIORITIES[level] if isinstance(level, str) else level
+
+
+def matched_version(headers: Headers) -> int | None:
+    """The version that `If-Match` asks for; None where it asks for none.
+
+    Raises:
+        Problem: it is no version of ours.
+    """
+    text = headers.get("if-match")
+    if text is None or text.strip() == "*":
+        return None
+    if (found := _ETAG.fullmatch(text.strip())) is None:
+        raise Problem.about("If-Match", f"{text[:80]!r} is no version", 'an ETag as it was answered, such as "3"')
+    return int(found[1])
+
+
+def idempotency_key(headers: Headers) -> str | None:
+    """`Idempotency-Key`; None where there is none.
+
+    Raises:
+        Problem: it is no key.
+    """
+    text = headers.get("idempotency-key")
+    if text is not None and _KEY.fullmatch(text) is None:
+        raise Problem.about("Idempotency-Key", "1 to 200 characters of ASCII without spaces")
+    return text
+
+
+def encoded(value: Any, *, field: str) -> msgspec.Raw:
+    """Plain data as JSON.
+
+    Raises:
+        Problem: it has no form there, such as a number that is too large.
+    """
+    try:
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (OverflowError, ValueError, TypeError, RecursionError) as error:
+        raise Problem.about(field, f"cannot be sent on: {error}") from None
+
+
+def instant_text(milliseconds: int | None) -> str | None:
+    """An instant as the API tells it: ISO 8601 in UTC, with milliseconds."""
+    if milliseconds is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def next_link(request: Request[Any, Any, Any], cursor: str) -> str:
+    """The `Link` to the next page of what was asked for."""
+    asked = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    root = request.app.state["settings"].root_path
+    path = request.url.path.removeprefix(root)
+    return f'<{root}{path}?{urlencode([*asked, ("cursor", cursor)])}>; rel="next"'
+
+
+def selected(view: Mapping[str, Any], fields: str | None) -> dict[str, Any]:
+    """The fields of an answer that are wanted; all of them where nobody says which.
+
+    Raises:
+        Problem: there is no such field.
+    """
+    if not fields:
+        return dict(view)
+    names = [name.strip() for name in fields.split(",")]
+    for name in names:
+        if name not in view:
+            raise Problem.about("fields", f"there is no field {name[:80]!r}", f"known: {', '.join(view)}")
+    return {name: view[name] for name in names}

@@ -1,0 +1,146 @@
+"""What else is done to a job: hold, release, retry, clone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, Response, post
+from litestar.params import FromPath, JSONBody
+
+from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import JobConflict
+from taskmq.model.identity import Permission
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.inputs import (
+    CallerGiven,
+    Instant,
+    Note,
+    OwnJobs,
+    ShortText,
+    idempotency_key,
+    matched_version,
+)
+from taskmq.server.jobs.changes import ChangedJob, changed, is_other_version
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+
+__all__ = ["ACTIONS", "ActionBody", "CloneBody"]
+
+
+class ActionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why something is done to a job; for its history."""
+
+    note: Note = ""
+
+
+class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job is repeated.
+
+    Attributes:
+        job_id: of the new one. Default: one of the store's.
+        schedule_time: when it is to run. Default: now.
+    """
+
+    job_id: ShortText | None = None
+    schedule_time: Instant | None = None
+
+
+@post(
+    f"{API}/jobs/{{job_id:str}}/hold",
+    status_code=200,
+    permission=Permission.JOBS_CHANGE,
+    operation_id="holdJob",
+    summary="Hold a job",
+    tags=["jobs"],
+)
+async def hold_job(
+    job_id: FromPath[str], request: Request[Any, Any, Any], jobs: OwnJobs, data: JSONBody[ActionBody | None] = None
+) -> Response[ChangedJob]:
+    """Have a job that waits not run until it is released."""
+    return await _act("held", jobs.hold, job_id, request, jobs, data)
+
+
+@post(
+    f"{API}/jobs/{{job_id:str}}/release",
+    status_code=200,
+    permission=Permission.JOBS_CHANGE,
+    operation_id="releaseJob",
+    summary="Release a held job",
+    tags=["jobs"],
+)
+async def release_job(
+    job_id: FromPath[str], request: Request[Any, Any, Any], jobs: OwnJobs, data: JSONBody[ActionBody | None] = None
+) -> Response[ChangedJob]:
+    """Let a held job run, at its time."""
+    return await _act("released", jobs.release, job_id, request, jobs, data)
+
+
+@post(
+    f"{API}/jobs/{{job_id:str}}/retry",
+    status_code=200,
+    permission=Permission.JOBS_CHANGE,
+    operation_id="retryJob",
+    summary="Run a job now",
+    tags=["jobs"],
+)
+async def retry_job(
+    job_id: FromPath[str],
+    request: Request[Any, Any, Any],
+    caller: CallerGiven,
+    jobs: OwnJobs,
+    data: JSONBody[ActionBody | None] = None,
+) -> Response[ChangedJob]:
+    """Run a job now: one that waits at once (200); one that has ended again, as another job (201)."""
+    before = await jobs.get(job_id)
+    caller.check_task(before.task)
+    version = matched_version(request.headers)
+    if version is not None and before.version != version:
+        message = f"job {job_id} has version {before.version} and not {version}: look at it again"
+        raise Problem(412, "version_mismatch", message, state=str(before.state), version=before.version)
+    note = "" if data is None else data.note
+    new_id = idempotency_key(request.headers)
+    after = await jobs.retry(before.id, version=version, new_id=new_id, note=note)
+    return changed("retried", after, jobs, code=200 if after.id == before.id else 201)
+
+
+@post(
+    f"{API}/jobs/{{job_id:str}}/clone",
+    status_code=201,
+    permission=Permission.JOBS_SUBMIT,
+    operation_id="cloneJob",
+    summary="Repeat a job",
+    tags=["jobs"],
+)
+async def clone_job(
+    job_id: FromPath[str],
+    request: Request[Any, Any, Any],
+    caller: CallerGiven,
+    jobs: OwnJobs,
+    data: JSONBody[CloneBody | None] = None,
+) -> Response[ChangedJob]:
+    """Submit another job with the same call, which is linked to this one."""
+    body = data or CloneBody()
+    record = await jobs.get(job_id)
+    caller.check_task(record.task)
+    new_id = body.job_id or idempotency_key(request.headers)
+    after = await jobs.clone(record.id, new_id=new_id, at=body.schedule_time)
+    return changed("cloned", after, jobs, code=201)
+
+
+ACTIONS: Final = (hold_job, release_job, retry_job, clone_job)
+
+
+async def _act(
+    status: str,
+    action: Callable[..., Awaitable[JobRecord]],
+    job_id: str,
+    request: Request[Any, Any, Any],
+    jobs: TenantJobs,
+    body: ActionBody | None,
+) -> Response[ChangedJob]:
+    version = matched_version(request.headers)
+    try:
+        after = await action(job_id, version=version, note="" if body is None else body.note)
+    except JobConflict as error:
+        raise is_other_version(error, version) from error
+    return changed(status, after, jobs)

@@ -1,0 +1,159 @@
+"""`PUT`, `PATCH` and `DELETE` of a job."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, delete, patch, put
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import JobConflict
+from taskmq.model.identity import Permission
+from taskmq.model.states import JobState
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.inputs import (
+    CallerGiven,
+    Instant,
+    Note,
+    OwnJobs,
+    PriorityLevel,
+    ServedApp,
+    ShortText,
+    matched_version,
+    priority_number,
+)
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+
+__all__ = ["CHANGES", "ChangeBody", "ChangedJob", "changed", "is_other_version"]
+
+
+class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different about a job; what is left out stays.
+
+    Attributes:
+        schedule_time: when it is to run, with a time zone; or `delay` from now on, such as "10m".
+        payload: in place of its arguments by name; `kwargs` is the same.
+        args: in place of its arguments by place.
+        expires_at: when it is not to start any more.
+        note: why; for its history.
+    """
+
+    schedule_time: Instant | None = None
+    delay: ShortText | float | None = None
+    priority: PriorityLevel | None = None
+    payload: dict[str, Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    args: list[Any] | None = None
+    queue: ShortText | None = None
+    expires_at: Instant | None = None
+    note: Note = ""
+
+
+class ChangedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job after a change.
+
+    Attributes:
+        status: what was done: updated, cancelled, cancel_requested, held, released, retried or cloned.
+        job_id: what it is called.
+        id: the store's id.
+    """
+
+    status: str
+    job_id: str
+    id: str
+    state: JobState
+    version: int
+
+
+async def change_job(
+    job_id: FromPath[str],
+    data: JSONBody[ChangeBody],
+    request: Request[Any, Any, Any],
+    app: ServedApp,
+    caller: CallerGiven,
+    jobs: OwnJobs,
+) -> Response[ChangedJob]:
+    """Change a job that no worker has yet. 409: it runs or has ended; 412: `If-Match` names another version."""
+    version = matched_version(request.headers)
+    record = await jobs.get(job_id)
+    caller.check_task(record.task)
+    if data.payload is not None and data.kwargs is not None:
+        raise Problem.about("kwargs", "payload and kwargs are the same: say one of them")
+    known = app.tasks.get(record.task)
+    if data.queue is not None and (known is None or known.queue != data.queue):
+        raise Problem.about("queue", f"it is none of those of task {record.task!r}: leave it out")
+    try:
+        after = await jobs.change(
+            record.id,
+            version=version,
+            at=data.schedule_time,
+            delay=data.delay,
+            priority=priority_number(data.priority),
+            queue=data.queue,
+            expires=data.expires_at,
+            args=data.args,
+            kwargs=data.kwargs if data.payload is None else data.payload,
+            note=data.note,
+        )
+    except JobConflict as error:
+        raise is_other_version(error, version) from error
+    return changed("updated", after, jobs)
+
+
+put_job = put(
+    f"{API}/jobs/{{job_id:str}}",
+    permission=Permission.JOBS_CHANGE,
+    operation_id="putJob",
+    summary="Change a job",
+    tags=["jobs"],
+)(change_job)
+patch_job = patch(
+    f"{API}/jobs/{{job_id:str}}",
+    permission=Permission.JOBS_CHANGE,
+    operation_id="patchJob",
+    summary="Change a job",
+    tags=["jobs"],
+)(change_job)
+
+
+@delete(
+    f"{API}/jobs/{{job_id:str}}",
+    status_code=200,
+    permission=Permission.JOBS_CHANGE,
+    operation_id="cancelJob",
+    summary="Cancel a job",
+    tags=["jobs"],
+)
+async def cancel_job(
+    job_id: FromPath[str],
+    request: Request[Any, Any, Any],
+    jobs: OwnJobs,
+    note: Annotated[str, QueryParameter(max_length=500, description="Why; for its history.")] = "",
+) -> Response[ChangedJob]:
+    """Cancel a job. 200: it will not run; 202: its worker is asked to stop it; 409: it has ended."""
+    version = matched_version(request.headers)
+    try:
+        after = await jobs.cancel(job_id, version=version, note=note)
+    except JobConflict as error:
+        raise is_other_version(error, version) from error
+    is_over = after.state.is_final
+    return changed("cancelled" if is_over else "cancel_requested", after, jobs, code=200 if is_over else 202)
+
+
+CHANGES: Final = (put_job, patch_job, cancel_job)
+
+
+def changed(status: str, record: JobRecord, jobs: TenantJobs, *, code: int = 200) -> Response[ChangedJob]:
+    """The answer about a job that was changed."""
+    made = ChangedJob(
+        status=status, job_id=jobs.name_of(record), id=record.id, state=record.state, version=record.version
+    )
+    return Response(made, status_code=code, headers={"ETag": f'"{record.version}"'})
+
+
+def is_other_version(error: JobConflict, version: int | None) -> Exception:
+    """The conflict, or that the version is not the one that was asked for."""
+    if version is None or error.version == version:
+        return error
+    return Problem(412, "version_mismatch", str(error), state=error.state, version=error.version)

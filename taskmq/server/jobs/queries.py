@@ -1,0 +1,229 @@
+"""`GET /jobs` and what there is to read of one job."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.params import FromPath, QueryParameter
+
+from taskmq.contracts.jobs import JobRecord
+from taskmq.model.identity import Permission
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
+from taskmq.model.units import did_you_mean
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.inputs import Cursor, Instant, Limit, ListPage, OwnJobs, next_link, selected
+from taskmq.server.jobs.views import (
+    AttemptView,
+    HistoryView,
+    JobView,
+    attempt_view,
+    history_view,
+    job_view,
+    log_of,
+    payload_of,
+    retries_of,
+    states_of,
+    status_words,
+)
+from taskmq.server.problems import FieldProblem, Problem
+from taskmq.server.settings import API
+from taskmq.submission.explain import Explanation
+
+__all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount"]
+
+_EXPANSIONS: Final = ("logs", "retries", "payload", "result")
+
+Words = Annotated[str | None, QueryParameter(description="`claimed`: CLAIMED, PROCESSING, COMPLETED as statuses.")]
+Fields = Annotated[str | None, QueryParameter(description="Only these fields, with commas between.")]
+
+
+class HistoryList(msgspec.Struct, frozen=True):
+    items: list[HistoryView]
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    items: list[AttemptView]
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    """How many jobs fit.
+
+    Attributes:
+        is_exact: False where there are more than that.
+    """
+
+    count: int
+    is_exact: bool
+
+
+@get(
+    f"{API}/jobs",
+    permission=Permission.JOBS_READ,
+    operation_id="listJobs",
+    summary="List jobs, the newest first",
+    tags=["jobs"],
+)
+async def list_jobs(
+    request: Request[Any, Any, Any],
+    jobs: OwnJobs,
+    filter: Annotated[  # noqa: A002 - the parameter's name
+        str, QueryParameter(description="Such as `status:failed task:billing.*`.")
+    ] = "",
+    status: Annotated[str | None, QueryParameter(description="In the documents' words or ours.")] = None,
+    job_type: Annotated[str | None, QueryParameter(description="A task's name.")] = None,
+    start_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or after this instant.")] = None,
+    end_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or before this instant.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    fields: Fields = None,
+    words: Words = None,
+) -> Response[list[JobView] | ListPage]:
+    """Jobs that fit a filter, page by page.
+
+    Without `cursor` an array, with `Link` where there are more; with one an object with `items` and `next`.
+    """
+    which = await _filter(jobs, filter, status=status, job_type=job_type, since=start_time, until=end_time)
+    page = await jobs.list(which, after=cursor or None, limit=limit)
+    shown: Any = [_shown(jobs, record, words, fields) for record in page.jobs]
+    headers = {} if page.after is None else {"Link": next_link(request, page.after)}
+    content = shown if cursor is None else ListPage(items=shown, next=page.after, is_bounded=page.is_bounded)
+    return Response(content, headers=headers)
+
+
+@get(
+    f"{API}/jobs/count",
+    permission=Permission.JOBS_READ,
+    operation_id="countJobs",
+    summary="Count jobs",
+    tags=["jobs"],
+)
+async def count_jobs(
+    jobs: OwnJobs,
+    filter: Annotated[str, QueryParameter(description="As in the list.")] = "",  # noqa: A002 - the parameter's name
+) -> JobCount:
+    """How many jobs fit a filter, exactly up to 10,000."""
+    cap = 10_000
+    count = await jobs.count(await jobs.filter(filter), cap=cap)
+    return JobCount(min(count, cap), count <= cap)
+
+
+@get(
+    f"{API}/jobs/{{job_id:str}}",
+    permission=Permission.JOBS_READ,
+    operation_id="getJob",
+    summary="Get a job",
+    tags=["jobs"],
+)
+async def get_job(
+    request: Request[Any, Any, Any],
+    job_id: FromPath[str],
+    jobs: OwnJobs,
+    expand: Annotated[
+        str | None, QueryParameter(description="Of logs, retries, payload, result; with commas between.")
+    ] = None,
+    fields: Fields = None,
+    words: Words = None,
+) -> Response[JobView]:
+    """A job by the id that its submitter chose, or by the store's."""
+    record = await jobs.get(job_id)
+    etag = f'"{record.version}"'
+    expansions = _expansions(expand)
+    if not expansions and request.headers.get("if-none-match") == etag:
+        return Response(None, status_code=304, headers={"ETag": etag})  # type: ignore[arg-type]
+    view = msgspec.to_builtins(job_view(record, jobs.name_of(record), words=words))
+    content: Any = selected(view | await _expanded(jobs, record, expansions), fields)
+    return Response(content, headers={"ETag": etag})
+
+
+@get(
+    f"{API}/jobs/{{job_id:str}}/history",
+    permission=Permission.JOBS_READ,
+    operation_id="getJobHistory",
+    summary="What happened to a job",
+    tags=["jobs"],
+)
+async def get_history(job_id: FromPath[str], jobs: OwnJobs) -> HistoryList:
+    """What happened to a job beside the ordinary steps, the earliest first: by whom, and why."""
+    return HistoryList([history_view(entry) for entry in await jobs.history(job_id)])
+
+
+@get(
+    f"{API}/jobs/{{job_id:str}}/attempts",
+    permission=Permission.JOBS_READ,
+    operation_id="getJobAttempts",
+    summary="The attempts of a job that did not end it",
+    tags=["jobs"],
+)
+async def get_attempts(job_id: FromPath[str], jobs: OwnJobs) -> AttemptList:
+    """Attempts that did not end the job, the earliest first; the last one is in the job itself."""
+    return AttemptList([attempt_view(one) for one in await jobs.attempts(job_id)])
+
+
+@get(
+    f"{API}/jobs/{{job_id:str}}/explain",
+    permission=Permission.JOBS_READ,
+    operation_id="explainJob",
+    summary="Why a job waits",
+    tags=["jobs"],
+)
+async def explain_job(job_id: FromPath[str], jobs: OwnJobs) -> Explanation:
+    """What a job waits for, the most important first; nothing for one that has ended."""
+    return await jobs.explain(job_id)
+
+
+QUERIES: Final = (list_jobs, count_jobs, get_job, get_history, get_attempts, explain_job)
+
+
+async def _filter(
+    jobs: TenantJobs, text: str, *, status: str | None, job_type: str | None, since: Any, until: Any
+) -> JobFilter:
+    further: dict[str, Any] = {}
+    if status is not None:
+        further["states"] = _states(status)
+    if job_type is not None:
+        further["tasks"] = (job_type,)
+    if since is not None:
+        further["due_from"] = round(since.timestamp() * 1000)
+    if until is not None:
+        further["due_before"] = round(until.timestamp() * 1000) + 1
+    return await jobs.filter(text, **further)
+
+
+def _states(status: str) -> frozenset[JobState]:
+    found: frozenset[JobState] = frozenset()
+    for word in status.lower().split(","):
+        meant = states_of(word.strip())
+        if meant is None:
+            hint = did_you_mean(word, status_words())
+            raise Problem.about("status", f"there is no status {word[:80]!r}", hint)
+        found |= meant
+    return found
+
+
+def _expansions(expand: str | None) -> set[str]:
+    wanted = {name.strip() for name in (expand or "").split(",")} - {""}
+    if unknown := sorted(wanted - set(_EXPANSIONS)):
+        error = FieldProblem("expand", f"there is no {unknown[0][:80]!r}", did_you_mean(unknown[0], _EXPANSIONS))
+        raise Problem(400, "invalid_field", f"expand: {error.message}", errors=[error])
+    return wanted
+
+
+async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if wanted & {"logs", "retries"}:
+        attempts = list(await jobs.attempts(record.id))
+        if "retries" in wanted:
+            found["retries"] = retries_of(attempts)
+        if "logs" in wanted:
+            found["logs"] = log_of(record, list(await jobs.history(record.id)), attempts)
+    if "payload" in wanted:
+        found |= payload_of(record)
+    if "result" in wanted:
+        found["result"] = await jobs.value_of(record) if record.state is JobState.SUCCEEDED else None
+    return found
+
+
+def _shown(jobs: TenantJobs, record: JobRecord, words: str | None, fields: str | None) -> Any:
+    view = job_view(record, jobs.name_of(record), words=words)
+    return selected(msgspec.to_builtins(view), fields) if fields else view

@@ -1,0 +1,231 @@
+"""`POST /jobs`: one job, or up to 1,000 with an outcome for each."""
+
+from typing import Any, Final, cast
+
+import msgspec
+from litestar import Request, Response, post
+from litestar.params import JSONBody
+
+from taskmq.app import TaskMQ
+from taskmq.errors import TaskMQError
+from taskmq.model.identity import Permission
+from taskmq.model.states import JobState
+from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
+from taskmq.options.task_options import CallOptions
+from taskmq.server.access import Caller
+from taskmq.server.inputs import (
+    CallerGiven,
+    Instant,
+    OwnJobs,
+    PriorityLevel,
+    ServedApp,
+    ShortText,
+    encoded,
+    idempotency_key,
+    priority_number,
+)
+from taskmq.server.problems import Problem, ProblemDetails, problem_of
+from taskmq.server.settings import API, MOST_ITEMS
+
+__all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs", "order_of"]
+
+
+class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that is to be submitted.
+
+    Attributes:
+        job_type: the task's name; `task` is the same.
+        job_id: an id of the client's own: the same again with the same content is the same job.
+        schedule_time: when it is to run, with a time zone; or `delay`, such as "10m". Default: now.
+        priority: high, medium or low, or 0 (lowest) to 9.
+        payload: the task's arguments by name; `kwargs` is the same.
+        args: its arguments by place.
+        queue: one of the task's own. Default: that.
+        expires_at: when it is not to start any more; or `expires_in`, such as "1h".
+        held: it does not run until it is released.
+    """
+
+    job_type: ShortText | None = None
+    task: ShortText | None = None
+    job_id: ShortText | None = None
+    schedule_time: Instant | None = None
+    delay: ShortText | float | None = None
+    priority: PriorityLevel | None = None
+    payload: dict[str, Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    args: list[Any] | None = None
+    queue: ShortText | None = None
+    expires_at: Instant | None = None
+    expires_in: ShortText | float | None = None
+    description: str = ""
+    labels: dict[str, str] = {}
+    held: bool = False
+
+
+class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was kept.
+
+    Attributes:
+        status: `submitted`.
+        job_id: the client's own id, else the store's.
+        id: the store's.
+        is_new: this request has made it; else it was there, with the same content.
+    """
+
+    status: str
+    job_id: str
+    id: str
+    state: JobState
+    version: int
+    is_new: bool
+
+
+class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of many that was not kept, and why."""
+
+    status: str
+    problem: ProblemDetails
+
+
+class SubmittedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each job of many, in their order."""
+
+    submitted: int
+    refused: int
+    items: list[Any]
+
+
+@post(
+    f"{API}/jobs",
+    permission=Permission.JOBS_SUBMIT,
+    operation_id="submitJobs",
+    summary="Submit a job, or up to 1,000",
+    tags=["jobs"],
+)
+async def submit_jobs(
+    data: JSONBody[SubmitBody | list[SubmitBody]],
+    request: Request[Any, Any, Any],
+    app: ServedApp,
+    caller: CallerGiven,
+    jobs: OwnJobs,
+) -> Response[SubmittedJob | SubmittedJobs]:
+    """Keep jobs in the store; each is durable when this answers.
+
+    201: a new job; 200: the same was submitted before under its `job_id`, or many were; 409: another was. An
+    `Idempotency-Key` stands for a `job_id`; with many, item n has the key and `:n`.
+    """
+    key = idempotency_key(request.headers)
+    if isinstance(data, list):
+        return await _submit_many(data, key, app, caller, jobs)
+    outcome = await jobs.submit(order_of(data, app, caller, key=key))
+    made = _submitted(outcome)
+    headers = {"ETag": f'"{made.version}"', "Location": f"{_root(request)}{API}/jobs/{made.id}"}
+    return Response(made, status_code=201 if made.is_new else 200, headers=headers)
+
+
+SUBMISSIONS: Final = (submit_jobs,)
+
+
+def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None = None) -> JobOrder:
+    """What is to be submitted.
+
+    Raises:
+        Problem: fields exclude each other, or the caller may not call the task.
+    """
+    task = _one_of(body, "job_type", "task")
+    if task is None:
+        raise Problem.about("job_type", "which task? Say job_type (or task)", f"known: {_known(app, caller)}")
+    caller.check_task(task)
+    given: dict[str, Any] = {
+        "job_id": _job_id(body.job_id, key),
+        "eta": body.schedule_time,
+        "delay": body.delay,
+        "priority": priority_number(body.priority),
+        "queue": _queue_of(body.queue, task, app),
+        "expires": body.expires_in if body.expires_at is None else body.expires_at,
+    }
+    for one, other in (("schedule_time", "delay"), ("expires_at", "expires_in")):
+        if getattr(body, one) is not None and getattr(body, other) is not None:
+            raise Problem.about(other, f"{one} and {other} exclude each other")
+    kwargs = _one_of(body, "payload", "kwargs")
+    return JobOrder(
+        task=task,
+        args=encoded(body.args or [], field="args"),
+        kwargs=encoded(kwargs or {}, field="payload"),
+        options=cast("CallOptions", {name: value for name, value in given.items() if value is not None}),
+        description=body.description,
+        labels=body.labels,
+        held=body.held,
+    )
+
+
+async def _submit_many(
+    bodies: list[SubmitBody], key: str | None, app: TaskMQ, caller: Caller, jobs: TenantJobs
+) -> Response[SubmittedJob | SubmittedJobs]:
+    if not 1 <= len(bodies) <= MOST_ITEMS:
+        raise Problem.about("body", f"1 to {MOST_ITEMS:,} jobs at a time, these are {len(bodies):,}")
+    orders: list[JobOrder | Problem] = []
+    for number, body in enumerate(bodies):
+        try:
+            orders.append(order_of(body, app, caller, key=None if key is None else f"{key}:{number}"))
+        except Problem as problem:
+            orders.append(problem)
+    outcomes = iter(await jobs.submit_many([order for order in orders if isinstance(order, JobOrder)]))
+    items = [_item(order if isinstance(order, Problem) else next(outcomes), caller) for order in orders]
+    submitted = sum(isinstance(item, SubmittedJob) for item in items)
+    return Response(SubmittedJobs(submitted=submitted, refused=len(items) - submitted, items=items), status_code=200)
+
+
+def _item(outcome: SubmitOutcome | TaskMQError | Problem, caller: Caller) -> SubmittedJob | RefusedJob:
+    match outcome:
+        case SubmitOutcome():
+            return _submitted(outcome)
+        case Problem():
+            return RefusedJob(status="refused", problem=outcome.details(caller.request_id))
+        case error:
+            return RefusedJob(status="refused", problem=problem_of(error, caller.request_id))
+
+
+def _submitted(outcome: SubmitOutcome) -> SubmittedJob:
+    return SubmittedJob(
+        status="submitted",
+        job_id=outcome.job_id,
+        id=outcome.id,
+        state=outcome.state,
+        version=outcome.version,
+        is_new=outcome.is_new,
+    )
+
+
+def _one_of(body: SubmitBody, name: str, other: str) -> Any:
+    """What stands in a field that has two names."""
+    first, second = getattr(body, name), getattr(body, other)
+    if first is not None and second is not None:
+        raise Problem.about(other, f"{name} and {other} are the same: say one of them")
+    return second if first is None else first
+
+
+def _job_id(job_id: str | None, key: str | None) -> str | None:
+    if job_id == "":
+        raise Problem.about("job_id", "is empty: leave it out, or give the job a name")
+    if job_id is not None and key is not None and job_id != key:
+        raise Problem.about("job_id", "it and Idempotency-Key are the same: say one of them")
+    return key if job_id is None else job_id
+
+
+def _queue_of(queue: str | None, task: str, app: TaskMQ) -> str | None:
+    known = app.tasks.get(task)
+    if queue is not None and known is not None and queue != known.queue:
+        raise Problem.about("queue", f"task {task!r} has its own queue, {known.queue!r}: leave it out")
+    return queue
+
+
+def _known(app: TaskMQ, caller: Caller) -> str:
+    from taskmq.model.identity import allows_task
+
+    return ", ".join(sorted(name for name in app.tasks if allows_task(caller.identity, caller.tenant or "", name)))
+
+
+def _root(request: Request[Any, Any, Any]) -> str:
+    root: str = request.app.state["settings"].root_path
+    return root

@@ -1,0 +1,248 @@
+"""Jobs as the API shows them: the one place that renders a job.
+
+The documents' words (`queued`, `running`, `completed`, `failed`) stand in `status`, ours in `state`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
+from taskmq.errors import MalformedMessage
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+from taskmq.server.inputs import instant_text
+
+__all__ = [
+    "AttemptView",
+    "ErrorView",
+    "HistoryView",
+    "JobView",
+    "attempt_view",
+    "history_view",
+    "job_view",
+    "states_of",
+]
+
+_STATUSES: Final[Mapping[JobState, str]] = {
+    JobState.WAITING: "queued",
+    JobState.HELD: "queued",
+    JobState.SCHEDULED: "queued",
+    JobState.QUEUED: "queued",
+    JobState.DISPATCHED: "queued",
+    JobState.RETRYING: "queued",
+    JobState.RUNNING: "running",
+    JobState.SUCCEEDED: "completed",
+    JobState.FAILED: "failed",
+    JobState.EXPIRED: "failed",
+    JobState.UPSTREAM_FAILED: "failed",
+    JobState.CANCELLED: "cancelled",
+    JobState.SKIPPED: "cancelled",
+    JobState.UNKNOWN: "unknown",
+}
+_CLAIMED: Final[Mapping[JobState, str]] = {
+    **{state: word.upper() for state, word in _STATUSES.items()},
+    JobState.DISPATCHED: "CLAIMED",
+    JobState.RUNNING: "PROCESSING",
+}
+_ARGUMENTS: Final = ("args", "kwargs")
+
+
+class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
+    """The error of a job's last attempt, or why it was cancelled."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job.
+
+    Attributes:
+        job_id: what its submitter called it, else the store's id.
+        id: the store's id.
+        status: queued, running, completed, failed or cancelled.
+        state: the same more exactly: waiting, held, scheduled, queued, dispatched, running, retrying, succeeded,
+            failed, cancelled, expired, skipped, upstream_failed.
+        job_type: the task's name; `task` is the same.
+        priority: 0 (lowest) to 9.
+        schedule_time: when it is, or was, to run.
+        start_time, end_time: of its last attempt.
+        retries: attempts that did not end it; with `expand=retries`, what became of each.
+        attempt: the number of the one that runs, ended the job, or comes next.
+        version: grows with every change; the ETag.
+        cancel_requested: why its worker is to stop it.
+        owner: who submitted it.
+        retry_of: the job that it is a repetition of.
+    """
+
+    job_id: str
+    id: str
+    status: str
+    state: JobState
+    job_type: str
+    task: str
+    queue: str
+    priority: int
+    tenant: str
+    schedule_time: str | None
+    start_time: str | None
+    end_time: str | None
+    submitted_at: str | None
+    expires_at: str | None
+    retries: int
+    attempt: int
+    version: int
+    worker: str
+    cancel_requested: str | None
+    error: ErrorView | None
+    description: str
+    owner: str
+    labels: dict[str, str]
+    retry_of: str
+
+
+class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a job and is no ordinary step."""
+
+    version: int
+    at: str | None
+    kind: str
+    state: JobState
+    by: str
+    note: str
+
+
+class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that did not end its job."""
+
+    attempt: int
+    started: str | None
+    ended: str | None
+    worker: str
+    error: ErrorView | None
+
+
+def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobView:
+    """A job as the API shows it.
+
+    Args:
+        name: what the caller calls it.
+        words: `claimed` for the words of that kind.
+    """
+    detail = record.detail
+    return JobView(
+        job_id=name,
+        id=record.id,
+        status=(_CLAIMED if words == "claimed" else _STATUSES)[record.state],
+        state=record.state,
+        job_type=record.task,
+        task=record.task,
+        queue=record.queue,
+        priority=record.priority,
+        tenant=record.tenant,
+        schedule_time=instant_text(record.due),
+        start_time=instant_text(record.started),
+        end_time=instant_text(record.finished),
+        submitted_at=instant_text(record.submitted),
+        expires_at=instant_text(record.expires),
+        retries=max(record.attempt - 1, 0),
+        attempt=record.attempt,
+        version=record.version,
+        worker=record.worker,
+        cancel_requested=record.cancel_requested,
+        error=_error(record.error),
+        description="" if detail is None else detail.description,
+        owner="" if detail is None else detail.owner,
+        labels={} if detail is None else dict(detail.labels),
+        retry_of="" if detail is None else detail.retry_of,
+    )
+
+
+def states_of(word: str) -> frozenset[JobState] | None:
+    """The states that a status means, in the documents' words or ours; None where there is no such word."""
+    meant = frozenset(
+        state for state, status in _STATUSES.items() if status == word and state is not JobState.UNKNOWN
+    )
+    if meant:
+        return meant
+    return next((frozenset({state}) for state in _STATUSES if state == word and state is not JobState.UNKNOWN), None)
+
+
+def status_words() -> list[str]:
+    """What can be said as a status."""
+    return [word for word in dict.fromkeys([*_STATUSES.values(), *_STATUSES]) if word != "unknown"]
+
+
+def payload_of(record: JobRecord) -> dict[str, Any]:
+    """The arguments of a job's call: `payload` those by name, `args` those by place.
+
+    Arguments that are kept elsewhere because they are large are not fetched: then both are None.
+    """
+    try:
+        envelope = decode_envelope(record.body)
+    except MalformedMessage:
+        return {"payload": None, "args": None}
+    if envelope.blob is not None:
+        return {"payload": None, "args": None}
+    return {"payload": _plain(envelope.kwargs, {}), "args": _plain(envelope.args, [])}
+
+
+def log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
+    """What is known of a job's course, in the order of time: `log_time`, `log_level`, `log_message`."""
+    lines = [(record.submitted, "INFO", "submitted")]
+    lines += [(one.at, "INFO", ": ".join(filter(None, (one.kind, one.note)))) for one in history]
+    lines += [
+        (one.ended, "ERROR", f"attempt {one.attempt} failed: {one.error.type_name}: {one.error.message}")
+        for one in attempts
+        if one.error is not None
+    ]
+    if record.started is not None:
+        lines.append((record.started, "INFO", f"attempt {record.attempt} started at {record.worker or 'a worker'}"))
+    if record.finished is not None:
+        lines.append((record.finished, "INFO" if record.error is None else "ERROR", str(record.state)))
+    lines.sort(key=lambda line: line[0])
+    return [
+        {"log_time": instant_text(at), "log_level": level, "log_message": message} for at, level, message in lines
+    ]
+
+
+def retries_of(attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
+    """The attempts that did not end a job, as the documents have them: `retry_time` and `status`."""
+    return [{"retry_time": instant_text(one.ended), "status": "failed"} for one in attempts]
+
+
+def history_view(entry: HistoryEntry) -> HistoryView:
+    """An entry of a job's history as the API shows it."""
+    return HistoryView(
+        version=entry.version,
+        at=instant_text(entry.at),
+        kind=entry.kind,
+        state=entry.state,
+        by=entry.by,
+        note=entry.note,
+    )
+
+
+def attempt_view(attempt: AttemptRecord) -> AttemptView:
+    """An attempt as the API shows it."""
+    return AttemptView(
+        attempt=attempt.attempt,
+        started=instant_text(attempt.started),
+        ended=instant_text(attempt.ended),
+        worker=attempt.worker,
+        error=_error(attempt.error),
+    )
+
+
+def _error(error: ErrorRecord | None) -> ErrorView | None:
+    if error is None:
+        return None
+    return ErrorView(type=error.type_name, message=error.message, traceback=error.traceback)
+
+
+def _plain(value: Any, default: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) and bytes(value) else (value or default)

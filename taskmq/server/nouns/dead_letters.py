@@ -1,0 +1,309 @@
+"""`/dead-letters`: looking at them, sending them again, deleting them. They are of all tenants."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import get, post
+from litestar.params import FromPath, FromQuery, JSONBody
+
+from taskmq.app import TaskMQ
+from taskmq.model.identity import Permission
+from taskmq.model.units import parse_duration
+from taskmq.operations.dead_letters import (
+    Choose,
+    DeadLetter,
+    LetterGroup,
+    LetterSelection,
+    Replay,
+    browse,
+    group_letters,
+    purge,
+    queues_with_letters,
+    replay,
+)
+from taskmq.server.inputs import CallerGiven, Limit, ServedApp, ShortText, instant_text
+from taskmq.server.nouns.queues import PurgeBody, PurgedView, check_typed_name
+from taskmq.server.settings import API
+
+__all__ = ["DEAD_LETTER_HANDLERS"]
+
+# A look through more holds them up for others, and this server's memory.
+_DEPTH: Final = 10_000
+_REPLAY_SECONDS: Final = 30.0
+
+
+class LetterChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which letters are meant; what is left out does not matter.
+
+    Attributes:
+        task, error, reason: a name, a part of it, or a pattern with `*` and `?`.
+        fingerprint: how it begins.
+        job: the job's id.
+        older_than, newer_than: how long ago it died, such as "1h".
+    """
+
+    task: ShortText | None = None
+    error: ShortText | None = None
+    reason: ShortText | None = None
+    fingerprint: ShortText | None = None
+    job: ShortText | None = None
+    older_than: ShortText | None = None
+    newer_than: ShortText | None = None
+
+
+class ReplayBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which letters are sent again, and how.
+
+    Attributes:
+        to: the queue. Default: where each came from.
+        limit: so many at most.
+        rate: letters a second at most.
+        keep_attempts: go on with the attempt that was the last; else from the first on.
+    """
+
+    to: ShortText | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
+    rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    keep_attempts: bool = False
+
+
+class PurgeLettersBody(PurgeBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The queue's name once more, and which of its letters are deleted: all where nothing is said."""
+
+    task: ShortText | None = None
+    error: ShortText | None = None
+    fingerprint: ShortText | None = None
+    job: ShortText | None = None
+
+
+class LetterView(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter, without the job's arguments."""
+
+    job_id: str
+    task: str
+    queue: str
+    attempt: int
+    reason: str
+    error_type: str
+    error: str
+    traceback: str
+    fingerprint: str
+    enqueued: str | None
+    died: str | None
+    worker: str
+    replayed: int
+
+
+class LetterList(msgspec.Struct, frozen=True):
+    """The oldest letters of a queue."""
+
+    items: list[LetterView]
+
+
+class LetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """The letters of one failure.
+
+    Attributes:
+        jobs: how many jobs they are of.
+        sample: the job of the first of them.
+    """
+
+    fingerprint: str
+    count: int
+    jobs: int
+    task: str
+    reason: str
+    error_type: str
+    error: str
+    first: str | None
+    last: str | None
+    sample: str
+
+
+class LetterGroups(msgspec.Struct, frozen=True):
+    """The failures behind a queue's letters, the most frequent first."""
+
+    items: list[LetterGroupView]
+
+
+class LetterQueues(msgspec.Struct, frozen=True):
+    """Queues that have letters, as people name them."""
+
+    items: list[str]
+
+
+class ReplayedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay did.
+
+    Attributes:
+        dropped: further letters of the same jobs, which were not sent.
+        too_often, no_destination: letters that stayed.
+    """
+
+    replayed: int
+    dropped: int
+    too_often: int
+    no_destination: int
+
+
+@get(
+    f"{API}/dead-letters",
+    permission=Permission.DEAD_LETTERS_READ,
+    operation_id="listDeadLetterQueues",
+    summary="Queues with dead letters",
+    tags=["dead letters"],
+)
+async def list_queues_with_letters(app: ServedApp) -> LetterQueues:
+    """The queues that have dead letters, those of lost messages among them."""
+    names = [queue.name for queue in app.tasks.queues]
+    return LetterQueues(await queues_with_letters(app.sessions.current().broker, names))
+
+
+@get(
+    f"{API}/dead-letters/{{queue:str}}",
+    permission=Permission.DEAD_LETTERS_READ,
+    operation_id="listDeadLetters",
+    summary="List dead letters",
+    tags=["dead letters"],
+)
+async def list_letters(
+    app: ServedApp,
+    queue: FromPath[str],
+    task: FromQuery[str | None] = None,
+    error: FromQuery[str | None] = None,
+    fingerprint: FromQuery[str | None] = None,
+    job: FromQuery[str | None] = None,
+    limit: Limit = 50,
+) -> LetterList:
+    """The oldest letters of a queue that are chosen; they stay where they are."""
+    choose = LetterSelection(task=task, error=error, fingerprint=fingerprint, job=job).at(_now(app))
+    broker = app.sessions.current().broker
+    letters = await browse(broker, queue, limit=limit, choose=choose, depth=_DEPTH)
+    return LetterList([_view(letter) for letter in letters])
+
+
+@get(
+    f"{API}/dead-letters/{{queue:str}}/groups",
+    permission=Permission.DEAD_LETTERS_READ,
+    operation_id="groupDeadLetters",
+    summary="The failures behind dead letters",
+    tags=["dead letters"],
+)
+async def list_groups(app: ServedApp, queue: FromPath[str]) -> LetterGroups:
+    """The failures behind the oldest 10,000 letters of a queue, the most frequent first."""
+    found = await group_letters(app.sessions.current().broker, queue, depth=_DEPTH)
+    return LetterGroups([_group(group) for group in found])
+
+
+@post(
+    f"{API}/dead-letters/{{queue:str}}/replay",
+    status_code=200,
+    permission=Permission.DEAD_LETTERS_REPLAY,
+    operation_id="replayDeadLetters",
+    summary="Send dead letters again",
+    tags=["dead letters"],
+)
+async def replay_letters(
+    app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[ReplayBody]
+) -> ReplayedView:
+    """Send the jobs of the letters that are chosen again; each is taken off once the broker has its copy."""
+    choose = _chosen(app, data)
+    await caller.note_action(app, "dead_letters.replay", subject=queue, after=msgspec.to_builtins(data))
+    done = await replay(
+        app.sessions.current().broker,
+        queue,
+        timeout=_REPLAY_SECONDS,
+        plan=Replay(to=data.to, keep_attempts=data.keep_attempts, rate=data.rate),
+        choose=choose,
+        limit=data.limit,
+        depth=_DEPTH,
+    )
+    return ReplayedView(
+        replayed=done.replayed,
+        dropped=done.dropped,
+        too_often=done.too_often,
+        no_destination=done.no_destination,
+    )
+
+
+@post(
+    f"{API}/dead-letters/{{queue:str}}/purge",
+    status_code=200,
+    permission=Permission.DEAD_LETTERS_PURGE,
+    operation_id="purgeDeadLetters",
+    summary="Delete dead letters",
+    tags=["dead letters"],
+)
+async def purge_letters(
+    app: ServedApp, caller: CallerGiven, queue: FromPath[str], data: JSONBody[PurgeLettersBody]
+) -> PurgedView:
+    """Delete the letters that are chosen; the body names the queue once more."""
+    check_typed_name(data, queue)
+    await caller.note_action(app, "dead_letters.purge", subject=queue, after=msgspec.to_builtins(data))
+    selection = LetterSelection(task=data.task, error=data.error, fingerprint=data.fingerprint, job=data.job)
+    choose = None if selection.is_everything else selection.at(_now(app))
+    return PurgedView(purged=await purge(app.sessions.current().broker, queue, choose=choose))
+
+
+DEAD_LETTER_HANDLERS: Final[tuple[Any, ...]] = (
+    list_queues_with_letters,
+    list_letters,
+    list_groups,
+    replay_letters,
+    purge_letters,
+)
+
+
+def _now(app: TaskMQ) -> int:
+    return app.sessions.clock.now_ms()
+
+
+def _chosen(app: TaskMQ, choice: LetterChoice) -> Choose:
+    selection = LetterSelection(
+        task=choice.task,
+        error=choice.error,
+        reason=choice.reason,
+        fingerprint=choice.fingerprint,
+        job=choice.job,
+        older_than=_span(choice.older_than, "older_than"),
+        newer_than=_span(choice.newer_than, "newer_than"),
+    )
+    return selection.at(_now(app))
+
+
+def _span(text: str | None, what: str) -> timedelta | None:
+    return None if text is None else parse_duration(text, what=what)
+
+
+def _view(letter: DeadLetter) -> LetterView:
+    return LetterView(
+        job_id=letter.job_id,
+        task=letter.task,
+        queue=letter.queue,
+        attempt=letter.attempt,
+        reason=letter.reason,
+        error_type=letter.error_type,
+        error=letter.error,
+        traceback=letter.traceback,
+        fingerprint=letter.fingerprint,
+        enqueued=instant_text(letter.enqueued),
+        died=instant_text(letter.died),
+        worker=letter.worker,
+        replayed=letter.replayed,
+    )
+
+
+def _group(group: LetterGroup) -> LetterGroupView:
+    return LetterGroupView(
+        fingerprint=group.fingerprint,
+        count=group.count,
+        jobs=group.jobs,
+        task=group.task,
+        reason=group.reason,
+        error_type=group.error_type,
+        error=group.error,
+        first=instant_text(group.first),
+        last=instant_text(group.last),
+        sample=group.sample,
+    )

@@ -1,0 +1,126 @@
+"""`/workflows`: how far they are, ending them, and running again what has failed."""
+
+from typing import Any, Final, Literal
+
+import msgspec
+from litestar import get, post
+from litestar.params import FromPath, JSONBody
+
+from taskmq.errors import FlowNotFound
+from taskmq.model.identity import Permission
+from taskmq.operations.workflows import cancel_workflow, redrive_workflow, report_workflow
+from taskmq.server.access import Caller
+from taskmq.server.inputs import CallerGiven, Note, ServedApp
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+from taskmq.workflow.handle import FlowStep
+from taskmq.workflow.service import Redriven
+
+__all__ = ["WORKFLOW_HANDLERS"]
+
+_LONGEST_ID: Final = 255
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a workflow.
+
+    Attributes:
+        task: "" for one that only waits for others.
+        error: type and message, of one that has failed.
+    """
+
+    step: str
+    task: str
+    state: str
+    attempts: int | None
+    error: str | None
+
+
+class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow; `cancelled` is why it was cancelled."""
+
+    workflow_id: str
+    state: Literal["running", "succeeded", "failed", "cancelled"]
+    cancelled: str | None
+    steps: list[StepView]
+
+
+class CancelFlowBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What those are told who await its result."""
+
+    reason: Note = "cancelled by an operator"
+
+
+@get(
+    f"{API}/workflows/{{workflow_id:str}}",
+    permission=Permission.WORKFLOWS_READ,
+    operation_id="getWorkflow",
+    summary="Get a workflow",
+    tags=["workflows"],
+)
+async def get_workflow(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> WorkflowView:
+    """How far a workflow is, step by step."""
+    _check(caller, workflow_id)
+    found = await report_workflow(app, workflow_id)
+    return WorkflowView(
+        workflow_id=found.id,
+        state=found.state,
+        cancelled=found.cancelled,
+        steps=[_step(step) for step in found.steps],
+    )
+
+
+@post(
+    f"{API}/workflows/{{workflow_id:str}}/cancel",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="cancelWorkflow",
+    summary="Cancel a workflow",
+    tags=["workflows"],
+)
+async def cancel(
+    app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str], data: JSONBody[CancelFlowBody | None] = None
+) -> dict[str, str]:
+    """End a workflow: what has not started never will, what runs is stopped. 409: it has ended already."""
+    _check(caller, workflow_id)
+    reason = (data or CancelFlowBody()).reason
+    await caller.note_action(app, "workflow.cancel", subject=workflow_id, note=reason)
+    if not await cancel_workflow(app, workflow_id, reason=reason):
+        state = (await report_workflow(app, workflow_id)).state
+        raise Problem(409, "workflow_ended", f"workflow {workflow_id} has ended: it is {state}", state=state)
+    return {"status": "cancelled", "workflow_id": workflow_id}
+
+
+@post(
+    f"{API}/workflows/{{workflow_id:str}}/redrive",
+    status_code=200,
+    permission=Permission.WORKFLOWS_OPERATE,
+    operation_id="redriveWorkflow",
+    summary="Run again what has failed",
+    tags=["workflows"],
+)
+async def redrive(app: ServedApp, caller: CallerGiven, workflow_id: FromPath[str]) -> Redriven:
+    """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues."""
+    _check(caller, workflow_id)
+    await caller.note_action(app, "workflow.redrive", subject=workflow_id)
+    return await redrive_workflow(app, workflow_id)
+
+
+WORKFLOW_HANDLERS: Final[tuple[Any, ...]] = (get_workflow, cancel, redrive)
+
+
+def _check(caller: Caller, workflow_id: str) -> None:
+    """See that the caller may see workflows: the state does not know whose they are, so instance roles alone."""
+    if not caller.is_everybody or "\0" in workflow_id or len(workflow_id) > _LONGEST_ID:
+        raise FlowNotFound(f"workflow {workflow_id[:_LONGEST_ID]} is not known")
+
+
+def _step(step: FlowStep) -> StepView:
+    error = step.error
+    return StepView(
+        step=step.name,
+        task=step.task,
+        state=step.state,
+        attempts=step.attempts,
+        error=None if error is None else f"{error.type_name}: {error.message}",
+    )

@@ -1,0 +1,129 @@
+"""The API's own description: OpenAPI 3.1 at `/api/openapi.json`, with an example for every call."""
+
+import copy
+from typing import Any, Final
+
+from litestar import Request, Response, get
+from litestar.openapi import OpenAPIConfig
+
+from taskmq.server.access import PUBLIC, permission_of
+from taskmq.server.examples import EXAMPLES
+from taskmq.server.problems import MEDIA_TYPE
+from taskmq.version import VERSION
+
+__all__ = ["OPENAPI", "OPENAPI_HANDLERS", "describe"]
+
+OPENAPI: Final = OpenAPIConfig(title="taskmq", version=VERSION, path="/api/schema-of-litestar", render_plugins=[])
+_JSON: Final = "application/json"
+_ABOUT: Final = (
+    "Jobs, queues, schedules and workflows of a taskmq app. Every call but health, login and this page needs "
+    "`Authorization: Bearer TOKEN`, or a session. Errors are problem details (RFC 9457) with a stable `code`. "
+    "A tenant is named by `?tenant=`; without it, it is the only one where the caller may do that."
+)
+_PROBLEM: Final[dict[str, Any]] = {
+    "description": "What went wrong: `code` is stable, `detail` says what happened and what to do.",
+    "content": {
+        MEDIA_TYPE: {
+            "schema": {
+                "type": "object",
+                "required": ["type", "title", "status", "code"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "title": {"type": "string"},
+                    "status": {"type": "integer"},
+                    "code": {"type": "string"},
+                    "detail": {"type": "string"},
+                    "request_id": {"type": "string"},
+                    "errors": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["field", "message"],
+                            "properties": {name: {"type": "string"} for name in ("field", "message", "suggestion")},
+                        },
+                    },
+                    "state": {"type": "string"},
+                    "version": {"type": "integer"},
+                    "column": {"type": "integer"},
+                },
+            },
+            "example": {
+                "type": "urn:taskmq:problem:job_not_found",
+                "title": "Not found",
+                "status": 404,
+                "code": "job_not_found",
+                "detail": "no job is called 'order-17'",
+                "request_id": "5f1c0f0e2d9a4b7c8e6f1a2b",
+            },
+        }
+    },
+}
+
+
+@get(
+    "/api/openapi.json",
+    permission=PUBLIC,
+    operation_id="getOpenApi",
+    summary="This description",
+    tags=["about"],
+    media_type=_JSON,
+)
+async def openapi(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+    """The description of the API, as OpenAPI 3.1."""
+    state = request.app.state
+    if "openapi" not in state:
+        state["openapi"] = describe(request.app)
+    return Response(state["openapi"], media_type=_JSON)
+
+
+OPENAPI_HANDLERS: Final[tuple[Any, ...]] = (openapi,)
+
+
+def describe(app: Any) -> dict[str, Any]:
+    """The document: Litestar's, with what it does not know."""
+    found: dict[str, Any] = copy.deepcopy(app.openapi_schema.to_schema())
+    found["info"]["description"] = _ABOUT
+    root = app.state["settings"].root_path
+    found["servers"] = [{"url": root or "/"}]
+    components = found.setdefault("components", {})
+    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    components.setdefault("responses", {})["Problem"] = _PROBLEM
+    needs = {
+        operation: permission_of(handler)
+        for route in app.routes
+        for handler in getattr(route, "route_handlers", ())
+        for operation in [handler.operation_id]
+        if "permission" in handler.opt
+    }
+    for path in found["paths"].values():
+        for method, operation in path.items():
+            _complete(operation, method, needs[operation["operationId"]])
+    return found
+
+
+def _complete(operation: dict[str, Any], method: str, permission: Any) -> None:
+    """What is the same for all: who may, the tenant, errors, and an example."""
+    del method
+    responses = operation["responses"]
+    # Litestar's own form of a validation error is not ours.
+    responses.pop("400", None)
+    responses["default"] = {"$ref": "#/components/responses/Problem"}
+    if permission is None:
+        operation["security"] = []
+    else:
+        operation["security"] = [{"token": []}]
+        operation["description"] = f"{operation.get('description', '')}\n\nPermission: `{permission.value}`.".strip()
+        operation.setdefault("parameters", []).append(
+            {"name": "tenant", "in": "query", "required": False, "schema": {"type": "string"}}
+        )
+    example = EXAMPLES[operation["operationId"]]
+    if example.body is not None and "requestBody" in operation:
+        operation["requestBody"]["content"][_JSON]["example"] = example.body
+    for status, answer in example.answers.items():
+        response = responses.setdefault(str(status), {"description": "", "headers": {}})
+        if answer is not None:
+            response.setdefault("content", {}).setdefault(_JSON, {"schema": {}})["example"] = answer
+    for name, value in example.parameters.items():
+        for parameter in operation.get("parameters", ()):
+            if parameter["name"] == name:
+                parameter["example"] = value

@@ -1,0 +1,86 @@
+"""The server's process: uvicorn around the application, with an orderly end."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import uvicorn
+from litestar.types import ASGIApp
+
+from taskmq.errors import InvalidSetting
+from taskmq.server.settings import ServerSettings
+
+__all__ = ["ServerProcess"]
+
+_BACKLOG: Final = 1024
+_IDLE_SECONDS: Final = 30
+
+
+class ServerProcess:
+    """Serves an application until it is told to stop."""
+
+    def __init__(self, application: ASGIApp, settings: ServerSettings) -> None:
+        # When it begins and ends is said by the command.
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            # One parser, in Python: what it refuses is the same everywhere.
+            http="h11",
+            ws="none",
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=settings.grace,
+        )
+        self._server = _Uvicorn(config)
+        self._settings = settings
+
+    async def run(self, *, on_ready: Callable[[str], None]) -> None:
+        """Serve; returns once `stop` was called and the requests that were under way have ended.
+
+        Args:
+            on_ready: called with the address once connections are taken.
+
+        Raises:
+            InvalidSetting: the address is taken, or is none of this machine's.
+        """
+        listener = self._listen()
+        with listener:
+            host, port = listener.getsockname()[:2]
+            name = f"[{host}]" if ":" in host else host
+            self._server.on_ready = lambda: on_ready(f"http://{name}:{port}{self._settings.root_path}")
+            await self._server.serve([listener])
+
+    def stop(self) -> None:
+        """Take no more connections, end what is under way, and return from `run`; a second time at once."""
+        if self._server.should_exit:
+            self._server.force_exit = True
+        self._server.should_exit = True
+
+    def _listen(self) -> socket.socket:
+        host, port = self._settings.host, self._settings.port
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise InvalidSetting(
+                f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --host or --port"
+            ) from error
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, whose signals are the command's own, and which says when it takes connections."""
+
+    on_ready: Callable[[], None] = staticmethod(lambda: None)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,47 @@
+"""How one server is set up."""
+
+from typing import Final
+
+import msgspec
+
+from taskmq.errors import InvalidSetting
+
+__all__ = ["API", "MOST_ITEMS", "MOST_PER_PAGE", "ServerSettings"]
+
+API: Final = "/api/v1"
+"""Where the API begins, below the root path."""
+MOST_ITEMS: Final = 1_000
+"""So many jobs can be submitted at a time."""
+MOST_PER_PAGE: Final = 200
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How one server is set up.
+
+    Attributes:
+        host, port: where it listens; this machine alone unless told otherwise.
+        root_path: the prefix under which clients see it, such as `/taskmq`; also where a proxy leaves it on.
+        read_only: nothing can be changed through this server.
+        body_limit: bytes of a request's body.
+        streams: so many event streams may be open for one user.
+        grace: seconds that requests have to end in, once the server is told to stop.
+
+    Raises:
+        InvalidSetting: a value that cannot be.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8787
+    root_path: str = ""
+    read_only: bool = False
+    body_limit: int = 1 << 20
+    streams: int = 10
+    grace: int = 10
+
+    def __post_init__(self) -> None:
+        if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
+            raise InvalidSetting(
+                f"root path {self.root_path!r}: it begins with a slash and ends without one: /taskmq"
+            )
+        if not 0 <= self.port < 1 << 16:
+            raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")

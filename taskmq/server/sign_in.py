@@ -1,0 +1,101 @@
+"""From a request to who calls: an API token, or a session by its cookie or as a bearer.
+
+A cookie is sent along by browsers whoever asks them to, so a change that comes with one has to bring the session's
+CSRF token (`X-CSRF-Token`), too. What is presented by hand, in `Authorization`, does not.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+
+from taskmq.access import Access, IdentityAdministration, PasswordHasher
+from taskmq.app import TaskMQ
+from taskmq.contracts.identity import IdentityStore
+from taskmq.errors import NotAuthenticated, NotPermitted
+from taskmq.model.identity import Identity, is_token
+from taskmq.server.problems import Problem
+
+__all__ = ["Accounts", "accounts_of", "cookie_name", "identify_by_store", "presented"]
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_LONGEST: Final = 512
+
+
+class Accounts(NamedTuple):
+    """Who may do what, as one server has it."""
+
+    store: IdentityStore
+    access: Access
+    administration: IdentityAdministration
+
+
+class Presented(NamedTuple):
+    """The credential of a request.
+
+    Attributes:
+        is_cookie: the browser sends it along by itself.
+    """
+
+    token: str | None = None
+    session: str | None = None
+    is_cookie: bool = False
+
+
+def accounts_of(state: State) -> Accounts:
+    """The accounts of the app's store, opened at the first use.
+
+    Raises:
+        UnsupportedFeature: the app has no store.
+    """
+    found: Accounts | None = state.get("accounts")
+    if found is None:
+        app: TaskMQ = state["app"]
+        store = app.sessions.store().identity
+        hasher = PasswordHasher()
+        access = Access(store, clock=app.sessions.clock, hasher=hasher)
+        found = Accounts(store, access, IdentityAdministration(store, hasher=hasher, access=access))
+        state["accounts"] = found
+    return found
+
+
+async def identify_by_store(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
+    """Who calls, by the accounts of the app's store.
+
+    Raises:
+        NotAuthenticated: nobody, or a credential that is not good.
+        Problem: a change by a cookie's session came without its CSRF token.
+        StoreUnavailable: the store could not be reached.
+    """
+    given = presented(connection)
+    access = accounts_of(connection.app.state).access
+    identity = await access.authenticate(token=given.token, session=given.session)
+    if given.is_cookie and connection.scope.get("method") not in _SAFE:
+        assert given.session is not None
+        try:
+            access.check_csrf(given.session, connection.headers.get("x-csrf-token"))
+        except NotPermitted as error:
+            raise Problem(403, "csrf_token_missing", str(error)) from None
+    return identity
+
+
+def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
+    """The credential that a request brings; what is in `Authorization` counts before a cookie.
+
+    Raises:
+        NotAuthenticated: `Authorization` is of another kind.
+    """
+    header = connection.headers.get("authorization")
+    if header is not None:
+        kind, _, secret = header.partition(" ")
+        secret = secret.strip()
+        if kind.lower() != "bearer" or not secret or len(secret) > _LONGEST:
+            raise NotAuthenticated("present an API token: Authorization: Bearer TOKEN")
+        return Presented(token=secret) if is_token(secret) else Presented(session=secret)
+    cookie = connection.cookies.get(cookie_name(connection))
+    return Presented(session=cookie[:_LONGEST] if cookie else None, is_cookie=cookie is not None)
+
+
+def cookie_name(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    """What the session's cookie is called: over HTTPS one that no other host and no path can set."""
+    return "__Host-taskmq" if connection.scope.get("scheme") == "https" else "taskmq"

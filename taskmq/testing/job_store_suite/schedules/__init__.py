@@ -1,0 +1,6 @@
+"""Schedules: kept, changed by compare and set, found when they are due, and fired."""
+
+from taskmq.testing.job_store_suite.schedules.firings import ScheduleFirings
+from taskmq.testing.job_store_suite.schedules.rows import ScheduleRows
+
+__all__ = ["ScheduleFirings", "ScheduleRows"]

@@ -1,0 +1,206 @@
+"""Schedules are found when they are due, and fire: their occurrences become jobs, each once."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import (
+    SCHEDULE_SHARDS,
+    DueSchedule,
+    OccurrenceJob,
+    ScheduleChange,
+    ScheduleFiring,
+    schedule_shard,
+    slot_key,
+)
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import new_id
+from taskmq.testing.job_store_suite.schedules.steps import (
+    APP,
+    MINUTE,
+    beside,
+    changed,
+    due_of,
+    fire,
+    firing_of,
+    made,
+    read,
+)
+from taskmq.testing.runner import case
+
+__all__ = ["ScheduleFirings"]
+
+
+class ScheduleFirings(JobStoreCase):
+    """Every guarantee of `due`, `fire`, `alive` and `occurrences`."""
+
+    @case
+    async def test_schedules_are_due_in_the_order_of_their_times_at_the_slot_of_their_shard(self) -> None:
+        driver, other = self.driver(), self.driver()
+        rows = [await made(driver.store.schedules, f"s{n}", next=1_000 - n) for n in range(40)]
+        await made(driver.store.schedules, "never")
+        slots = driver.schedulers.slots
+        places = [DueSchedule(row.next or 0, row.id, schedule_shard(APP, row.name)) for row in rows]
+        assert all(0 <= place.shard < SCHEDULE_SHARDS for place in places)
+
+        for slot in range(slots):
+            mine = sorted(place for place in places if place.shard % slots == slot)
+            assert await other.store.schedules.due(slot, until=1_001, limit=100) == mine
+            assert await other.store.schedules.due(slot, until=1_001, limit=2) == mine[:2]
+            assert await other.store.schedules.due(slot, until=980, limit=100) == [
+                place for place in mine if place.due < 980
+            ]
+
+    @case
+    async def test_what_fires_is_moved_on_with_its_occurrences_and_their_jobs(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=MINUTE)
+        job = await driver.new(key="occurrence-1")
+        one = OccurrenceJob(instant=MINUTE, run="", kind="due", job=job)
+        firing = ScheduleFiring(before=row, record=b"1", next=2 * MINUTE, occurrences=[one])
+
+        assert await fire(driver, [firing]) == {row.id}
+
+        after = await read(driver.store.schedules, "a")
+        assert (after.version, after.record, after.next) == (2, b"1", 2 * MINUTE)
+        assert [each.due for each in await due_of(driver.store.schedules, "a")] == [2 * MINUTE]
+        assert await driver.state(job.id) is JobState.QUEUED
+        assert await driver.store.find_key("", "occurrence-1") == job.id
+        (fired,) = await driver.store.schedules.occurrences(row.id, limit=9)
+        assert (fired.instant, fired.run, fired.kind, fired.job) == (MINUTE, "", "due", job.id)
+        assert fired.at <= await driver.store.now_ms()
+
+    @case
+    async def test_a_schedule_that_has_changed_since_it_was_read_does_not_fire(self) -> None:
+        driver = self.driver()
+        schedules = driver.store.schedules
+        stale, other = await made(schedules, "a", next=5), await made(schedules, beside("a", driver), next=5)
+        present = await changed(schedules, stale, record=b"paused", next=None)
+        jobs = [await driver.new(), await driver.new()]
+        firings = [firing_of(stale, jobs[0]), firing_of(other, jobs[1])]
+
+        assert await fire(driver, firings) == {other.id}
+
+        assert await read(schedules, "a") == present
+        assert await schedules.occurrences(stale.id, limit=9) == []
+        assert await driver.store.get(jobs[0].id) is None
+        assert await driver.state(jobs[1].id) is JobState.QUEUED
+
+    @case
+    async def test_nothing_fires_without_the_slots_lease(self) -> None:
+        driver, other = self.driver(), self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        slot = schedule_shard(APP, "a") % driver.schedulers.slots
+        job = await driver.new()
+        stale = await driver.next_epoch(slot)
+        present = await other.next_epoch(slot)
+
+        for epoch in (stale, 0, present + 1):
+            assert await driver.store.schedules.fire(slot, epoch, [firing_of(row, job)]) is None
+
+        assert await read(driver.store.schedules, "a") == row
+        assert await driver.store.get(job.id) is None
+        await other.schedulers.leases.release(slot_key(slot), token=present)
+        assert await other.store.schedules.fire(slot, present, [firing_of(row, job)]) is None
+
+    @case
+    async def test_an_occurrence_gets_one_job_however_often_it_is_fired(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        first, second, backfilled = [await driver.new() for _ in range(3)]
+        await fire(driver, [firing_of(row, first)])
+        again = firing_of(await read(driver.store.schedules, "a"), second)
+        again = replace(
+            again,
+            occurrences=[*again.occurrences, OccurrenceJob(instant=5, run="b", kind="backfill", job=backfilled)],
+        )
+
+        assert await fire(driver, [again]) == {row.id}
+
+        assert await driver.store.get(second.id) is None
+        fired = await driver.store.schedules.occurrences(row.id, limit=9)
+        assert [(one.instant, one.run, one.job) for one in fired] == [(5, "b", backfilled.id), (5, "", first.id)]
+
+    @case
+    async def test_an_occurrence_whose_key_is_taken_gets_no_second_job(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        earlier = await driver.submit(key="the occurrence")
+        job = await driver.new(key="the occurrence")
+
+        assert await fire(driver, [firing_of(row, job)]) == {row.id}
+
+        assert await driver.store.get(job.id) is None
+        assert await driver.store.find_key("", "the occurrence") == earlier.id
+
+    @case
+    async def test_an_occurrence_may_start_something_else_than_a_job(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+
+        assert await fire(driver, [firing_of(row, None)]) == {row.id}
+
+        (fired,) = await driver.store.schedules.occurrences(row.id, limit=9)
+        assert fired.job is None
+
+    @case
+    async def test_of_two_who_fire_one_schedule_at_once_one_has_fired_it(self) -> None:
+        driver, other = self.driver(), self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        slot = schedule_shard(APP, "a") % driver.schedulers.slots
+        epoch = await driver.next_epoch(slot)
+        jobs = [await driver.new() for _ in range(6)]
+
+        done = await asyncio.gather(
+            *((driver, other)[n % 2].store.schedules.fire(slot, epoch, [firing_of(row, jobs[n])]) for n in range(6))
+        )
+
+        assert sorted(len(each or ()) for each in done) == [0] * 5 + [1]
+        assert sum([await driver.store.get(job.id) is not None for job in jobs]) == 1
+
+    @case
+    async def test_occurrences_are_listed_from_the_latest_on(self) -> None:
+        driver = self.driver()
+        row = await made(driver.store.schedules, "a", next=5)
+        many = [OccurrenceJob(instant=n, run="", kind="catchup", job=None) for n in range(1, 8)]
+        await fire(driver, [ScheduleFiring(before=row, record=b"", next=None, occurrences=many)])
+        schedules = driver.store.schedules
+
+        first = await schedules.occurrences(row.id, limit=3)
+        rest = await schedules.occurrences(row.id, before=first[-1].instant, limit=9)
+
+        assert [one.instant for one in first + rest] == [7, 6, 5, 4, 3, 2, 1]
+        assert await schedules.occurrences(row.id + 1, limit=9) == []
+
+    @case
+    async def test_jobs_that_have_not_ended_are_alive(self) -> None:
+        driver = self.driver()
+        waiting = await driver.submit()
+        held = await driver.submit(held=True)
+        done = await driver.make(JobState.SUCCEEDED)
+        cancelled = await driver.make(JobState.CANCELLED)
+        unknown = new_id(await driver.store.now_ms())
+
+        found = await driver.store.schedules.alive([waiting.id, held.id, done.id, cancelled.id, unknown, "no id"])
+
+        assert found == {waiting.id, held.id}
+        assert await driver.store.schedules.alive([]) == set()
+
+    @case
+    async def test_many_schedules_fire_together(self) -> None:
+        driver = self.driver()
+        schedules = driver.store.schedules
+        slot, slots = 0, driver.schedulers.slots
+        names = [name for n in range(1_200) if schedule_shard(APP, name := f"s{n}") % slots == slot]
+        await schedules.write([ScheduleChange(app=APP, name=name, before=None, next=5) for name in names])
+        rows = [row for row in await schedules.find(APP, names) if row is not None]
+        jobs = [await driver.new(body=b"x" * 2_000 if n % 50 == 0 else b"{}") for n in range(len(rows))]
+
+        taken = await schedules.fire(
+            slot, await driver.next_epoch(slot), [firing_of(row, job) for row, job in zip(rows, jobs, strict=True)]
+        )
+
+        assert taken == {row.id for row in rows}
+        assert len(await schedules.alive([job.id for job in jobs])) == len(names)
+        assert await schedules.due(slot, until=MINUTE, limit=9) == []

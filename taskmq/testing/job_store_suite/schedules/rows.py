@@ -1,0 +1,103 @@
+"""Schedules are kept, found, changed by compare and set, and removed."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import ScheduleChange
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.schedules.steps import APP, changed, due_of, made, read
+from taskmq.testing.runner import case
+
+__all__ = ["ScheduleRows"]
+
+
+class ScheduleRows(JobStoreCase):
+    """Every guarantee of `find`, `list`, `write` and `load`."""
+
+    @case
+    async def test_a_schedule_is_found_as_it_was_written(self) -> None:
+        schedules, others = self.store().schedules, self.store().schedules
+        made = ScheduleChange(
+            app=APP, name="nightly ☂", before=None, is_code=True, definition=b"\0what", record=b"\xffhow", next=7
+        )
+
+        assert await schedules.write([made]) == [True]
+
+        missing, found = await others.find(APP, ["no", "nightly ☂"])
+        assert missing is None
+        assert found is not None
+        assert (found.app, found.name, found.version, found.is_code) == (APP, "nightly ☂", 1, True)
+        assert (found.definition, found.record, found.next) == (b"\0what", b"\xffhow", 7)
+        assert await others.load([found.id, found.id + 1]) == [found]
+        assert await others.find("another app", ["nightly ☂"]) == [None]
+
+    @case
+    async def test_schedules_are_listed_by_name_a_page_at_a_time(self) -> None:
+        schedules = self.store().schedules
+        names = ["b", "a", "B", "ä", "a.b", "c" * 300]
+        for name in names:
+            await made(schedules, name)
+        await schedules.write([ScheduleChange(app="other", name="a", before=None)])
+
+        first = await schedules.list(APP, limit=4)
+        rest = await schedules.list(APP, after=first[-1].name, limit=4)
+
+        assert [row.name for row in first + rest] == sorted(names)
+
+    @case
+    async def test_a_change_counts_where_the_schedule_is_as_it_was_read(self) -> None:
+        schedules = self.store().schedules
+        before = await made(schedules, "a", next=5)
+        change = ScheduleChange(app=APP, name="a", before=before, definition=b"new", record=b"more", next=None)
+
+        assert await schedules.write([change]) == [True]
+        assert await schedules.write([change]) == [False]
+        assert await schedules.write([replace(change, before=None)]) == [False]
+
+        after = await read(schedules, "a")
+        assert (after.id, after.version, after.definition, after.record) == (before.id, 2, b"new", b"more")
+        assert await due_of(schedules, "a") == []
+
+    @case
+    async def test_changes_of_one_call_count_each_for_itself(self) -> None:
+        schedules = self.store().schedules
+        stale = await made(schedules, "a")
+        present = await changed(schedules, stale, record=b"1")
+        changes = [
+            ScheduleChange(app=APP, name="a", before=stale, record=b"2"),
+            ScheduleChange(app=APP, name="b", before=None),
+            ScheduleChange(app=APP, name="c", before=present),
+        ]
+
+        assert await schedules.write(changes) == [False, True, False]
+
+        assert [row.name for row in await schedules.list(APP, limit=9)] == ["a", "b"]
+        assert (await read(schedules, "a")).record == b"1"
+
+    @case
+    async def test_a_schedule_that_was_removed_is_gone_and_its_name_is_free(self) -> None:
+        schedules = self.store().schedules
+        row = await made(schedules, "a", next=5)
+        removal = ScheduleChange(app=APP, name="a", before=row, is_removed=True)
+
+        assert await schedules.write([removal]) == [True]
+        assert await schedules.write([removal]) == [False]
+
+        assert await schedules.find(APP, ["a"]) == [None]
+        assert await schedules.load([row.id]) == []
+        assert await due_of(schedules, "a") == []
+        again = await made(schedules, "a")
+        assert again.id != row.id
+        assert await schedules.write([removal]) == [False]
+
+    @case
+    async def test_one_of_many_who_change_a_schedule_at_once_has_changed_it(self) -> None:
+        stores = [self.store().schedules for _ in range(4)]
+        before = await made(stores[0], "a")
+        changes = [ScheduleChange(app=APP, name="a", before=before, record=bytes([n])) for n in range(12)]
+
+        done = await asyncio.gather(*(stores[n % 4].write([change]) for n, change in enumerate(changes)))
+
+        assert sum(each == [True] for each in done) == 1
+        assert (await read(stores[0], "a")).record == bytes([done.index([True])])

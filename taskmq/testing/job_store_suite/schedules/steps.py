@@ -1,0 +1,62 @@
+"""What the tests do with schedules, in few words."""
+
+from typing import Any, Final
+
+from taskmq.contracts.jobs import (
+    SLOTS,
+    DueSchedule,
+    JobScheduleStore,
+    NewJob,
+    OccurrenceJob,
+    ScheduleChange,
+    ScheduleFiring,
+    StoredSchedule,
+    schedule_shard,
+)
+from taskmq.testing.job_store_suite.driver import JobDriver
+
+__all__ = ["APP", "MINUTE", "beside", "changed", "due_of", "fire", "firing_of", "made", "read"]
+
+APP: Final = "shop"
+MINUTE: Final = 60_000
+
+
+def firing_of(row: StoredSchedule, job: NewJob | None) -> ScheduleFiring:
+    one = OccurrenceJob(instant=5, run="", kind="due", job=job)
+    return ScheduleFiring(before=row, record=b"fired", next=None, occurrences=[one])
+
+
+async def fire(driver: JobDriver, firings: list[ScheduleFiring]) -> set[int] | None:
+    """Fire under the next epoch of the slot of the first."""
+    slot = schedule_shard(APP, firings[0].before.name) % driver.schedulers.slots
+    return await driver.store.schedules.fire(slot, await driver.next_epoch(slot), firings)
+
+
+async def made(schedules: JobScheduleStore, name: str, **fields: Any) -> StoredSchedule:
+    assert await schedules.write([ScheduleChange(app=APP, name=name, before=None, **fields)]) == [True]
+    return await read(schedules, name)
+
+
+async def changed(schedules: JobScheduleStore, row: StoredSchedule, **fields: Any) -> StoredSchedule:
+    assert await schedules.write([ScheduleChange(app=APP, name=row.name, before=row, **fields)]) == [True]
+    return await read(schedules, row.name)
+
+
+async def read(schedules: JobScheduleStore, name: str) -> StoredSchedule:
+    (row,) = await schedules.find(APP, [name])
+    assert row is not None, f"schedule {name} is gone"
+    return row
+
+
+async def due_of(schedules: JobScheduleStore, name: str) -> list[DueSchedule]:
+    """What is due of the shard of this schedule."""
+    shard = schedule_shard(APP, name)
+    found = [each for slot in range(SLOTS) for each in await schedules.due(slot, until=2**52, limit=100)]
+    return [each for each in found if each.shard == shard]
+
+
+def beside(name: str, driver: JobDriver) -> str:
+    """Another name whose schedule is of the same slot."""
+    slots = driver.schedulers.slots
+    wanted = schedule_shard(APP, name) % slots
+    return next(other for n in range(1_000) if schedule_shard(APP, other := f"{name}{n}") % slots == wanted)

@@ -1,0 +1,139 @@
+"""The examples of docs/http.md: its commands are run as they stand, against a server that they start."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.kit import Started, environment
+from tests.docs.blocks import ROOT, blocks_of, write_files
+
+_PAGE = ROOT / "docs" / "http.md"
+
+
+def _transcript() -> list[tuple[str, str]]:
+    """Each command of the page, with what it prints."""
+    found: list[tuple[str, str]] = []
+    for block in blocks_of(_PAGE):
+        if block.language == "console":
+            for line in block.text.splitlines():
+                if line.startswith("$ "):
+                    found.append((line.removeprefix("$ "), ""))
+                else:
+                    command, printed = found.pop()
+                    found.append((command, printed + line))
+    return found
+
+
+def _fits(expected: Any, found: Any) -> bool:
+    """Whether they are the same, where `...` stands for anything."""
+    if expected == "...":
+        return True
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return set(expected) == set(found) and all(_fits(expected[name], found[name]) for name in expected)
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(_fits, expected, found))
+    return bool(expected == found)
+
+
+def test_what_may_be_anything_fits_and_nothing_else_does() -> None:
+    assert _fits({"a": "...", "b": [1]}, {"a": 5, "b": [1]})
+    assert not _fits({"a": "..."}, {"a": 5, "b": 1})
+    assert not _fits([1], [1, 2])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_files(_PAGE, tmp_path)
+    return tmp_path
+
+
+def test_the_commands_of_the_page_print_what_it_says(folder: Path) -> None:
+    setup = [command for command, printed in _transcript() if not printed]
+    calls = [(command, printed) for command, printed in _transcript() if printed]
+    install, add_admin, add_token, start = setup
+    assert install.startswith("pip install ")
+    assert start == "taskmq server shop:app &"
+    assert "jq -r .token" in add_token
+    own = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def shell(command: str, **more: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environment(**own, **more),
+            capture_output=True,
+            text=True,
+            timeout=40,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        return done.stdout
+
+    shell(add_admin)
+    made = shell(add_token.partition("$(")[2].partition(" |")[0])
+    token = json.loads(made)["token"]
+    with Started(folder, "server", "shop:app", "--port", "0") as server:
+        server.says("at http://")
+        (address,) = re.findall(r"at http://([0-9.:]+)", server.said)
+        for command, printed in calls:
+            # Older curls have no --json.
+            asked = command.replace("localhost:8787", address).replace(
+                "--json ", "-H 'Content-Type: application/json' -d "
+            )
+            answer = shell(asked, TASKMQ_TOKEN=token)
+
+            assert _fits(json.loads(printed), json.loads(answer)), (command, answer)
+
+
+def test_the_application_of_the_page_can_be_mounted(folder: Path) -> None:
+    code = """
+import asyncio, httpx
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from web import jobs
+
+web = Starlette(routes=[Mount("/taskmq", jobs)])
+
+async def ask():
+    transport = httpx.ASGITransport(app=web)
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        made = await client.post("/taskmq/api/v1/jobs", json={"job_type": "data_processing", "payload": {"key": "a"}})
+        listed = await client.get("/taskmq/api/v1/jobs?limit=1")
+        print(made.status_code, made.headers["location"], [job["owner"] for job in listed.json()])
+        from shop import app
+        await app.aclose()
+
+asyncio.run(ask())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "brokers"), str(ROOT / "contrib"), "."])),
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+
+    assert done.returncode == 0, done.stderr
+    status, location, owners = done.stdout.split(maxsplit=2)
+    assert (status, owners.strip()) == ("201", "['ann']")
+    assert location.startswith("/taskmq/api/v1/jobs/")
+
+
+def test_the_table_of_paths_names_every_first_part_of_a_path() -> None:
+    from taskmq.server.application import HANDLERS
+
+    page = _PAGE.read_text()
+    firsts = {
+        f"/{path.removeprefix('/api/v1/').split('/')[0]}"
+        for handler in HANDLERS
+        for path in handler.paths
+        if path.startswith("/api/v1/")
+    }
+
+    assert {first for first in firsts if f"`{first}" not in page} == set()

@@ -1,0 +1,138 @@
+"""The server as a process: what is submitted by HTTP runs, and what was answered is kept."""
+
+import asyncio
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.identity import Actor
+from tests.cli.kit import Started
+from tests.servers import eventually
+
+_PATIENCE = timedelta(seconds=40)
+_SHOP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ()
+
+
+@app.task(name="data_processing", queue="work", retry=None)
+def data_processing(key: str = "") -> str:
+    if key == "bad":
+        raise ValueError(key)
+    return key.upper()
+"""
+
+
+def _token(store: str) -> str:
+    """An API token of the first admin."""
+
+    async def make() -> str:
+        async with TaskMQ("memory://token", store=store) as app:
+            hasher = PasswordHasher(time_cost=1, memory_cost=64)
+            administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
+            user = await administration.add_first_admin("root", "correct horse battery", by=Actor())
+            return (await administration.add_token(user.id, "test", by=Actor())).secret
+
+    return asyncio.run(make())
+
+
+@contextmanager
+def _server(folder: Path, environment: dict[str, str], token: str) -> Iterator[tuple[Started, httpx.Client]]:
+    with Started(folder, "server", "shop:app", "--port", "0", env=environment) as server:
+        server.says("at http://")
+        (address,) = re.findall(r"at (http://[0-9.:]+)", server.said)
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=f"{address}/api/v1", headers=headers, timeout=30) as client:
+            yield server, client
+
+
+@pytest.mark.rabbitmq
+def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
+    tmp_path: Path, amqp_url: str, job_store_url: str
+) -> None:
+    (tmp_path / "shop.py").write_text(_SHOP)
+    environment = {"TASKMQ_URL": amqp_url, "TASKMQ_STORE": job_store_url}
+    with (
+        Started(tmp_path, "worker", "shop:app", env=environment) as worker,
+        Started(tmp_path, "scheduler", "shop:app", env=environment) as scheduler,
+        _server(tmp_path, environment, _token(job_store_url)) as (server, client),
+    ):
+        worker.says("waiting for jobs")
+        scheduler.says("taskmq scheduler")
+        good = {"job_id": "good", "job_type": "data_processing", "priority": "high", "payload": {"key": "value"}}
+
+        assert client.post("/jobs", json=good).json()["status"] == "submitted"
+        assert client.post("/jobs", json={**good, "job_id": "bad", "payload": {"key": "bad"}}).status_code == 201
+
+        done, failed = (_ended(client, name) for name in ("good", "bad"))
+        assert (done["status"], done["result"], done["retries"]) == ("completed", "VALUE", 0)
+        assert done["start_time"] <= done["end_time"]
+        assert (failed["status"], failed["result"], failed["error"]["type"]) == ("failed", None, "ValueError")
+        assert [job["job_id"] for job in client.get("/jobs?status=completed").json()] == ["good"]
+        assert client.delete("/jobs/good").json()["state"] == "succeeded"
+        assert len(client.get("/workers").json()["items"]) == 1
+        assert client.get("/health/ready").json()["status"] == "ready"
+
+        assert server.is_told(signal.SIGTERM) == 0
+
+
+def _ended(client: httpx.Client, name: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        found: dict[str, Any] = client.get(f"/jobs/{name}?expand=result").json()
+        return found if found["end_time"] else None
+
+    found = eventually(look, f"the end of job {name}", within=_PATIENCE)
+    assert found is not None
+    return found
+
+
+def test_what_was_answered_is_there_after_a_kill(tmp_path: Path, job_store_url: str) -> None:
+    """Clients submit without pause until the server is killed; then another one has what the first has answered."""
+    (tmp_path / "shop.py").write_text(_SHOP)
+    environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}
+    token = _token(job_store_url)
+    answered: list[str] = []
+    enough = threading.Event()
+
+    def submit(client: httpx.Client, number: int) -> None:
+        for turn in range(10_000):
+            body = {"job_type": "data_processing", "job_id": f"{number}-{turn}"}
+            try:
+                answer = client.post("/jobs", json=body)
+            except httpx.TransportError:
+                return
+            assert answer.status_code == 201, answer.text
+            answered.append(answer.json()["job_id"])
+            if len(answered) >= 100:
+                enough.set()
+
+    with _server(tmp_path, environment, token) as (server, client), ThreadPoolExecutor(4) as clients:
+        running = [clients.submit(submit, client, number) for number in range(4)]
+        assert enough.wait(40)
+        server.process.kill()
+        for one in running:
+            one.result(40)
+    with _server(tmp_path, environment, token) as (_, client):
+        lost = [name for name in answered if client.get(f"/jobs/{name}").status_code != 200]
+
+    assert lost == []
+
+
+def test_a_server_that_cannot_serve_says_why(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(_SHOP)
+
+    with Started(tmp_path, "server", "shop:app") as server:
+        assert server.process.wait(40) == 2
+        assert "needs a job store" in server.said

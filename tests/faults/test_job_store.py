@@ -1,0 +1,222 @@
+"""The job store while everything around it is killed, frozen and cut off: what was acknowledged is done.
+
+$TASKMQ_TEST_STORE_JOBS     acknowledged submissions (default 300, with the session's broker, which is only cut off)
+$TASKMQ_TEST_STORE_RATE     how many are submitted a second at most (default 60)
+$TASKMQ_TEST_STORE_MINUTES  submit no longer than this (default 12)
+$TASKMQ_TEST_STORE_CUT      seconds for which networks are cut (default 1)
+
+With 1,000 jobs or more the broker is the test's own, and is killed and frozen as well.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import cycle
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.faults.store_field import IDLE, StoreField
+from tests.servers import PostgreSQL, RabbitMQ, TcpProxy
+
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+
+JOBS = int(os.environ.get("TASKMQ_TEST_STORE_JOBS", "300"))
+RATE = float(os.environ.get("TASKMQ_TEST_STORE_RATE", "60"))
+MINUTES = float(os.environ.get("TASKMQ_TEST_STORE_MINUTES", "12"))
+CUT = float(os.environ.get("TASKMQ_TEST_STORE_CUT", "1"))
+IS_LARGE = JOBS >= 1000
+LANES = 16
+CALM = 2.0 if IS_LARGE else 0.0
+IDLE_JOBS = 200
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[tuple[RabbitMQ, str]]:
+    """A node and a vhost: the session's, unless it is to be killed."""
+    if not IS_LARGE:
+        yield request.getfixturevalue("rabbitmq_server"), request.getfixturevalue("amqp_url")
+        return
+    with RabbitMQ() as server:
+        yield server, server.url
+
+
+@pytest.mark.timeout(300 + MINUTES * 60 + JOBS / 20)
+def test_every_acknowledged_job_ends_once_whatever_is_killed_frozen_or_cut_off(
+    broker: tuple[RabbitMQ, str], tmp_path: Path
+) -> None:
+    node, url = broker
+    with ExitStack() as stack:
+        postgres = stack.enter_context(PostgreSQL())
+        to_broker, to_store = (stack.enter_context(TcpProxy(port)) for port in (node.port, postgres.port))
+        field = stack.enter_context(
+            StoreField(
+                tmp_path,
+                postgres,
+                broker=f"{_through(to_broker, url)}?heartbeat=5",
+                store=_through(to_store, postgres.url),
+            )
+        )
+        troubles = Troubles(field, node, postgres, to_broker, to_store)
+        began = time.monotonic()
+        _start_all(field)
+        done = _make_trouble(field, troubles, until=began + MINUTES * 60)
+        field.stop_submitters()
+        submitted = time.monotonic() - began
+        field.start_worker("worker-idle", IDLE)
+        field.drain(patience=90)
+        field.stop()
+        verdict = field.verdict()
+
+        faults = ", ".join(f"{what} {count}" for what, count in done.most_common())
+        print(
+            f"\n{done.total()} faults ({faults}), {submitted:.0f} s of submissions, {time.monotonic() - began:.0f} s "
+            f"in all; late writes refused: {troubles.refused}; load {os.getloadavg()[0]:.1f}; {verdict}"
+        )
+        assert not verdict.wrong, f"{verdict}\n{field.logs()}"
+        assert verdict.acknowledged >= min(JOBS, 100)
+        assert troubles.refused >= 1
+
+
+class Troubles:
+    """What is done to the parts of a campaign, by name.
+
+    Attributes:
+        refused: writes under epochs that had passed, which the store has refused.
+    """
+
+    def __init__(
+        self, field: StoreField, node: RabbitMQ, postgres: PostgreSQL, to_broker: TcpProxy, to_store: TcpProxy
+    ) -> None:
+        self.refused = 0
+        self._field = field
+        self._node = node
+        self._postgres = postgres
+        self._to_broker = to_broker
+        self._to_store = to_store
+        self._turn = 0
+
+    def all(self) -> dict[str, Callable[[], None]]:
+        """In their order."""
+        every: dict[str, Callable[[], None]] = {
+            "scheduler frozen": self.freeze_scheduler,
+            "store killed": self.kill_store,
+            "worker killed": self.kill_worker,
+            "broker cut off": lambda: self._cut(self._to_broker),
+            "submitter killed": self.kill_submitter,
+            "store cut off": lambda: self._cut(self._to_store),
+            "worker frozen": self.freeze_worker,
+            "store frozen": self.freeze_store,
+            "scheduler killed": self.kill_scheduler,
+        }
+        if IS_LARGE:
+            every["broker killed"] = self.kill_broker
+            every["broker frozen"] = self.freeze_broker
+        return every
+
+    def freeze_scheduler(self) -> None:
+        """Until another one holds its slot, and for so long that it finds out afterwards."""
+        role = self._field.holder_of_idle()
+        epochs = self._field.epochs()
+        with self._field.frozen(role):
+            self._wait_for_successor(epochs)
+            self._write_late(epochs)
+
+    def kill_scheduler(self) -> None:
+        role = self._field.holder_of_idle()
+        epochs = self._field.epochs()
+        self._field.kill(role)
+        self._field.start_scheduler(role)
+        if IS_LARGE:
+            self._wait_for_successor(epochs)
+            self._write_late(epochs)
+
+    def kill_submitter(self) -> None:
+        role = f"submitter-{self._other() % 2}"
+        self._field.kill(role)
+        start_submitter(self._field, role)
+
+    def kill_worker(self) -> None:
+        self._field.kill(f"worker-{self._other() % 2}")
+
+    def freeze_worker(self) -> None:
+        with self._field.frozen(f"worker-{self._other() % 2}"):
+            time.sleep(8 if IS_LARGE else 1)
+
+    def kill_store(self) -> None:
+        self._postgres.kill()
+        self._postgres.start()
+
+    def freeze_store(self) -> None:
+        self._postgres.pause()
+        # Longer than a lease now and then: both schedulers lose what they hold.
+        time.sleep(1 if not IS_LARGE else 8 if self._other() % 2 else 2)
+        self._postgres.resume()
+
+    def kill_broker(self) -> None:
+        self._node.kill()
+        self._node.start()
+
+    def freeze_broker(self) -> None:
+        self._node.pause()
+        time.sleep(10 if self._other() % 2 else 3)
+        self._node.resume()
+
+    @staticmethod
+    def _cut(proxy: TcpProxy) -> None:
+        proxy.refuse(True)
+        proxy.cut()
+        time.sleep(CUT)
+        proxy.refuse(False)
+
+    def _wait_for_successor(self, epochs: dict[int, int]) -> None:
+        slot = self._field.slot_of_idle()
+        self._field.until(
+            lambda: self._field.epochs().get(slot, 0) > epochs.get(slot, 0), "another scheduler holds the slot", 60
+        )
+
+    def _write_late(self, epochs: dict[int, int]) -> None:
+        present = self._field.epochs()
+        passed = {slot: epoch for slot, epoch in epochs.items() if present.get(slot, 0) > epoch}
+        self.refused += asyncio.run(self._field.write_late(passed))
+
+    def _other(self) -> int:
+        self._turn += 1
+        return self._turn
+
+
+def start_submitter(field: StoreField, role: str) -> None:
+    field.start_submitter(role, lanes=LANES, rate=RATE / 2)
+
+
+def _start_all(field: StoreField) -> None:
+    for number in range(2):
+        field.start_scheduler(f"scheduler-{number}")
+        field.start_worker(f"worker-{number}", "work")
+        start_submitter(field, f"submitter-{number}")
+    asyncio.run(field.submit_idle(IDLE_JOBS))
+    field.until(lambda: field.runs() > 0, "jobs run", 120)
+    field.until(lambda: len(field.epochs()) > 0, "schedulers hold slots", 60)
+
+
+def _make_trouble(field: StoreField, troubles: Troubles, *, until: float) -> Counter[str]:
+    """Every fault at least once, and again in turn until enough is acknowledged."""
+    every, done = troubles.all(), Counter[str]()
+    for what, make in cycle(every.items()):
+        if len(done) == len(every) and (field.acknowledged() >= JOBS or time.monotonic() > until):
+            return done
+        with field.fault(what):
+            make()
+        done[what] += 1
+        time.sleep(CALM)
+    raise AssertionError
+
+
+def _through(proxy: TcpProxy, url: str) -> str:
+    parts = urlsplit(url)
+    user = parts.netloc.rpartition("@")[0]
+    return parts._replace(netloc=f"{user}@127.0.0.1:{proxy.port}").geturl()

@@ -1,0 +1,310 @@
+"""The job store's database at fault: cut off in the middle of a submit, restarted, full, locked."""
+
+import asyncio
+import itertools
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.jobs import JobStore, NewJob
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.errors import StateUnavailable, StoreUnavailable
+from taskmq.model.envelope import new_job_id
+from taskmq_sql import open_job_store
+from taskmq_sql.migrations import upgrade
+from taskmq_sql.sqlite.store import SqliteJobStore
+from tests.servers import PostgreSQL, TcpProxy
+from tests.unit.app_kit import new_url
+
+_PATIENCE: Final = 30.0
+_CALLERS: Final = 20
+_LARGE: Final = 100_000
+
+
+class Server:
+    """A database behind a proxy."""
+
+    def __init__(self, proxy: TcpProxy, url: str, sql: Callable[[str], str]) -> None:
+        self.proxy = proxy
+        self.sql = sql
+        self.url = urlsplit(url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
+
+    def count(self) -> int:
+        """How many jobs there are."""
+        return int(self.sql("select count(*) from taskmq.job"))
+
+
+@pytest.fixture
+def server(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[Server]:
+    with TcpProxy(postgres_server.port) as proxy:
+        yield Server(proxy, job_store_url, lambda statement: postgres_server.sql(statement, url=job_store_url))
+
+
+def _app(store: str) -> TaskMQ:
+    app = TaskMQ(new_url(), store=store)
+
+    @app.task(name="report", queue="reports")
+    async def report(month: str) -> None: ...
+
+    return app
+
+
+def _job(size: int = 10) -> NewJob:
+    return NewJob(
+        id=new_job_id(SystemClock().now_ms(), uuid4().bytes),
+        task="t",
+        queue="work",
+        body=b'{"task":"t","args":["%s"]}' % (b"x" * size),
+    )
+
+
+@asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[JobStore]:
+    store = open_job_store(url, BrokerOptions(name="faults"))
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_repeated(server: Server) -> None:
+    async def main() -> None:
+        app = _app(server.url)
+        async with app:
+            # All connections are there, and names are known: from now on one statement goes to the server.
+            for number in range(2):
+                await app.jobs.asubmit("report", "2026-12", job_id=f"earlier-{number}")
+            server.proxy.hold_answers(True)
+            submitting = asyncio.create_task(app.jobs.asubmit("report", "2027-01", job_id="this"))
+            await _until(lambda: server.count() == 3)
+
+            server.proxy.cut()
+            server.proxy.hold_answers(False)
+
+            with pytest.raises(StoreUnavailable, match="not known whether") as caught:
+                await submitting
+            assert not caught.value.is_certain
+            job = await app.jobs.asubmit("report", "2027-01", job_id="this")
+            assert (job.id, server.count()) == ("this", 3)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_not_there_has_certainly_changed_nothing(server: Server) -> None:
+    async def main() -> None:
+        async with _opened(server.url) as store:
+            server.proxy.refuse(True)
+            with pytest.raises(StoreUnavailable) as caught:
+                await store.submit([_job()])
+            assert caught.value.is_certain
+            server.proxy.refuse(False)
+            (submitted,) = await store.submit([_job()])
+            assert submitted.is_new
+
+    asyncio.run(main())
+
+
+def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(server: Server) -> None:
+    async def main() -> None:
+        async with _opened(server.url) as store:
+            # A body that does not stand in its row makes a transaction of more than one statement.
+            for _ in range(2):
+                await store.submit([_job(_LARGE)])
+            server.proxy.hold_answers(True)
+            submitting = asyncio.create_task(store.submit([_job(_LARGE)]))
+            idle = (
+                "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in t%'"
+            )
+            await _until(lambda: server.sql(idle) == "1")
+            server.proxy.cut()
+            server.proxy.hold_answers(False)
+
+            with pytest.raises(StoreUnavailable, match="nothing was changed") as caught:
+                await submitting
+            assert caught.value.is_certain
+            assert server.count() == 2
+
+    asyncio.run(main())
+
+
+def test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged() -> None:
+    async def main(server: PostgreSQL) -> None:
+        app, acknowledged, errors = _app(server.url), set[str](), list[StoreUnavailable]()
+        numbers = itertools.count()
+        is_over = asyncio.Event()
+
+        async def submit() -> None:
+            while not is_over.is_set():
+                name = f"job-{next(numbers)}"
+                while name not in acknowledged:
+                    try:
+                        await app.jobs.asubmit("report", name, job_id=name)
+                    except StoreUnavailable as error:
+                        errors.append(error)
+                        await asyncio.sleep(0.01)
+                    else:
+                        acknowledged.add(name)
+
+        async with app:
+            callers = [asyncio.create_task(submit()) for _ in range(_CALLERS)]
+            for stop in (server.stop, server.kill):
+                before = len(acknowledged)
+                await _until(lambda before=before: len(acknowledged) > before + 5 * _CALLERS)
+                await asyncio.to_thread(stop)
+                await asyncio.to_thread(server.start)
+            before = len(acknowledged)
+            await _until(lambda: len(acknowledged) > before + 5 * _CALLERS)
+            is_over.set()
+            await asyncio.gather(*callers)
+        kept = server.sql("select key from taskmq.job_key").split()
+        assert errors
+        assert set(kept) == acknowledged
+        assert len(kept) == int(server.sql("select count(*) from taskmq.job"))
+
+    with PostgreSQL() as server:
+        asyncio.run(upgrade(server.url))
+        asyncio.run(main(server))
+
+
+def test_a_database_without_room_refuses_whole_submissions_and_goes_on_later(server: Server) -> None:
+    async def main() -> None:
+        # As PostgreSQL says it where a table cannot grow: from the sixth row on there is no room.
+        server.sql(
+            "create function no_room() returns trigger language plpgsql as $$ begin "
+            "if (select count(*) from taskmq.job) >= 5 then raise disk_full; end if; return new; end $$"
+        )
+        async with _opened(server.url) as store:
+            server.sql("create trigger no_room before insert on taskmq.job for each row execute function no_room()")
+            await store.submit([_job() for _ in range(3)])
+
+            with pytest.raises(StoreUnavailable, match="DiskFull") as caught:
+                await store.submit(late := [_job() for _ in range(10)])
+
+            assert caught.value.is_certain
+            assert server.count() == 3
+            server.sql("drop trigger no_room on taskmq.job")
+            answers = await store.submit(late)
+            assert {answer.is_new for answer in answers} == {True}
+
+    asyncio.run(main())
+
+
+def test_a_file_without_room_refuses_whole_submissions_and_goes_on_later(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
+            await store.submit([_job()])
+            await vars(store)["_writer"].call(_leave_no_room, care=2)
+            large = [_job(_LARGE) for _ in range(100)]
+            with pytest.raises(StoreUnavailable, match="no room left") as caught:
+                await store.submit(large)
+            assert caught.value.is_certain
+            assert await store.count_jobs() == 1
+
+            # There is room again: a connection that has met its limit is opened anew.
+            answers = await store.submit(large)
+
+            assert {answer.is_new for answer in answers} == {True}
+            assert await store.count_jobs() == 101
+
+    asyncio.run(main())
+
+
+def _leave_no_room(transaction: Any) -> None:
+    (pages,) = transaction.connection.execute("PRAGMA page_count").fetchone()
+    transaction.connection.execute(f"PRAGMA max_page_count = {pages + 200}")
+
+
+@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
+def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Server, limit: str) -> None:
+    async def main() -> None:
+        database = urlsplit(server.url).path.removeprefix("/")
+        server.sql(f'alter database "{database}" set {limit} = 200')
+        async with _opened(server.url) as store:
+            job = _job()
+            await store.submit([job])
+            async with _locked(server.url):
+                for call in _calls(store, job):
+                    with pytest.raises((StoreUnavailable, StateUnavailable)):
+                        await call
+            assert server.count() == 1
+            (submitted,) = await store.submit([_job()])
+            assert submitted.is_new
+
+    asyncio.run(main())
+
+
+def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
+    dispatching = store.dispatching
+    return [
+        store.submit([_job()]),
+        store.get(job.id),
+        store.count_jobs(),
+        dispatching.in_flight(dispatching.slot_of("work"), dispatched_before=0),
+        dispatching.leases.acquire("slot:1", owner="me", seconds=1),
+    ]
+
+
+@asynccontextmanager
+async def _locked(url: str) -> AsyncIterator[None]:
+    """Somebody has all of the tables to himself."""
+    connection: Any = await asyncpg.connect(url)
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute("lock table taskmq.job, taskmq.dispatch_batch, taskmq.lease in access exclusive mode")
+    try:
+        yield
+    finally:
+        await transaction.rollback()
+        await connection.close()
+
+
+def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "jobs.db"
+        store = SqliteJobStore("sqlite:///jobs.db", path, clock=SystemClock(), patience=0.2)
+        await store.submit([_job()])
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="locked the file") as caught:
+                await store.submit([_job()])
+            assert caught.value.is_certain
+            # Who reads is not held up.
+            assert await store.count_jobs() == 1
+            other.execute("ROLLBACK")
+        await store.submit([_job()])
+        assert await store.count_jobs() == 2
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_what_the_server_does_not_allow_is_told_as_any_other_outage(server: Server) -> None:
+    async def main() -> None:
+        server.sql("create role guest login")
+        try:
+            guest = urlsplit(server.url)._replace(netloc=f"guest@127.0.0.1:{server.proxy.port}").geturl()
+            server.sql("grant usage on schema taskmq to guest; grant select on all tables in schema taskmq to guest")
+            async with _opened(guest) as store:
+                assert await store.count_jobs() == 0
+                with pytest.raises(StoreUnavailable, match="permission denied for table") as caught:
+                    await store.submit([_job()])
+                assert caught.value.is_certain
+        finally:
+            server.sql("drop owned by guest; drop role guest")
+
+    asyncio.run(main())

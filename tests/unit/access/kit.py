@@ -1,0 +1,38 @@
+"""A store in this process, and what gives access to it."""
+
+import uuid
+
+from taskmq.access import Access, IdentityAdministration, PasswordHasher, SessionTimes
+from taskmq.contracts.identity import Actor, NewUser, User
+from taskmq.model.identity import EVERYWHERE, Membership, Role
+from taskmq.testing import FakeClock, JobModel, MemoryJobStore
+
+PASSWORD = "ostrich lamp violet nine"
+BY = Actor(user="tests")
+
+
+class House:
+    """A database, and any number of servers on it."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.model = JobModel()
+        # As cheap as it gets: how much work a hash is says nothing here.
+        self.hasher = PasswordHasher(time_cost=1, memory_cost=8)
+        self.store = MemoryJobStore(self.model, clock=self.clock)
+        self.access = self.server()
+        self.administration = IdentityAdministration(self.store.identity, hasher=self.hasher, access=self.access)
+
+    def server(self, times: SessionTimes | None = None) -> Access:
+        store = MemoryJobStore(self.model, clock=self.clock)
+        return Access(store.identity, clock=self.clock, hasher=self.hasher, times=times or SessionTimes())
+
+    async def user(self, name: str = "ann", role: Role = Role.ADMIN, tenant: str = EVERYWHERE) -> User:
+        if tenant != EVERYWHERE:
+            await self.administration.add_tenant(tenant, by=BY)
+        return await self.administration.add_user(name, PASSWORD, memberships=[Membership(tenant, role)], by=BY)
+
+    async def imported(self, name: str, password_hash: str) -> User:
+        """A user whose hash was made elsewhere."""
+        new = NewUser(id=str(uuid.uuid4()), name=name, password_hash=password_hash)
+        return await self.store.identity.accounts.add_user(new, by=BY)

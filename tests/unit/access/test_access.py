@@ -1,0 +1,397 @@
+"""Logins, credentials, and what they are good for."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from taskmq.access import PasswordHasher, SessionTimes, actor_of
+from taskmq.contracts.identity import UserChange
+from taskmq.errors import (
+    IdentityNotFound,
+    LoginThrottled,
+    NotAuthenticated,
+    NotPermitted,
+    StoreUnavailable,
+    UnsupportedFeature,
+)
+from taskmq.model.identity import EVERYTHING_OF_ALL, Permission, Role, Scope, digest
+from tests.unit.access.kit import BY, PASSWORD, House
+
+
+def _run(test: Callable[[House], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def main() -> None:
+            await test(House())
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@_run
+async def test_a_login_gives_a_session_that_says_who_calls(house: House) -> None:
+    ann = await house.user("Ann", Role.OPERATOR, "acme")
+
+    begun = await house.access.login("ann", PASSWORD, address="192.0.2.1", agent="x" * 1000, request_id="r-1")
+
+    identity = await house.server().authenticate(session=begun.secret)
+    assert identity == begun.identity
+    assert (identity.user_id, identity.user, identity.via) == (ann.id, "Ann", "session")
+    assert begun.ends == house.clock.now_ms() + 12 * 3_600_000
+    (session,) = await house.store.identity.credentials.sessions(ann.id)
+    assert session.id == identity.credential
+    assert len(session.agent) == 200
+    entry = house.model.identity.audit[-1].entry()
+    assert (entry.action, entry.user, entry.address, entry.request_id) == ("session.begin", "Ann", "192.0.2.1", "r-1")
+
+
+@_run
+async def test_no_secret_is_kept_anywhere(house: House) -> None:
+    ann = await house.user()
+    begun = await house.access.login("ann", PASSWORD, address="a")
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+
+    kept = repr(vars(house.model.identity))
+
+    for secret in (PASSWORD, begun.secret, begun.csrf, token.secret):
+        assert secret not in kept
+    assert PASSWORD not in repr(begun)
+    assert "argon2id" in house.model.identity.passwords[ann.id]
+
+
+@_run
+async def test_a_login_that_fails_never_says_why(house: House) -> None:
+    await house.user("ann")
+    gone = await house.user("gone")
+    await house.administration.change_user(gone.id, UserChange(is_disabled=True), by=BY)
+    await house.administration.add_user("tokens", None, by=BY)
+
+    said: set[str] = set()
+    for name, password in (
+        ("ann", "wrong password 1"),
+        ("nobody", PASSWORD),
+        ("gone", PASSWORD),
+        ("tokens", ""),
+        ("", ""),
+        ("\0", "\ud800"),
+        ("ann", "x" * 100_000),
+    ):
+        with pytest.raises(NotAuthenticated) as caught:
+            await house.access.login(name, password, address=f"from {name}")
+        assert not isinstance(caught.value, LoginThrottled)
+        said.add(str(caught.value))
+
+    assert said == {"the name or the password is wrong, or the account is disabled"}
+    assert house.model.identity.audit[-1].action == "user.add"
+
+
+@_run
+async def test_failed_logins_are_throttled_by_all_servers_and_a_success_forgets_them(house: House) -> None:
+    await house.user()
+    servers = [house.access, house.server()]
+
+    for turn in range(5):
+        with pytest.raises(NotAuthenticated):
+            await servers[turn % 2].login("ann", "wrong password 1", address="192.0.2.1")
+    with pytest.raises(LoginThrottled) as caught:
+        await house.server().login("ann", PASSWORD, address="192.0.2.1")
+    assert caught.value.retry_after == 1
+    house.clock.advance(1)
+    await house.access.login("ann", PASSWORD, address="192.0.2.1")
+
+    for _ in range(4):
+        with pytest.raises(NotAuthenticated):
+            await house.access.login("ann", "wrong password 1", address="192.0.2.1")
+    await house.access.login("ann", PASSWORD, address="192.0.2.1")
+
+
+@_run
+async def test_waits_grow_while_logins_fail_and_are_over_after_a_while(house: House) -> None:
+    await house.user()
+    waits: list[float] = []
+
+    for _ in range(9):
+        with pytest.raises(NotAuthenticated):
+            await house.access.login("ann", "wrong password 1", address="192.0.2.1")
+        with pytest.raises(NotAuthenticated) as caught:
+            await house.access.login("ann", "wrong password 1", address="192.0.2.1")
+        if isinstance(caught.value, LoginThrottled):
+            waits.append(caught.value.retry_after)
+            house.clock.advance(caught.value.retry_after)
+
+    assert waits == sorted(waits)
+    assert len(waits) >= 5
+    house.clock.advance(15 * 60)
+    await house.access.login("ann", PASSWORD, address="192.0.2.1")
+
+
+@_run
+async def test_a_session_ends_when_it_was_not_used_and_at_its_time(house: House) -> None:
+    await house.user()
+    idle = await house.access.login("ann", PASSWORD, address="a")
+    used = await house.access.login("ann", PASSWORD, address="a")
+
+    house.clock.advance(30 * 60 - 1)
+    await house.access.authenticate(session=used.secret)
+    house.clock.advance(1)
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=idle.secret)
+    for _ in range(23):
+        house.clock.advance(30 * 60 - 10)
+        await house.access.authenticate(session=used.secret)
+    house.clock.advance(10 * 60)
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=used.secret)
+
+
+@_run
+async def test_a_login_ends_the_session_that_the_browser_had(house: House) -> None:
+    await house.user()
+    first = await house.access.login("ann", PASSWORD, address="a")
+    await house.access.authenticate(session=first.secret)
+
+    second = await house.access.login("ann", PASSWORD, address="a", replaces=first.secret)
+
+    assert second.secret != first.secret
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=first.secret)
+    await house.access.authenticate(session=second.secret)
+
+
+@_run
+async def test_logging_out_ends_the_session_here_at_once(house: House) -> None:
+    await house.user()
+    begun = await house.access.login("ann", PASSWORD, address="a")
+    await house.access.authenticate(session=begun.secret)
+
+    await house.access.logout(begun.secret, by=actor_of(begun.identity, address="a"))
+
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=begun.secret)
+    await house.access.logout(begun.secret, by=BY)
+    assert house.model.identity.audit[-1].action == "session.end"
+
+
+@_run
+async def test_a_rotated_session_has_another_secret(house: House) -> None:
+    await house.user()
+    begun = await house.access.login("ann", PASSWORD, address="a")
+
+    rotated = await house.access.rotate(begun.secret)
+
+    assert rotated.identity == begun.identity
+    assert rotated.csrf != begun.csrf
+    await house.access.authenticate(session=rotated.secret)
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=begun.secret)
+    with pytest.raises(NotAuthenticated):
+        await house.access.rotate(begun.secret)
+
+
+@_run
+async def test_a_hash_of_older_parameters_is_renewed_by_the_login(house: House) -> None:
+    before = await PasswordHasher(time_cost=2, memory_cost=16).hash(PASSWORD)
+    ann = await house.imported("ann", before)
+
+    await house.access.login("ann", PASSWORD, address="a")
+
+    after = house.model.identity.passwords[ann.id]
+    assert after != before
+    assert "m=8,t=1" in after
+    await house.access.login("ann", PASSWORD, address="a")
+    assert house.model.identity.passwords[ann.id] == after
+
+
+@_run
+async def test_a_hash_that_cannot_be_read_is_no_password(house: House) -> None:
+    await house.imported("ann", "$2b$12$not-argon2")
+
+    with pytest.raises(NotAuthenticated):
+        await house.access.login("ann", PASSWORD, address="a")
+
+
+@_run
+async def test_a_token_says_who_calls_and_is_no_more_than_its_scopes(house: House) -> None:
+    ann = await house.user("ann", Role.ADMIN, "acme")
+    scoped = await house.administration.add_token(
+        ann.id, "ci", scopes=frozenset({Permission.JOBS_READ}), tasks=["billing.*"], by=BY
+    )
+    whole = await house.administration.add_token(ann.id, "all", by=BY)
+
+    identity = await house.access.authenticate(token=scoped.secret)
+    assert (identity.via, identity.credential, identity.tasks) == ("token", scoped.token.id, ("billing.*",))
+    assert house.access.authorise(identity, Permission.JOBS_READ, "acme") == Scope(frozenset({"acme"}))
+    with pytest.raises(NotPermitted):
+        house.access.authorise(identity, Permission.JOBS_SUBMIT, "acme")
+    everything = await house.access.authenticate(token=whole.secret)
+    assert house.access.authorise(everything, Permission.MEMBERS_CHANGE, "acme") == Scope(frozenset({"acme"}))
+    with pytest.raises(NotPermitted):
+        house.access.authorise(everything, Permission.ACCOUNT_CHANGE)
+
+
+@_run
+async def test_what_is_no_credential_is_nobody(house: House) -> None:
+    ann = await house.user()
+    begun = await house.access.login("ann", PASSWORD, address="a")
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+
+    for presented in (
+        {},
+        {"token": ""},
+        {"session": ""},
+        {"token": begun.secret},
+        {"session": token.secret},
+        {"token": token.secret + "x"},
+        {"token": token.secret[:-1] + ("A" if token.secret[-1] != "A" else "B")},
+        {"token": "tmq_\ud800"},
+        {"session": "x" * 100_000},
+    ):
+        with pytest.raises(NotAuthenticated) as caught:
+            await house.access.authenticate(**presented)
+        assert str(caught.value) == "sign in, or present an API token that is good"
+
+
+@_run
+async def test_what_this_server_revokes_ends_here_at_once_and_elsewhere_within_a_minute(house: House) -> None:
+    ann = await house.user()
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+    here, elsewhere = house.access, house.server()
+    for server in (here, elsewhere):
+        await server.authenticate(token=token.secret)
+
+    await house.administration.revoke_token(token.token.id, by=BY)
+
+    with pytest.raises(NotAuthenticated):
+        await here.authenticate(token=token.secret)
+    await elsewhere.authenticate(token=token.secret)
+    house.clock.advance(60)
+    with pytest.raises(NotAuthenticated):
+        await elsewhere.authenticate(token=token.secret)
+
+
+@_run
+async def test_a_role_that_is_taken_away_is_gone_here_at_once(house: House) -> None:
+    await house.user("root")
+    ann = await house.user("ann", Role.ADMIN, "acme")
+    begun = await house.access.login("ann", PASSWORD, address="a")
+    assert (await house.access.authenticate(session=begun.secret)).memberships
+
+    await house.administration.remove_role(ann.id, "acme", by=BY)
+    assert (await house.access.authenticate(session=begun.secret)).memberships == ()
+    await house.administration.set_role(ann.id, "acme", Role.VIEWER, by=BY)
+    assert [each.role for each in (await house.access.authenticate(session=begun.secret)).memberships] == ["viewer"]
+    await house.administration.change_tenant("acme", is_disabled=True, by=BY)
+    assert (await house.access.authenticate(session=begun.secret)).memberships == ()
+    await house.administration.erase_user(ann.id, by=BY)
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(session=begun.secret)
+
+
+@_run
+async def test_streams_are_told_of_what_was_revoked_here(house: House) -> None:
+    ann = await house.user()
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+    waiting = [asyncio.ensure_future(house.access.changed()) for _ in range(2)]
+    await asyncio.sleep(0)
+
+    await house.administration.revoke_token(token.token.id, by=BY)
+
+    await asyncio.gather(*waiting)
+
+
+@_run
+async def test_what_is_revoked_while_it_is_looked_up_is_not_remembered(house: House) -> None:
+    ann = await house.user()
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+    # The store has answered, and the answer is on its way.
+    looking = asyncio.ensure_future(house.access.authenticate(token=token.secret))
+    await asyncio.sleep(0)
+    house.access.forget()
+    await looking
+    await house.store.identity.credentials.revoke_token(token.token.id, by=BY)
+
+    house.clock.advance(60)
+    with pytest.raises(NotAuthenticated):
+        await house.access.authenticate(token=token.secret)
+
+
+@_run
+async def test_a_store_that_is_away_lets_in_whom_it_knew_just_now_and_nobody_else(house: House) -> None:
+    ann = await house.user()
+    token = await house.administration.add_token(ann.id, "ci", by=BY)
+    other = await house.administration.add_token(ann.id, "other", by=BY)
+    server = house.server(SessionTimes(fresh=20))
+    await server.authenticate(token=token.secret)
+
+    for store in (server._store._credentials,):  # type: ignore[attr-defined]
+        store._look = _away
+
+    await server.authenticate(token=token.secret)
+    with pytest.raises(StoreUnavailable):
+        await server.authenticate(token=other.secret)
+    house.clock.advance(20)
+    with pytest.raises(StoreUnavailable):
+        await server.authenticate(token=token.secret)
+
+
+def _away() -> int:
+    raise StoreUnavailable("not reachable")
+
+
+@_run
+async def test_what_is_remembered_of_many_credentials_is_bounded(house: House) -> None:
+    ann = await house.user()
+    tokens = [await house.administration.add_token(ann.id, f"t{turn}", by=BY) for turn in range(3)]
+    house.access._known = {digest(f"{turn}"): house.access._known.get(b"") for turn in range(10_000)}  # type: ignore[misc]
+
+    for token in tokens:
+        await house.access.authenticate(token=token.secret)
+
+    assert len(house.access._known) == 3
+
+
+@_run
+async def test_a_change_by_a_session_needs_its_csrf_token(house: House) -> None:
+    await house.user()
+    begun = await house.access.login("ann", PASSWORD, address="a")
+    other = await house.access.login("ann", PASSWORD, address="a")
+
+    house.access.check_csrf(begun.secret, begun.csrf)
+    assert house.access.csrf_token(begun.secret) == begun.csrf
+    for presented in (None, "", other.csrf, begun.secret, begun.csrf + "x", "é", "\ud800"):
+        with pytest.raises(NotPermitted, match="CSRF"):
+            house.access.check_csrf(begun.secret, presented)
+
+
+@_run
+async def test_foreign_tenants_do_not_exist_and_own_ones_say_what_is_missing(house: House) -> None:
+    await house.user("ann", Role.VIEWER, "acme")
+    await house.administration.add_tenant("other", by=BY)
+    ann = (await house.access.login("ann", PASSWORD, address="a")).identity
+    authorise = house.access.authorise
+
+    assert authorise(ann, Permission.JOBS_READ, "acme") == Scope(frozenset({"acme"}))
+    assert authorise(ann, Permission.JOBS_READ) == Scope(frozenset({"acme"}))
+    assert authorise(ann, Permission.ACCOUNT_CHANGE) == EVERYTHING_OF_ALL
+    with pytest.raises(NotPermitted) as caught:
+        authorise(ann, Permission.JOBS_SUBMIT, "acme")
+    assert caught.value.permission == "jobs.submit"
+    for foreign in ("other", "none", ""):
+        with pytest.raises(IdentityNotFound):
+            authorise(ann, Permission.JOBS_READ, foreign)
+    for instance in (Permission.QUEUES_READ, Permission.USERS_READ, Permission.TENANTS_CHANGE):
+        with pytest.raises(NotPermitted):
+            authorise(ann, instance, "acme")
+    with pytest.raises(NotPermitted):
+        authorise(replace(ann, memberships=()), Permission.JOBS_READ)
+
+
+def test_passwords_without_argon2_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "argon2", None)
+
+    with pytest.raises(UnsupportedFeature, match=r"taskmq\[server\]"):
+        PasswordHasher()

@@ -1,0 +1,113 @@
+"""The chain of the audit shows what was changed or taken away."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from taskmq.model.identity import GENESIS, AuditEntry, AuditRecord, ChainLink, broken_link, link, recorded, sealed
+
+
+def _entry(number: int) -> AuditEntry:
+    return AuditEntry(
+        action="queue.purge",
+        kind="queue",
+        subject=f"q{number}",
+        tenant="acme",
+        user_id="u-1",
+        user="ann",
+        via="session",
+        credential="s-1",
+        address="192.0.2.1",
+        request_id=f"r-{number}",
+        before={"depth": number},
+        after={"depth": 0},
+        note="full",
+    )
+
+
+def _chain(count: int) -> list[AuditRecord]:
+    records = [
+        recorded(_entry(number), number=number, at=1000 + number, who_salt=bytes([number] * 16), what_salt=b"s" * 16)
+        for number in range(1, count + 1)
+    ]
+    links = sealed(ChainLink(), records)
+    return [
+        replace(record, position=each.position, hash=each.hash) for record, each in zip(records, links, strict=True)
+    ]
+
+
+def test_an_entry_comes_back_as_it_was_handed_over() -> None:
+    (record,) = _chain(1)
+
+    assert record.entry() == _entry(1)
+    assert not record.is_erased
+
+
+def test_a_whole_chain_is_whole_from_any_place() -> None:
+    chain = _chain(5)
+
+    assert broken_link(ChainLink(), chain) == ""
+    assert broken_link(ChainLink(), []) == ""
+    assert broken_link(ChainLink(2, chain[1].hash or b""), chain[2:]) == ""
+    assert chain[0].hash == link(GENESIS, chain[0])
+
+
+_FIELDS = ["number", "at", "action", "kind", "subject", "tenant", "user_id", "via", "credential", "request_id"]
+_BYTES = ["who", "what", "who_salt", "what_salt", "who_commitment", "what_commitment", "hash"]
+
+
+@given(st.sampled_from([*_FIELDS, *_BYTES]), st.integers(0, 4))
+def test_a_changed_entry_breaks_the_chain(field: str, place: int) -> None:
+    chain = _chain(5)
+    value = getattr(chain[place], field)
+    other = value + (b"x" if isinstance(value, bytes) else "x" if isinstance(value, str) else 1)
+    chain[place] = replace(chain[place], **{field: other})
+
+    assert f"position {place + 1}" in broken_link(ChainLink(), chain)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_an_entry_that_was_taken_away_breaks_the_chain(place: int) -> None:
+    chain = _chain(5)
+    del chain[place]
+
+    assert broken_link(ChainLink(), chain) == f"position {place + 1} is missing: the next entry has {place + 2}"
+
+
+def test_an_entry_in_the_place_of_another_breaks_the_chain() -> None:
+    chain = _chain(3)
+    first, second = chain[0], chain[1]
+    chain[:2] = [
+        replace(second, position=first.position, hash=first.hash),
+        replace(first, position=second.position, hash=second.hash),
+    ]
+
+    assert "position 1 (entry 2) is not what was sealed" in broken_link(ChainLink(), chain)
+
+
+def test_what_was_erased_leaves_the_chain_whole() -> None:
+    chain = _chain(3)
+    chain[0] = replace(chain[0], who=None, who_salt=None)
+    chain[1] = replace(chain[1], what=None, what_salt=None)
+
+    assert broken_link(ChainLink(), chain) == ""
+    assert [each.is_erased for each in chain] == [True, True, False]
+    assert (chain[0].entry().user, chain[0].entry().address, chain[0].entry().note) == ("", "", "full")
+    assert (chain[1].entry().user, chain[1].entry().before, chain[1].entry().note) == ("ann", None, "")
+
+
+def test_a_part_whose_salt_alone_was_taken_is_told() -> None:
+    chain = _chain(1)
+    chain[0] = replace(chain[0], who_salt=None)
+
+    assert broken_link(ChainLink(), chain) == "position 1 (entry 1): 'who' was changed"
+
+
+def test_a_commitment_does_not_tell_a_part_that_could_be_guessed() -> None:
+    entry = _entry(1)
+    first = recorded(entry, number=1, at=1, who_salt=b"a" * 16, what_salt=b"b" * 16)
+    second = recorded(entry, number=1, at=1, who_salt=b"c" * 16, what_salt=b"d" * 16)
+
+    assert first.who_commitment != second.who_commitment
+    assert first.what_commitment != second.what_commitment

@@ -1,0 +1,252 @@
+"""Who may do what."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from taskmq.errors import InvalidOption
+from taskmq.model.identity import (
+    EVERYTHING_OF_ALL,
+    EVERYWHERE,
+    NOTHING_AT_ALL,
+    RULES,
+    SELF_SERVICE,
+    Identity,
+    Membership,
+    Permission,
+    Place,
+    Role,
+    Scope,
+    allows_task,
+    home,
+    may,
+    permissions_of,
+    read_scopes,
+    roles_in,
+    scope_for,
+)
+
+_TENANTS = ("north", "south", "")
+_roles = st.sampled_from(list(Role))
+_patterns = st.lists(st.sampled_from(["*", "billing.*", "mail.send", "mail.?", "none"]), max_size=2).map(tuple)
+_memberships = st.dictionaries(
+    st.sampled_from([*_TENANTS, EVERYWHERE]), st.tuples(_roles, _patterns), max_size=4
+).map(lambda found: tuple(Membership(tenant, role, tasks) for tenant, (role, tasks) in sorted(found.items())))
+_users = st.builds(
+    Identity, user_id=st.just("u"), user=st.just("ann"), memberships=_memberships, via=st.just("session")
+)
+_permissions = st.sampled_from(list(Permission))
+_asked = st.sampled_from([None, *_TENANTS, "other"])
+
+
+def _of(*memberships: Membership) -> Identity:
+    return Identity(user_id="u", user="ann", memberships=memberships, via="session")
+
+
+def test_every_permission_has_a_rule_and_says_what_it_is_for() -> None:
+    assert set(RULES) == set(Permission)
+    assert len({rule.about for rule in RULES.values()}) == len(RULES)
+    assert {rule.place for rule in RULES.values()} == set(Place)
+    assert all((rule.role is None) == (rule.place is Place.ACCOUNT) for rule in RULES.values())
+
+
+def test_a_role_includes_itself_and_those_before_it() -> None:
+    roles = list(Role)
+
+    for lower, higher in combinations(roles, 2):
+        assert higher.includes(lower)
+        assert not lower.includes(higher)
+    assert all(role.includes(role) for role in roles)
+
+
+@given(_users, _permissions, _asked, st.sampled_from([*_TENANTS, EVERYWHERE]), _roles)
+def test_more_role_never_means_less_permission(
+    identity: Identity, permission: Permission, tenant: str | None, where: str, role: Role
+) -> None:
+    others = tuple(each for each in identity.memberships if each.tenant != where)
+    before = next((each.role for each in identity.memberships if each.tenant == where), None)
+    if before is not None and before.includes(role):
+        role = before
+    more = replace(identity, memberships=(*others, Membership(where, role)))
+
+    assert may(more, permission, tenant) or not may(identity, permission, tenant)
+    assert (scope_for(identity, permission).tenants or frozenset()) <= (
+        scope_for(more, permission).tenants or {*_TENANTS, "other"}
+    )
+
+
+@given(
+    _users,
+    _permissions,
+    _asked,
+    st.none() | st.frozensets(_permissions),
+    st.none() | st.frozensets(st.sampled_from([*_TENANTS, "other"])),
+    _patterns,
+    st.sampled_from(["billing.pay", "mail.send", "mail.x"]),
+)
+def test_a_token_never_exceeds_its_user(
+    user: Identity,
+    permission: Permission,
+    tenant: str | None,
+    scopes: frozenset[Permission] | None,
+    tenants: frozenset[str] | None,
+    tasks: tuple[str, ...],
+    task: str,
+) -> None:
+    token = replace(user, via="token", scopes=scopes, tenants=tenants, tasks=tasks)
+
+    assert may(user, permission, tenant) or not may(token, permission, tenant)
+    assert set(roles_in(token, tenant or "")) <= set(roles_in(user, tenant or ""))
+    assert allows_task(user, tenant or "", task) or not allows_task(token, tenant or "", task)
+    theirs, whole = scope_for(token, permission), scope_for(user, permission)
+    assert all(whole.has(each) for each in (*_TENANTS, "other", "another") if theirs.has(each))
+
+
+@given(_users, _permissions, st.sampled_from(_TENANTS))
+def test_a_scope_has_the_tenants_in_which_one_may(identity: Identity, permission: Permission, tenant: str) -> None:
+    if RULES[permission].place is Place.TENANT:
+        assert scope_for(identity, permission).has(tenant) == may(identity, permission, tenant)
+    elif RULES[permission].place is not Place.ANYWHERE:
+        expected = EVERYTHING_OF_ALL if may(identity, permission) else NOTHING_AT_ALL
+        assert scope_for(identity, permission) == expected
+
+
+@given(_permissions, _asked)
+def test_nobody_may_do_anything_but_see_to_their_own_account(permission: Permission, tenant: str | None) -> None:
+    assert may(_of(), permission, tenant) == (permission in SELF_SERVICE)
+
+
+@given(_roles, _permissions)
+def test_a_role_in_a_tenant_says_nothing_of_another(role: Role, permission: Permission) -> None:
+    ann = _of(Membership("north", role))
+
+    assert roles_in(ann, "north") == [role]
+    assert roles_in(ann, "south") == []
+    if RULES[permission].place is Place.TENANT:
+        assert not may(ann, permission, "south")
+        assert not may(ann, permission)
+    if RULES[permission].place is Place.INSTANCE:
+        assert not may(ann, permission, "north")
+        assert not may(ann, permission)
+
+
+@given(_permissions, st.sampled_from(_TENANTS))
+def test_the_instances_admin_may_do_everything_everywhere(permission: Permission, tenant: str) -> None:
+    root = _of(Membership(EVERYWHERE, Role.ADMIN))
+
+    assert may(root, permission)
+    assert may(root, permission, tenant)
+    assert scope_for(root, permission) == EVERYTHING_OF_ALL
+
+
+def test_what_is_anywhere_needs_a_role_somewhere() -> None:
+    ann = _of(Membership("north", Role.VIEWER))
+
+    assert may(ann, Permission.TASKS_READ)
+    assert may(ann, Permission.TASKS_READ, "north")
+    assert not may(ann, Permission.TASKS_READ, "south")
+    assert scope_for(ann, Permission.TENANTS_READ) == Scope(frozenset({"north"}))
+
+
+def test_a_token_for_some_tenants_is_good_for_nothing_of_the_instance() -> None:
+    root = _of(Membership(EVERYWHERE, Role.ADMIN))
+    token = replace(root, via="token", scopes=frozenset(Permission), tenants=frozenset({"north"}))
+
+    assert may(token, Permission.JOBS_READ, "north")
+    assert not may(token, Permission.JOBS_READ, "south")
+    assert not may(token, Permission.JOBS_READ)
+    assert not may(token, Permission.QUEUES_PURGE)
+    assert may(token, Permission.TASKS_READ)
+    assert scope_for(token, Permission.JOBS_READ) == Scope(frozenset({"north"}))
+    assert scope_for(token, Permission.TENANTS_READ) == Scope(frozenset({"north"}))
+
+
+def test_a_token_sees_to_its_users_account_only_where_its_scopes_say_so() -> None:
+    token = replace(_of(Membership("north", Role.ADMIN)), via="token")
+
+    assert not may(token, Permission.ACCOUNT_CHANGE)
+    assert not may(replace(token, scopes=frozenset({Permission.JOBS_READ})), Permission.ACCOUNT_CHANGE)
+    assert may(replace(token, scopes=frozenset({Permission.ACCOUNT_CHANGE})), Permission.ACCOUNT_CHANGE)
+
+
+@pytest.mark.parametrize(
+    ("memberships", "tenants", "expected"),
+    [
+        ((), None, None),
+        ((Membership("north", Role.VIEWER),), None, "north"),
+        ((Membership("north", Role.VIEWER), Membership("south", Role.VIEWER)), None, None),
+        ((Membership("north", Role.VIEWER), Membership(EVERYWHERE, Role.VIEWER)), None, ""),
+        ((Membership(EVERYWHERE, Role.VIEWER),), frozenset({"north"}), "north"),
+        ((Membership(EVERYWHERE, Role.VIEWER),), frozenset({"north", "south"}), None),
+        ((Membership(EVERYWHERE, Role.VIEWER),), frozenset(), None),
+    ],
+)
+def test_a_call_that_names_no_tenant_is_at_home_where_there_is_one(
+    memberships: tuple[Membership, ...], tenants: frozenset[str] | None, expected: str | None
+) -> None:
+    assert home(replace(_of(*memberships), tenants=tenants)) == expected
+
+
+def test_a_task_may_be_called_by_the_patterns_of_a_role_that_submits() -> None:
+    ann = _of(
+        Membership("north", Role.SUBMITTER, ("billing.*", "mail.?")),
+        Membership("south", Role.VIEWER),
+        Membership("west", Role.ADMIN, ()),
+    )
+
+    assert allows_task(ann, "north", "billing.pay")
+    assert allows_task(ann, "north", "mail.x")
+    assert not allows_task(ann, "north", "mail.send")
+    assert not allows_task(ann, "north", "BILLING.pay")
+    assert not allows_task(ann, "south", "billing.pay")
+    assert not allows_task(ann, "west", "billing.pay")
+    assert not allows_task(replace(ann, tasks=("mail.*",)), "north", "billing.pay")
+
+
+def test_scopes_are_permissions_kinds_of_them_or_roles() -> None:
+    assert read_scopes(["jobs.read"]) == {Permission.JOBS_READ}
+    assert read_scopes(["queues.*", "jobs.read"]) == {
+        Permission.JOBS_READ,
+        Permission.QUEUES_READ,
+        Permission.QUEUES_OPERATE,
+        Permission.QUEUES_PURGE,
+    }
+    assert read_scopes(["admin"]) == set(Permission) - SELF_SERVICE
+    assert read_scopes(["viewer"]) < read_scopes(["submitter"]) < read_scopes(["operator"]) < read_scopes(["admin"])
+    assert read_scopes([]) == frozenset()
+
+
+@pytest.mark.parametrize("word", ["", "*", "jobs", "jobs.", "jobs.write", "job.*", "root", ".*"])
+def test_a_scope_that_is_none_is_refused_by_name(word: str) -> None:
+    with pytest.raises(InvalidOption, match=r"^no scope '"):
+        read_scopes([word])
+
+
+@pytest.mark.parametrize("place", [Place.TENANT, Place.INSTANCE])
+@pytest.mark.parametrize("role", list(Role))
+def test_what_a_role_may_do_is_what_may_says(role: Role, place: Place) -> None:
+    tenant = "north" if place is Place.TENANT else EVERYWHERE
+    ann = _of(Membership(tenant, role))
+
+    expected = {
+        permission
+        for permission in Permission
+        if may(ann, permission, "north" if RULES[permission].place is Place.TENANT else None)
+    }
+    assert permissions_of(role, place) == expected
+
+
+def test_a_scope_is_narrowed_to_what_it_has() -> None:
+    both = Scope(frozenset({"north", "south"}))
+
+    assert both.narrowed(None) == both
+    assert both.narrowed("north") == Scope(frozenset({"north"}))
+    assert both.narrowed("other") == NOTHING_AT_ALL
+    assert EVERYTHING_OF_ALL.narrowed("other") == Scope(frozenset({"other"}))
+    assert both.narrowed("north").single() == "north"
+    assert both.single() is None
+    assert EVERYTHING_OF_ALL.single() is None
+    assert NOTHING_AT_ALL.single() is None

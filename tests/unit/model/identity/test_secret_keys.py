@@ -1,0 +1,43 @@
+import pytest
+
+from taskmq.model.identity import csrf_token, digest, is_token, session_key, token_key
+
+_RANDOM = bytes(range(32))
+
+
+def test_a_token_has_a_prefix_that_is_found_and_its_digest_is_kept() -> None:
+    key = token_key(_RANDOM)
+
+    assert key.text == "tmq_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+    assert is_token(key.text)
+    assert key.digest == digest(key.text)
+    assert len(key.digest) == 32
+
+
+def test_a_sessions_secret_is_no_token() -> None:
+    key = session_key(_RANDOM)
+
+    assert not is_token(key.text)
+    assert key.digest == digest(key.text)
+    assert key.digest != token_key(_RANDOM).digest
+
+
+@pytest.mark.parametrize("text", ["", "tmq_", "tmq_x", "tmq_" + "a" * 44, "tmq_" + "é" * 43, "x" * 100_000, "\ud800"])
+def test_what_does_not_look_like_a_token_is_none(text: str) -> None:
+    assert not is_token(text)
+    assert len(digest(text)) == 32
+
+
+def test_a_csrf_token_is_of_one_session_and_does_not_tell_its_secret() -> None:
+    secret = session_key(_RANDOM).text
+
+    assert csrf_token(secret) == csrf_token(secret)
+    assert csrf_token(secret) != csrf_token(secret + "x")
+    assert secret not in csrf_token(secret)
+    assert csrf_token("\ud800")
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33])
+def test_a_secret_is_made_of_32_bytes(size: int) -> None:
+    with pytest.raises(ValueError, match="32 random bytes"):
+        token_key(bytes(size))

@@ -1,0 +1,128 @@
+"""A served app on `memory://` and SQLite, asked by callers of several roles and tenants."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from httpx import Response
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+from litestar.testing import TestClient
+
+from taskmq import TaskMQ
+from taskmq.errors import NotAuthenticated
+from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
+from taskmq.server import Identify, ServerSettings, build
+from taskmq.server.sign_in import identify_by_store
+from tests.unit.app_kit import new_url
+
+__all__ = ["CALLERS", "DOCUMENT", "Site", "define", "open_site", "served"]
+
+DOCUMENT: dict[str, Any] = {
+    "job_id": "order-17",
+    "job_type": "data_processing",
+    "schedule_time": "2099-01-31T09:00:00Z",
+    "priority": "high",
+    "payload": {"key": "value"},
+}
+"""The body of document 001."""
+
+
+def _identity(name: str, *memberships: Membership) -> Identity:
+    return Identity(user_id=name, user=name, memberships=memberships, via="session", credential=name)
+
+
+CALLERS = {
+    identity.user: identity
+    for identity in (
+        *(_identity(f"acme-{role}", Membership("acme", role)) for role in Role),
+        *(_identity(f"all-{role}", Membership(EVERYWHERE, role)) for role in Role),
+        _identity("other-admin", Membership("other", Role.ADMIN)),
+        _identity("both", Membership("acme", Role.ADMIN), Membership("other", Role.VIEWER)),
+        _identity("picky", Membership("acme", Role.OPERATOR, ("billing.*",))),
+        _identity("nobody"),
+    )
+}
+"""Who calls, by the token that they present."""
+
+
+def define(app: TaskMQ) -> None:
+    """The tasks of the tests."""
+
+    @app.task(name="data_processing", queue="work")
+    def data_processing(key: str = "", number: int = 0) -> str:
+        """Process some data."""
+        return key
+
+    @app.task(name="billing.charge", queue="billing")
+    def charge(amount: int) -> int:
+        return amount
+
+    @app.cron("0 2 * * *", name="nightly")
+    @app.task(name="report", queue="work")
+    def report() -> None: ...
+
+
+class Site:
+    """A served app; asked as `acme-admin` unless told otherwise."""
+
+    def __init__(self, app: TaskMQ, client: "TestClient[Any]") -> None:
+        self.app = app
+        self.client = client
+
+    def __call__(
+        self, method: str, path: str, json: Any = None, *, by: str | None = "acme-admin", **more: Any
+    ) -> Response:
+        """Ask; a path without `/api` is below `/api/v1`."""
+        headers = dict(more.pop("headers", {}))
+        if by is not None:
+            headers["Authorization"] = f"Bearer {by}"
+        if json is not None:
+            more["json"] = json
+        where = path if path.startswith("/api/openapi") else f"/api/v1{path}"
+        return self.client.request(method, where, headers=headers, **more)
+
+    def submit(self, by: str = "acme-admin", tenant: str | None = None, **changes: Any) -> str:
+        """Submit the document's job, with changes; its id."""
+        query = "" if tenant is None else f"?tenant={tenant}"
+        answer = self("POST", f"/jobs{query}", {**DOCUMENT, **changes}, by=by)
+        assert answer.status_code in {200, 201}, answer.text
+        return str(answer.json()["job_id"])
+
+    def ids(self, query: str = "", by: str = "acme-admin") -> list[str]:
+        """The ids of the jobs that a list shows."""
+        answer = self("GET", f"/jobs{query}", by=by)
+        assert answer.status_code == 200, answer.text
+        return [job["job_id"] for job in answer.json()]
+
+
+@contextmanager
+def open_site(folder: Path, settings: ServerSettings | None = None) -> Iterator[Site]:
+    """Serve an app of its own."""
+    app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db")
+    define(app)
+
+    async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
+        name = connection.headers.get("authorization", "").removeprefix("Bearer ")
+        if name not in CALLERS:
+            raise NotAuthenticated("sign in")
+        return CALLERS[name]
+
+    with TestClient(served(app, identify=identify, settings=settings), raise_server_exceptions=False) as client:
+        yield Site(app, client)
+
+
+def served(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> Any:
+    """`build`, whose handlers are made once for all tests: that takes longer than most of them."""
+    if settings is not None:
+        return build(app, identify=identify, settings=settings)
+    edge = _built_once()
+    edge._app.state = State({"app": app, "identify": identify, "settings": ServerSettings()})
+    return edge
+
+
+@cache
+def _built_once() -> Any:
+    return build(TaskMQ(new_url()))

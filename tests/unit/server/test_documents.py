@@ -1,0 +1,100 @@
+"""The calls of document 001, with exactly its bodies."""
+
+from tests.unit.server.kit import DOCUMENT, Site
+
+
+def test_a_job_of_the_document_is_submitted_and_answered_in_its_words(site: Site) -> None:
+    answer = site("POST", "/jobs", DOCUMENT)
+
+    assert answer.status_code == 201
+    assert answer.json()["status"] == "submitted"
+    assert answer.json()["job_id"] == "order-17"
+    assert answer.headers["location"] == f"/api/v1/jobs/{answer.json()['id']}"
+
+
+def test_the_same_job_again_is_the_same_and_other_content_a_conflict(site: Site) -> None:
+    first = site("POST", "/jobs", DOCUMENT)
+    again = site("POST", "/jobs", DOCUMENT)
+    other = site("POST", "/jobs", {**DOCUMENT, "payload": {"key": "another"}})
+
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert again.json() == {**first.json(), "is_new": False}
+    assert (other.json()["code"], other.json()["state"]) == ("job_conflict", "scheduled")
+
+
+def test_a_job_is_updated_with_the_body_of_the_document(site: Site) -> None:
+    site.submit()
+    body = {"schedule_time": "2099-02-01T00:00:00Z", "priority": "low", "payload": {"key": "updated_value"}}
+
+    answer = site("PUT", "/jobs/order-17", body)
+
+    assert answer.status_code == 200
+    assert (answer.json()["status"], answer.json()["job_id"]) == ("updated", "order-17")
+    after = site("GET", "/jobs/order-17?expand=payload").json()
+    assert (after["schedule_time"], after["payload"]) == ("2099-02-01T00:00:00.000Z", {"key": "updated_value"})
+
+
+def test_fields_may_be_absent_in_an_update(site: Site) -> None:
+    site.submit()
+
+    assert site("PUT", "/jobs/order-17", {"priority": "medium"}).status_code == 200
+
+    after = site("GET", "/jobs/order-17?expand=payload").json()
+    assert (after["priority"], after["payload"]) == (4, {"key": "value"})
+
+
+def test_a_job_is_cancelled_once(site: Site) -> None:
+    site.submit()
+
+    answer, again = site("DELETE", "/jobs/order-17"), site("DELETE", "/jobs/order-17")
+
+    assert (answer.status_code, answer.json()["status"], answer.json()["job_id"]) == (200, "cancelled", "order-17")
+    assert (again.status_code, again.json()["state"]) == (409, "cancelled")
+
+
+def test_a_job_has_the_fields_of_the_document(site: Site) -> None:
+    site.submit()
+
+    answer = site("GET", "/jobs/order-17?fields=job_id,status,start_time,end_time,retries")
+
+    assert answer.json() == {
+        "job_id": "order-17",
+        "status": "queued",
+        "start_time": None,
+        "end_time": None,
+        "retries": 0,
+    }
+
+
+def test_the_document_form_embeds_logs_and_retries(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17?note=ordered+twice")
+
+    found = site("GET", "/jobs/order-17?expand=logs,retries").json()
+
+    assert found["retries"] == []
+    assert [line["log_message"] for line in found["logs"]] == ["submitted", "cancel: ordered twice", "cancelled"]
+    assert set(found["logs"][0]) == {"log_time", "log_level", "log_message"}
+
+
+def test_a_list_of_the_document_is_an_array_with_its_filters(site: Site) -> None:
+    site.submit()
+    site.submit(job_id="later", schedule_time="2099-06-01T00:00:00Z")
+    site.submit(job_id="charge", job_type="billing.charge", payload={"amount": 1})
+
+    assert site.ids("?status=queued&job_type=data_processing&start_time=2099-03-01T00:00:00Z") == ["later"]
+    assert site.ids("?status=queued&end_time=2099-01-31T09:00:00Z") == ["charge", "order-17"]
+    assert site.ids("?status=completed") == []
+    (first, *_) = site("GET", "/jobs?job_type=billing.charge").json()
+    assert (first["job_id"], first["status"], first["schedule_time"]) == (
+        "charge",
+        "queued",
+        "2099-01-31T09:00:00.000Z",
+    )
+
+
+def test_statuses_are_in_the_words_of_document_003_where_they_are_wanted(site: Site) -> None:
+    site.submit()
+
+    assert site("GET", "/jobs/order-17?words=claimed").json()["status"] == "QUEUED"
+    assert site("GET", "/jobs?words=claimed").json()[0]["status"] == "QUEUED"

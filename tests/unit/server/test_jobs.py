@@ -1,0 +1,187 @@
+"""Jobs over HTTP."""
+
+import pytest
+
+from tests.unit.server.kit import DOCUMENT, Site
+
+
+def test_many_jobs_have_an_outcome_each(site: Site) -> None:
+    bodies = [
+        {"job_type": "data_processing", "payload": {"key": "a"}},
+        {"job_type": "data_processing", "payload": {"colour": "red"}},
+        {"job_type": "data_procesing"},
+        {"payload": {}},
+        {**DOCUMENT, "job_id": "mine"},
+    ]
+
+    answer = site("POST", "/jobs", bodies)
+
+    assert answer.status_code == 200
+    found = answer.json()
+    assert (found["submitted"], found["refused"]) == (2, 3)
+    codes = [item.get("problem", {}).get("code") for item in found["items"]]
+    assert codes == [None, "invalid_arguments", "unknown_task", "invalid_field", None]
+    assert found["items"][4]["job_id"] == "mine"
+
+
+def test_a_thousand_jobs_are_submitted_at_once_and_no_more(site: Site) -> None:
+    one = {"job_type": "data_processing", "schedule_time": "2099-01-01T00:00:00Z"}
+
+    assert site("POST", "/jobs", [one] * 1_000).json()["submitted"] == 1_000
+
+    assert site("POST", "/jobs", [one] * 1_001).status_code == 400
+    assert site("POST", "/jobs", []).status_code == 400
+    assert site("GET", "/jobs/count").json() == {"count": 1_000, "is_exact": True}
+
+
+def test_an_idempotency_key_makes_one_job_of_two_requests(site: Site) -> None:
+    body, headers = {"job_type": "data_processing"}, {"Idempotency-Key": "k1"}
+
+    first = site("POST", "/jobs", body, headers=headers)
+    again = site("POST", "/jobs", body, headers=headers)
+    many = [site("POST", "/jobs", [body, body], headers={"Idempotency-Key": "k2"}).json() for _ in range(2)]
+
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert [item["job_id"] for item in many[0]["items"]] == ["k2:0", "k2:1"]
+    assert [item["id"] for item in many[0]["items"]] == [item["id"] for item in many[1]["items"]]
+    assert site("POST", "/jobs", {**body, "job_id": "x"}, headers=headers).status_code == 400
+
+
+def test_a_list_goes_on_page_by_page(site: Site) -> None:
+    for number in range(5):
+        site.submit(job_id=f"j{number}")
+
+    first = site("GET", "/jobs?limit=2")
+    link = first.headers["link"].partition(">")[0].removeprefix("</api/v1")
+    second = site("GET", link).json()
+    third = site("GET", f"/jobs?limit=2&cursor={second['next']}").json()
+
+    assert [job["job_id"] for job in first.json()] == ["j4", "j3"]
+    assert [job["job_id"] for job in second["items"]] == ["j2", "j1"]
+    assert ([job["job_id"] for job in third["items"]], third["next"]) == (["j0"], None)
+    assert site("GET", "/jobs?cursor=").json()["items"][0]["job_id"] == "j4"
+
+
+def test_a_filter_that_cannot_be_read_is_refused_with_its_column(site: Site) -> None:
+    answer = site("GET", "/jobs", params={"filter": "queue:work stats:failed"})
+
+    assert (answer.status_code, answer.json()["code"], answer.json()["column"]) == (400, "invalid_filter", 12)
+    assert "'status'" in answer.json()["detail"]
+
+
+def test_a_filter_and_a_parameter_do_not_say_the_same(site: Site) -> None:
+    assert site("GET", "/jobs?filter=status:failed&status=failed").status_code == 400
+
+
+def test_a_change_of_another_version_is_refused(site: Site) -> None:
+    site.submit()
+
+    stale = site("PATCH", "/jobs/order-17", {"priority": 1}, headers={"If-Match": '"7"'})
+    fresh = site("PATCH", "/jobs/order-17", {"priority": 1}, headers={"If-Match": '"1"'})
+
+    assert (stale.status_code, stale.json()["code"], stale.json()["version"]) == (412, "version_mismatch", 1)
+    assert (fresh.status_code, fresh.headers["etag"]) == (200, '"2"')
+    assert site("DELETE", "/jobs/order-17", headers={"If-Match": '"1"'}).status_code == 412
+    assert site("POST", "/jobs/order-17/hold", headers={"If-Match": '"1"'}).status_code == 412
+    assert site("POST", "/jobs/order-17/retry", headers={"If-Match": '"1"'}).status_code == 412
+    assert site("PATCH", "/jobs/order-17", {"priority": 1}, headers={"If-Match": "abc"}).status_code == 400
+
+
+def test_a_job_that_is_known_already_is_not_sent_again(site: Site) -> None:
+    site.submit()
+    etag = site("GET", "/jobs/order-17").headers["etag"]
+
+    assert site("GET", "/jobs/order-17", headers={"If-None-Match": etag}).status_code == 304
+    assert site("GET", "/jobs/order-17", headers={"If-None-Match": '"9"'}).status_code == 200
+
+
+def test_a_job_is_held_released_retried_and_cloned(site: Site) -> None:
+    site.submit()
+
+    held = site("POST", "/jobs/order-17/hold", {"note": "wait"})
+    reasons = site("GET", "/jobs/order-17/explain").json()["reasons"]
+    released = site("POST", "/jobs/order-17/release")
+    retried = site("POST", "/jobs/order-17/retry", {"note": "now"})
+    cloned = site("POST", "/jobs/order-17/clone", {"job_id": "again"})
+
+    assert (held.json()["status"], held.json()["state"]) == ("held", "held")
+    assert "an operator holds it" in reasons[0]
+    assert (released.json()["status"], released.json()["state"]) == ("released", "scheduled")
+    assert (retried.status_code, retried.json()["state"]) == (200, "queued")
+    assert (cloned.status_code, cloned.json()["job_id"]) == (201, "again")
+    assert site("GET", "/jobs/again").json()["retry_of"] == held.json()["id"]
+    kinds = [(entry["kind"], entry["by"]) for entry in site("GET", "/jobs/order-17/history").json()["items"]]
+    assert kinds == [("hold", "acme-admin"), ("release", "acme-admin"), ("retry", "acme-admin")]
+    assert site("GET", "/jobs/order-17/attempts").json() == {"items": []}
+
+
+def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+
+    first = site("POST", "/jobs/order-17/retry", headers={"Idempotency-Key": "second"})
+    again = site("POST", "/jobs/order-17/retry", headers={"Idempotency-Key": "second"})
+
+    assert (first.status_code, first.json()["job_id"]) == (201, "second")
+    assert again.json()["id"] == first.json()["id"]
+
+
+def test_what_has_ended_is_not_changed(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+
+    answer = site("PUT", "/jobs/order-17", {"priority": "low"})
+
+    assert (answer.status_code, answer.json()["state"]) == (409, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"job_tpye": "data_processing"}, "job_tpye"),
+        ({"job_type": "data_processing", "priority": "urgent"}, "priority"),
+        ({"job_type": "data_processing", "priority": 10}, "priority"),
+        ({"job_type": "data_processing", "schedule_time": "2099-01-01T00:00:00"}, "schedule_time"),
+        ({"job_type": "data_processing", "payload": [1]}, "payload"),
+        ({"job_type": "data_processing", "queue": "billing"}, "queue"),
+        ({"job_type": "data_processing", "task": "report"}, "task"),
+        ({"job_type": "data_processing", "job_id": ""}, "job_id"),
+        ({"job_type": "data_processing", "job_id": "a\0b"}, "job_id"),
+        ({"job_type": "data_processing", "delay": "1h", "schedule_time": "2099-01-01T00:00:00Z"}, "delay"),
+        ({"payload": {}}, "job_type"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(site: Site, body: object, field: str) -> None:
+    answer = site("POST", "/jobs", body)
+
+    assert answer.status_code == 400
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+    assert site.ids() == []
+
+
+def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) -> None:
+    field = site("POST", "/jobs", {"job_tpye": "data_processing"}).json()["errors"][0]
+    parameter = site("GET", "/jobs?limt=5").json()["errors"][0]
+
+    assert field["suggestion"] == "did you mean 'job_type'?"
+    assert parameter["suggestion"] == "did you mean 'limit'?"
+
+
+def test_a_task_that_the_app_does_not_have_is_refused_with_a_suggestion(site: Site) -> None:
+    answer = site("POST", "/jobs", {"job_type": "data_procesing"})
+
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_task")
+    assert "'data_processing'" in answer.json()["detail"]
+
+
+def test_what_jobs_are_sorted_into_can_be_counted_and_selected(site: Site) -> None:
+    site.submit(labels={"team": "web"}, description="an order")
+    site.submit(job_id="b", held=True)
+
+    assert site.ids("?filter=label.team:web") == ["order-17"]
+    assert site("GET", "/jobs/count?filter=status:held").json()["count"] == 1
+    assert site("GET", "/jobs?fields=job_id,owner&limit=1").json() == [{"job_id": "b", "owner": "acme-admin"}]
+    assert site("GET", "/jobs/b?fields=colour").status_code == 400
+    assert site("GET", "/jobs/b?expand=colour").status_code == 400
+    assert site("GET", "/jobs?status=colour").status_code == 400

@@ -1,0 +1,121 @@
+"""The API's description of itself, and its errors."""
+
+from typing import Any
+
+import pytest
+
+import taskmq.errors
+from taskmq.errors import JobNotFound, PartlyReplayed, PublishUnknown, StoreUnavailable, TaskMQError
+from taskmq.model.identity import Permission
+from taskmq.server.examples import EXAMPLES
+from taskmq.server.problems import problem_of
+from tests.unit.server.kit import Site
+
+
+@pytest.fixture
+def document(site: Site) -> dict[str, Any]:
+    found: dict[str, Any] = site("GET", "/api/openapi.json", by=None).json()
+    return found
+
+
+def _operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {operation["operationId"]: operation for path in document["paths"].values() for operation in path.values()}
+
+
+def test_every_call_has_an_example_and_every_example_a_call(document: dict[str, Any]) -> None:
+    assert document["openapi"].startswith("3.1")
+    operations = _operations(document)
+
+    assert set(operations) == set(EXAMPLES)
+    for name, operation in operations.items():
+        for status in EXAMPLES[name].answers:
+            assert "example" in operation["responses"][str(status)]["content"]["application/json"], (name, status)
+        if "requestBody" in operation:
+            assert "example" in operation["requestBody"]["content"]["application/json"], name
+        assert operation["responses"]["default"] == {"$ref": "#/components/responses/Problem"}
+
+
+def test_every_call_says_which_permission_it_takes(document: dict[str, Any]) -> None:
+    for name, operation in _operations(document).items():
+        if operation["security"]:
+            permission = operation["description"].rpartition("Permission: `")[2].removesuffix("`.")
+            assert permission in set(Permission), name
+
+
+@pytest.mark.parametrize("name", ["submitJobs", "putJob", "patchJob", "holdJob", "cloneJob", "getJob", "listJobs"])
+def test_the_examples_of_jobs_can_be_sent(site: Site, document: dict[str, Any], name: str) -> None:
+    if name != "submitJobs":
+        site.submit()
+    example = EXAMPLES[name]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if operation["operationId"] == name:
+                where = path.replace("{job_id}", "order-17").removeprefix("/api/v1")
+                query = {key: value for key, value in example.parameters.items() if key != "job_id"}
+
+                answer = site(method.upper(), where, example.body, params=query)
+
+                assert answer.status_code in example.answers, answer.text
+                expected = example.answers[answer.status_code]
+                if isinstance(expected, dict):
+                    assert set(answer.json()) == set(expected)
+                else:
+                    assert set(answer.json()[0]) == set(expected[0])
+
+
+def _errors() -> list[type[TaskMQError]]:
+    return [
+        found
+        for name in taskmq.errors.__all__
+        if issubclass(found := getattr(taskmq.errors, name), TaskMQError) and found is not TaskMQError
+    ]
+
+
+# What no request can come to: they are of workers, of the definition of an app, and of code that waits.
+_INTERNAL = {
+    "AppNotFound", "DuplicateTask", "InvalidSetting", "LockLost", "LockTimeout", "MalformedMessage", "MemoryExceeded",
+    "PartlyReplayed", "PartlySent", "ResultTooLarge", "RunSuperseded", "SendError", "SoftTimeout", "TaskTimeout",
+    "WorkerLost",
+}  # fmt: skip
+
+
+def test_every_error_has_a_status_and_a_code_of_its_own_kind() -> None:
+    unmapped = set()
+    for kind in _errors():
+        error = kind.__new__(kind)
+        Exception.__init__(error, "what has happened")
+        error.__dict__.update(state="", version=0, column=1, is_certain=True, retry_after=1.0)
+        if kind is not PartlyReplayed and problem_of(error).status == 500:
+            unmapped.add(kind.__name__)
+
+    assert unmapped == _INTERNAL - {"PartlyReplayed"}
+
+
+def test_an_error_of_the_server_is_told_without_its_message() -> None:
+    inside = "postgresql://10.0.0.7/jobs refused the connection"
+
+    certain, uncertain = (problem_of(StoreUnavailable(inside, is_certain=known)) for known in (True, False))
+
+    assert (certain.status, certain.code) == (503, "store_unavailable")
+    assert certain.detail.endswith("nothing was changed")
+    assert uncertain.detail.endswith("it may have been changed")
+    assert "10.0.0.7" not in certain.detail + uncertain.detail
+    assert "secret" not in problem_of(TaskMQError("secret")).detail
+
+
+def test_an_error_of_the_caller_is_told_as_it_is() -> None:
+    found = problem_of(JobNotFound("no job is called 'x'"), "r1")
+
+    assert (found.status, found.code, found.detail, found.request_id) == (
+        404,
+        "job_not_found",
+        "no job is called 'x'",
+        "r1",
+    )
+
+
+def test_a_replay_that_came_halfway_says_how_far() -> None:
+    found = problem_of(PartlyReplayed(PublishUnknown("no confirm"), failed=2, replayed=3))
+
+    assert (found.status, found.code) == (503, "publish_unknown")
+    assert found.detail.startswith("3 were replayed, 2 were not")

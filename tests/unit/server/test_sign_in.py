@@ -1,0 +1,178 @@
+"""Signing in to a server with the accounts of its store."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpx import Response
+from litestar.testing import TestClient
+
+from taskmq import TaskMQ
+from taskmq.access import IdentityAdministration, PasswordHasher
+from taskmq.contracts.identity import Actor
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import define
+from tests.unit.server.kit import served as served_by
+
+_PASSWORD = "correct horse battery"
+
+
+class _Served:
+    def __init__(self, client: "TestClient[Any]") -> None:
+        self.client = client
+
+    def __call__(self, method: str, path: str, json: Any = None, **headers: str) -> Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.request(method, f"/api/v1{path}", json=json, headers=named)
+
+    def log_in(self) -> dict[str, Any]:
+        answer = self("POST", "/auth/login", {"username": "root", "password": _PASSWORD})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[_Served]:
+    app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
+    define(app)
+
+    async def add_admin() -> None:
+        async with app:
+            # A hash of a test need not cost anything.
+            hasher = PasswordHasher(time_cost=1, memory_cost=64)
+            administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
+            await administration.add_first_admin("root", _PASSWORD, by=Actor(user="setup"))
+
+    asyncio.run(add_admin())
+    with TestClient(served_by(app), raise_server_exceptions=False) as client:
+        yield _Served(client)
+
+
+def test_a_login_gives_a_bearer_and_a_cookie_which_end_with_the_logout(served: _Served) -> None:
+    begun = served.log_in()
+    bearer = f"Bearer {begun['token']}"
+
+    by_cookie = served("GET", "/auth/me")
+    served.client.cookies.clear()
+    by_bearer = served("GET", "/auth/me", authorization=bearer)
+    by_nothing = served("GET", "/auth/me")
+
+    assert (by_cookie.json()["user"], by_bearer.json()["user"]) == ("root", "root")
+    assert (by_nothing.status_code, by_nothing.headers["www-authenticate"]) == (401, "Bearer")
+    assert served("POST", "/auth/logout", authorization=bearer).json() == {"status": "logged_out"}
+    assert served("GET", "/auth/me", authorization=bearer).status_code == 401
+
+
+def test_a_cookie_is_for_no_script_and_a_change_by_it_needs_its_csrf_token(served: _Served) -> None:
+    answer = served("POST", "/auth/login", {"username": "root", "password": _PASSWORD})
+    cookie, csrf = answer.headers["set-cookie"], answer.json()["csrf_token"]
+    body = {"job_type": "data_processing"}
+
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert served("POST", "/jobs", body).json()["code"] == "csrf_token_missing"
+    assert served("POST", "/jobs", body, x_csrf_token="another").status_code == 403
+    assert served("POST", "/jobs", body, x_csrf_token=csrf).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body", [{"username": "root", "password": "wrong"}, {"username": "nobody", "password": _PASSWORD}]
+)
+def test_a_wrong_name_and_a_wrong_password_are_answered_alike(served: _Served, body: dict[str, str]) -> None:
+    answer = served("POST", "/auth/login", body)
+
+    assert (answer.status_code, answer.json()["code"]) == (401, "not_signed_in")
+    assert answer.json()["detail"] == "the name or the password is wrong, or the account is disabled"
+    assert "set-cookie" not in answer.headers
+
+
+def test_logins_that_fail_again_and_again_have_to_wait(served: _Served) -> None:
+    answers = [served("POST", "/auth/login", {"username": "root", "password": "wrong"}) for _ in range(6)]
+
+    assert [answer.status_code for answer in answers] == [401] * 5 + [429]
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_the_document_signs_in_asks_and_signs_out(served: _Served) -> None:
+    begun = served.client.post("/auth/login", json={"username": "root", "password": _PASSWORD}).json()
+    served.client.cookies.clear()
+    asked = {"token": begun["token"], "action": "jobs.read", "resource": "acme"}
+
+    allowed = served.client.post("/auth/authorize", json=asked)
+    ended = served.client.post("/auth/logout", headers={"Authorization": f"Bearer {begun['token']}"})
+
+    assert allowed.json() == {"allowed": True}
+    assert ended.json() == {"status": "logged_out"}
+    assert served.client.post("/auth/authorize", json=asked).status_code == 401
+
+
+def test_a_token_does_what_its_scopes_say_until_it_is_revoked(served: _Served) -> None:
+    bearer = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+    asked = {"name": "importer", "scopes": ["jobs.submit"], "tasks": ["billing.*"]}
+
+    made = served("POST", "/tokens", asked, authorization=bearer).json()
+    token = f"Bearer {made['secret']}"
+
+    job = {"job_type": "billing.charge", "payload": {"amount": 1}}
+    assert made["secret"].startswith("tmq_")
+    assert served("POST", "/jobs", job, authorization=token).status_code == 201
+    assert served("POST", "/jobs", {"job_type": "report"}, authorization=token).json()["code"] == "task_not_allowed"
+    assert served("GET", "/jobs", authorization=token).status_code == 403
+    assert served("POST", "/tokens", {"name": "another"}, authorization=token).status_code == 403
+    (listed,) = served("GET", "/tokens", authorization=bearer).json()["items"]
+    assert "secret" not in listed
+    assert served("DELETE", f"/tokens/{made['id']}", authorization=bearer).json() == {"status": "revoked"}
+    assert served("POST", "/jobs", job, authorization=token).status_code == 401
+
+
+def test_users_tenants_and_roles_are_administered_and_audited(served: _Served) -> None:
+    bearer = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+
+    def ask(method: str, path: str, json: Any = None) -> Response:
+        return served(method, path, json, authorization=bearer)
+
+    tenant = ask("POST", "/tenants", {"name": "acme"})
+    user = ask("POST", "/users", {"name": "ann", "memberships": [{"tenant": "acme", "role": "viewer"}]})
+    user_id = user.json()["id"]
+    stale = served("PATCH", f"/users/{user_id}", {"email": "a@b"}, authorization=bearer, if_match='"9"')
+
+    assert (tenant.status_code, user.status_code, stale.status_code) == (201, 201, 409)
+    assert ask("POST", "/users", {"name": "ANN"}).json()["code"] == "identity_conflict"
+    assert ask("PUT", f"/users/{user_id}/roles/acme", {"role": "admin"}).status_code == 200
+    assert ask("GET", f"/users/{user_id}").json()["memberships"] == [
+        {"tenant": "acme", "role": "admin", "tasks": ["*"]}
+    ]
+    assert {member["user"] for member in ask("GET", "/members").json()["items"]} == {"root", "ann"}
+    assert [one["name"] for one in ask("GET", "/tenants").json()["items"]] == ["acme"]
+    assert ask("PATCH", "/tenants/acme", {"description": "ACME"}).json()["description"] == "ACME"
+    assert ask("DELETE", f"/users/{user_id}/roles/acme").status_code == 200
+    assert ask("PATCH", f"/users/{user_id}", {"is_disabled": True}).json()["disabled"] is not None
+    assert ask("DELETE", f"/users/{user_id}").json() == {"status": "erased"}
+    assert ask("GET", f"/users/{user_id}").status_code == 404
+    assert ask("DELETE", "/tenants/acme").status_code == 200
+    assert [one["name"] for one in ask("GET", "/users").json()["items"]] == ["root"]
+    entries = ask("GET", "/audit?limit=200").json()["items"]
+    assert {"tenant.add", "user.add"} <= {entry["action"] for entry in entries}
+
+
+def test_a_password_is_changed_by_who_knows_it_and_a_bad_one_is_refused(served: _Served) -> None:
+    bearer = f"Bearer {served.log_in()['token']}"
+    served.client.cookies.clear()
+
+    def change(before: str, after: str) -> Response:
+        return served("POST", "/auth/password", {"before": before, "after": after}, authorization=bearer)
+
+    assert change("wrong", "another long sentence").json()["errors"][0]["field"] == "before"
+    assert change(_PASSWORD, "short").json()["errors"][0]["field"] == "after"
+    assert change(_PASSWORD, "another long sentence").json() == {"status": "updated"}
+    assert served("POST", "/auth/login", {"username": "root", "password": _PASSWORD}).status_code == 401
+
+
+def test_an_authorization_of_another_kind_is_none(served: _Served) -> None:
+    for header in ("Basic cm9vdDpyb290", "Bearer", "Bearer tmq_no", "Bearer " + "x" * 600):
+        assert served("GET", "/jobs", authorization=header).status_code == 401
