@@ -184,15 +184,15 @@ class NamedCalls:
         self._tasks = tasks
         self._catalogue = catalogue
 
-    async def find(self, name: str, *, tenant: str = "") -> NamedCall:
-        """What the name stands for; a definition is one of the tenant's.
+    async def find(self, name: str, *, tenant: str = "", version: int | None = None) -> NamedCall:
+        """What the name stands for; a definition is one of the tenant's, in its last version or this one.
 
         Raises:
             UnknownTask: nothing is called so.
         """
         if (known := await self.find_task(name)) is not None:
             return NamedCall(self._jobs, name, known)
-        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name)
+        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name, version=version)
         if definition is None:
             hint = (
                 did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` says which there are"

@@ -278,6 +278,12 @@ class Jobs(JobService):
         await self._store.submit_all(jobs, connection=connection)
         return [called.handle(job.id) for job in jobs]
 
+    async def named_sending(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+    ) -> Sending:
+        """See `JobService`."""
+        return (await self._names.find(name, version=version)).submission(args, kwargs, {})
+
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
         await self._store.submit(self._new_job(sending))
