@@ -83,14 +83,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
         await app.sessions.store().identity.audit.add([entry])
 
-    def check_task(self, task: str) -> None:
-        """Refuse a task that the caller may not call.
-
-        Raises:
-            Problem: it is not among theirs.
-        """
-        if not allows_task(self.identity, self.tenant or "", task):
-            raise Problem(403, "task_not_allowed", f"task {task!r} is not among those that you may call")
+    def allows(self, task: str) -> bool:
+        """Whether the caller may call the task."""
+        return allows_task(self.identity, self.tenant or "", task)
 
 
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

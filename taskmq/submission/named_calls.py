@@ -54,6 +54,18 @@ class NamedCall:
         self._known = known
         self._definition = definition
 
+    @property
+    def task(self) -> str:
+        """The name of the task that its jobs run."""
+        return self._known.name if isinstance(self._known, Task) else self._known.registration.task
+
+    @property
+    def queue(self) -> str:
+        """Where its jobs wait, unless a submission says otherwise."""
+        if self._definition is not None and self._definition.content.queue:
+            return self._definition.content.queue
+        return self._known.queue if isinstance(self._known, Task) else self._known.registration.queue
+
     def handle(self, job_id: str) -> Job[Any]:
         """The handle of a job that was made by it."""
         if isinstance(self._known, Task):
@@ -172,15 +184,15 @@ class NamedCalls:
         self._tasks = tasks
         self._catalogue = catalogue
 
-    async def find(self, name: str, *, tenant: str = "") -> NamedCall:
-        """What the name stands for; a definition is one of the tenant's.
+    async def find(self, name: str, *, tenant: str = "", version: int | None = None) -> NamedCall:
+        """What the name stands for; a definition is one of the tenant's, in its last version or this one.
 
         Raises:
             UnknownTask: nothing is called so.
         """
         if (known := await self.find_task(name)) is not None:
             return NamedCall(self._jobs, name, known)
-        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name)
+        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name, version=version)
         if definition is None:
             hint = (
                 did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` says which there are"

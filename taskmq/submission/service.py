@@ -211,9 +211,17 @@ class Jobs(JobService):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
         return called.handle(sending.envelope.id), answer
 
+    async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
+        """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
+
+        Raises:
+            UnknownTask: nothing.
+        """
+        return await self._names.find(name, tenant=tenant or "")
+
     async def keep_named(
         self,
-        name: str,
+        name: str | NamedCall,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
@@ -230,7 +238,7 @@ class Jobs(JobService):
             args, kwargs: plain JSON values, or what the task takes.
             options: as `task.options` takes them.
         """
-        named = await self._names.find(name, tenant=options.get("tenant") or "")
+        named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
             args, kwargs, options, description=description, owner=owner, labels=labels, held=held
         )
@@ -270,6 +278,12 @@ class Jobs(JobService):
         await self._store.submit_all(jobs, connection=connection)
         return [called.handle(job.id) for job in jobs]
 
+    async def named_sending(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+    ) -> Sending:
+        """See `JobService`."""
+        return (await self._names.find(name, version=version)).submission(args, kwargs, {})
+
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
         await self._store.submit(self._new_job(sending))
@@ -299,6 +313,8 @@ class Jobs(JobService):
         """`list` for coroutines."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
+        if after is not None:
+            _check_cursor(after)
         return await self.sessions.store().list_jobs(which, after=after, limit=limit)
 
     def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
@@ -571,6 +587,16 @@ class Jobs(JobService):
     def _returns(self, task: str) -> ReturnType:
         found: Task[..., Any] | None = self._tasks.get(task)
         return ReturnType(Any) if found is None else found.returns
+
+
+def _check_cursor(after: str) -> None:
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
 
 
 def _name(job: NewJob | JobRecord) -> str:

@@ -83,7 +83,8 @@ def test_options_of_the_call_go_before_those_of_the_task(app: TaskMQ) -> None:
 
     record = app.jobs.get(job.id)
     assert (record.queue, record.priority, record.tenant, record.key) == ("other", 1, "umbrella", "x")
-    assert app.jobs.submit("report", "jan", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
+    again = app.jobs.submit("report", "jan", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
+    assert again.id == job.id
     with pytest.raises(JobConflict):
         app.jobs.submit("report", "feb", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
     assert app.jobs.count() == 1
