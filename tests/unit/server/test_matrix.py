@@ -73,6 +73,7 @@ async def _populate(url: str) -> tuple[dict[str, str], dict[tuple[str, str], str
     for tenant in ("acme", "other"):
         await accounts.add_tenant(Tenant(name=tenant), by=_BY)
     sessions: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for name, (tenant, role) in _CALLERS.items():
         user_id, key = str(uuid.uuid4()), session_key(uuid.uuid4().bytes * 2)
         memberships = (Membership(tenant, role),)
@@ -81,7 +82,7 @@ async def _populate(url: str) -> tuple[dict[str, str], dict[tuple[str, str], str
         await credentials.add_session(
             NewBrowserSession(id=user_id, user_id=user_id, digest=key.digest, idle_ms=10**7, longest_ms=10**7), by=_BY
         )
-        sessions[name] = key.text
+        sessions[name], ids[name] = key.text, user_id
     tokens: dict[tuple[str, str], str] = {}
     for permission, has in product(Permission, (True, False)):
         scopes = {permission} if has else set(Permission) - {permission}
@@ -89,7 +90,7 @@ async def _populate(url: str) -> tuple[dict[str, str], dict[tuple[str, str], str
         await credentials.add_token(
             NewApiToken(
                 id=str(uuid.uuid4()),
-                user_id=user_id,
+                user_id=ids[f"{Role.ADMIN} of {EVERYWHERE}"],
                 name=f"{permission}-{has}",
                 digest=token.digest,
                 scopes=frozenset(scopes),
