@@ -20,6 +20,7 @@ from taskmq.contracts.jobs.dispatch import (
     DispatchStore,
     DueJob,
     Lane,
+    LaneHead,
     Pick,
     slot_key,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "JobStore",
     "JobUpdate",
     "Lane",
+    "LaneHead",
     "NewJob",
     "OccurrenceJob",
     "Pick",

@@ -24,9 +24,11 @@ __all__ = [
     "SLOTS_ASKED",
     "Amounts",
     "QueuePolicy",
+    "Sharing",
     "TenantPool",
     "check_pools",
     "path_of",
+    "read_sharing",
     "shares_of",
 ]
 
@@ -84,6 +86,8 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             taken back as runs end.
         min: amounts that it gets first whenever it has jobs; all minimums together get at most nine tenths.
         max: amounts above which its jobs wait.
+        queued: so many jobs of the tenant may wait; a submission beyond that is refused.
+        daily: so many may be submitted in a day (UTC).
     """
 
     name: str
@@ -91,6 +95,8 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weight: _Share = 1.0
     min: dict[str, _Amount] = {}
     max: dict[str, _Amount] = {}
+    queued: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
+    daily: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
 
     def __post_init__(self) -> None:
         if len(self.name.encode(errors="replace")) > _LONGEST or not self.name.isprintable():
@@ -104,11 +110,39 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for resource, amount in self.min.items():
             if amount > self.max.get(resource, amount):
                 self._refuse(f"min of {resource} is more than its max: {amount:g} > {self.max[resource]:g}")
+        for option, most in (("queued", self.queued), ("daily", self.daily)):
+            if most is not None and not 0 <= most <= 1_000_000:
+                self._refuse(f"{option}={most!r}: a number from 0 to 1,000,000")
         if self.name == EVERY_TENANT and self.min:
             self._refuse("a minimum for every tenant can be promised to none: give it to pools by name")
 
     def _refuse(self, reason: str) -> NoReturn:
         raise InvalidOption(f"pool {self.name!r}: {reason}")
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What operators have said about turns, for everybody who uses a store.
+
+    Attributes:
+        version: grows by 1 with every change; 0: nobody has said anything.
+        queues: policies, instead of those that apps describe.
+        pools: by name.
+    """
+
+    version: int = 0
+    queues: dict[str, QueuePolicy] = {}
+    pools: dict[str, TenantPool] = {}
+
+    def __post_init__(self) -> None:
+        check_pools(self.pools.values())
+        for name, pool in self.pools.items():
+            if name != pool.name:
+                raise InvalidOption(f"pool {pool.name!r} is listed as {name!r}")
+
+
+def read_sharing(content: str | bytes | None) -> Sharing:
+    """What a store has kept; nothing was said where it has kept nothing."""
+    return Sharing() if content is None else msgspec.json.decode(content, type=Sharing)
 
 
 def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:

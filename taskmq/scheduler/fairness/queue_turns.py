@@ -19,7 +19,7 @@ from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["Head", "Needs", "QueueTurns"]
+__all__ = ["BY_HEADS", "Head", "Needs", "QueueTurns"]
 
 Head = tuple[float, float]
 """Of the first job of a lane: since when it is due, and when it expires; seconds."""
@@ -30,7 +30,7 @@ _Charge = tuple[Amounts, float]
 _NOTHING: Final = 1e-12
 _NO_HEAD: Final[Head] = (0.0, inf)
 _IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
-_BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
+BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 
 
 class QueueTurns:
@@ -68,7 +68,7 @@ class QueueTurns:
         self._leaves: dict[Lane, Leaf] = {}
         self._picked: dict[Lane, list[_Charge]] = {}
         self.flights = Flights()
-        self.by_heads = policy.policy in _BY_HEADS
+        self.by_heads = policy.policy in BY_HEADS
         self._root = Branch(None, by_rank=policy.strict)
         self._classes: list[Branch] = []
         if policy.policy in _IN_CLASSES:
