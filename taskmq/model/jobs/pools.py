@@ -86,8 +86,6 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             taken back as runs end.
         min: amounts that it gets first whenever it has jobs; all minimums together get at most nine tenths.
         max: amounts above which its jobs wait.
-        queued: so many jobs of the tenant may wait; a submission beyond that is refused.
-        daily: so many may be submitted in a day (UTC).
     """
 
     name: str
@@ -95,8 +93,6 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weight: _Share = 1.0
     min: dict[str, _Amount] = {}
     max: dict[str, _Amount] = {}
-    queued: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
-    daily: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
 
     def __post_init__(self) -> None:
         if len(self.name.encode(errors="replace")) > _LONGEST or not self.name.isprintable():
@@ -110,9 +106,6 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for resource, amount in self.min.items():
             if amount > self.max.get(resource, amount):
                 self._refuse(f"min of {resource} is more than its max: {amount:g} > {self.max[resource]:g}")
-        for option, most in (("queued", self.queued), ("daily", self.daily)):
-            if most is not None and not 0 <= most <= 1_000_000:
-                self._refuse(f"{option}={most!r}: a number from 0 to 1,000,000")
         if self.name == EVERY_TENANT and self.min:
             self._refuse("a minimum for every tenant can be promised to none: give it to pools by name")
 

@@ -9,7 +9,7 @@ from taskmq.testing.runner import case
 __all__ = ["SharingCases"]
 
 _POOLS = {
-    "acme": TenantPool(name="acme", weight=5.0, min={"slots": 2.0}, max={"slots": 8.0}, queued=100, daily=1000),
+    "acme": TenantPool(name="acme", weight=5.0, min={"slots": 2.0}, max={"slots": 8.0}),
     "acme ml": TenantPool(name="acme ml", parent="acme"),
     "": TenantPool(name="", weight=0.5),
 }
