@@ -13,6 +13,8 @@ __all__ = [
     "AppNotFound",
     "BrokerBlocked",
     "BrokerUnavailable",
+    "DefinitionConflict",
+    "DefinitionNotFound",
     "DuplicateJob",
     "DuplicateTask",
     "EncodeError",
@@ -299,6 +301,22 @@ class JobConflict(TaskMQError):
     def __init__(self, message: str, *, state: str = "", version: int = 0) -> None:
         super().__init__(message)
         self.state = state
+        self.version = version
+
+
+class DefinitionNotFound(TaskMQError):
+    """The store has no definition of that name, or none of that tenant or version."""
+
+
+class DefinitionConflict(TaskMQError):
+    """The definition has another version than the caller says; nothing was changed.
+
+    Attributes:
+        version: that it has.
+    """
+
+    def __init__(self, message: str, *, version: int) -> None:
+        super().__init__(message)
         self.version = version
 
 

@@ -1,7 +1,7 @@
 """The half of workers and beats: what the process knows whose health port is asked, as families of metrics."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -22,7 +22,9 @@ from taskmq.model.telemetry.metrics import (
     Exporter,
     Histogram,
     Page,
+    ScheduleCount,
     SchedulerSnapshot,
+    ServerSnapshot,
     Snapshot,
     Source,
 )
@@ -61,6 +63,8 @@ class ProcessCollector(Collector):
             yield from _beat(snapshot)
         elif isinstance(snapshot, SchedulerSnapshot):
             yield from _scheduler(snapshot)
+        elif isinstance(snapshot, ServerSnapshot):
+            yield from _server(snapshot)
         else:
             yield from _jobs(_bounded(snapshot.counts))
             yield from _processes(snapshot)
@@ -73,27 +77,34 @@ class ProcessCollector(Collector):
         yield build
 
 
-def _beat(snapshot: BeatSnapshot) -> Iterator[Metric]:
+def _schedules(counts: Sequence[ScheduleCount]) -> Iterator[Metric]:
     by = ["task"]
     emitted = CounterMetricFamily(
         "taskmq_schedule_occurrences", "Occurrences that were sent, by kind.", labels=[*by, "kind"]
     )
     failed = CounterMetricFamily("taskmq_schedule_failures", "Occurrences that cannot be sent.", labels=by)
     late = HistogramMetricFamily(
-        "taskmq_schedule_late_seconds", "From when occurrences were due to the broker's confirm.", labels=by
+        "taskmq_schedule_late_seconds",
+        "From when occurrences were due to the broker's confirm, or to the commit of their jobs.",
+        labels=by,
     )
-    for count in snapshot.counts:
+    for count in counts:
         for kind, number in sorted(count.emitted.items()):
             emitted.add_metric([count.task, kind], number)
         failed.add_metric([count.task], count.failed)
         late.add_metric([count.task], _buckets(count.late), count.late.total)
     yield from (emitted, failed, late)
+
+
+def _beat(snapshot: BeatSnapshot) -> Iterator[Metric]:
+    yield from _schedules(snapshot.counts)
     yield GaugeMetricFamily("taskmq_beat_schedules", "Schedules that beats emit.", snapshot.schedules)
     silence = float("inf") if snapshot.state_silence is None else snapshot.state_silence
     yield GaugeMetricFamily("taskmq_beat_state_silence_seconds", "Since the state last answered.", silence)
 
 
 def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
+    yield from _schedules(snapshot.schedules)
     reports = CounterMetricFamily(
         "taskmq_scheduler_reports", "Reports of workers, by what they came to.", labels=["outcome"]
     )
@@ -114,6 +125,21 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("taskmq_scheduler_slots", "Slots that the scheduler holds.", snapshot.slots)
     silence = float("inf") if snapshot.store_silence is None else snapshot.store_silence
     yield GaugeMetricFamily("taskmq_scheduler_store_silence_seconds", "Since the store last answered.", silence)
+
+
+def _server(snapshot: ServerSnapshot) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "taskmq_server_requests", "Requests that were answered.", labels=["operation", "status"]
+    )
+    took = HistogramMetricFamily(
+        "taskmq_server_request_seconds", "How long answers took to begin.", labels=["operation"]
+    )
+    for count in snapshot.counts:
+        for status, number in sorted(count.statuses.items()):
+            requests.add_metric([count.operation, status], number)
+        took.add_metric([count.operation], _buckets(count.took), count.took.total)
+    yield from (requests, took)
+    yield GaugeMetricFamily("taskmq_server_streams", "Streams of events that are open.", snapshot.streams)
 
 
 def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:

@@ -10,25 +10,28 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from taskmq.app import TaskMQ
-from taskmq.beat.emitter import Emission, Emitter, send_instant
+from taskmq.beat.emitter import Emission, Emitter
 from taskmq.beat.record_cache import RecordCache, RecordStep
 from taskmq.beat.schedule_index import ScheduleIndex
 from taskmq.beat.server_clock import ServerClock
-from taskmq.beat.status import BeatCounts, BeatStatus
 from taskmq.contracts.stores import State, Timekeeper, state_required
 from taskmq.durable.service import unless_set
-from taskmq.errors import SendError, StateUnavailable, TooLarge
+from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeature
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.keys import scheduled_job_id
 from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.occurrence import due_instant
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
+from taskmq.schedules.status import OccurrenceCounts
 from taskmq.schedules.triggers import jitter_of
 from taskmq.schedules.turn import LEASE_MS, Replica, Turn, complete, give_up, hand_back, take_turn
 from taskmq.version import VERSION
 
-__all__ = ["Beat", "occurrence_job_id"]
+__all__ = ["Beat", "BeatStatus", "occurrence_job_id"]
 
 _log = logging.getLogger("taskmq.beat")
 
@@ -51,6 +54,34 @@ def occurrence_job_id(app: TaskMQ, schedule: str, instant: int) -> str:
     return scheduled_job_id(app.name, schedule, instant)
 
 
+class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A beat at one moment. Travels as JSON; fields may be added.
+
+    Attributes:
+        started: ms since the epoch.
+        next: when something is due next, ms since the epoch; None: nothing is.
+        state_silence: seconds since the state last answered; None: it never has.
+        emitted: occurrences that the broker has confirmed since the start.
+        failed: those that cannot be sent, by anybody.
+    """
+
+    version: str
+    pid: int
+    app: str
+    started: int
+    schedules: int
+    reactions: int
+    next: int | None
+    state_silence: float | None
+    emitted: int
+    failed: int
+
+
+def _has_reactions(app: TaskMQ) -> bool:
+    """Whether tasks of the app are called for what only a beat sees."""
+    return any(each.needs_beat for each in app.reactions.values())
+
+
 class _BrokenSend(SendError):
     """The app's own code has failed while a message was made."""
 
@@ -58,13 +89,21 @@ class _BrokenSend(SendError):
 class Beat:
     """Emits an app's schedules until it is stopped.
 
+    Of an app with a job store it only looks for what reactions wait for: schedulers fire its schedules.
+
     Raises:
-        UnsupportedFeature: the app has no state to share claims in.
+        UnsupportedFeature: the app has no state to share claims in; or a job store, and no reactions.
     """
 
     def __init__(self, app: TaskMQ) -> None:
         if app.sessions.state_url is None:
             raise state_required("beat needs")
+        self._fires = app.sessions.store_url is None
+        if not self._fires and not _has_reactions(app):
+            raise UnsupportedFeature(
+                f"beat is not for app {app.name!r}: it has a job store, so `taskmq scheduler` fires its schedules, "
+                "and both would fire each of them. Stop all beats, run `taskmq store import` once, start schedulers"
+            )
         self._app = app
         self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
         self._emitter = Emitter(app)
@@ -76,7 +115,7 @@ class Beat:
         self._watched: set[str] = set()
         self._rounds: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_ROUNDS)
-        self._counts = BeatCounts()
+        self._counts = OccurrenceCounts()
         self._started = app.sessions.clock.now_ms()
         # When the state last answered, by the monotonic clock.
         self._answered: float | None = None
@@ -124,7 +163,7 @@ class Beat:
 
     def snapshot(self) -> BeatSnapshot:
         """The numbers, for monitoring."""
-        return self._counts.snapshot(schedules=self._known(), state_silence=self.state_silence)
+        return BeatSnapshot(VERSION, self._counts.by_task(), self._known(), self.state_silence)
 
     def _known(self) -> int:
         return len(self._catalogue.entries) if self._has_begun else 0
@@ -135,7 +174,7 @@ class Beat:
         assert state is not None
         self._clock = ServerClock(self._app.sessions.clock, state if isinstance(state, Timekeeper) else None)
         self._records = RecordCache(state.schedules, app=self._app.name)
-        self._catalogue = ScheduleIndex(self._app, state.schedules)
+        self._catalogue = ScheduleIndex(self._app, state.schedules, fires=self._fires)
         looking = asyncio.ensure_future(self._keep_looking())
         # A beat that does not see changes any more is none: it ends, with the error.
         looking.add_done_callback(lambda _: self.stop())
@@ -164,7 +203,7 @@ class Beat:
 
     def _start_reacting(self, state: State) -> "asyncio.Future[None] | None":
         """Look for what the app's reactions wait for, where a beat is needed for that."""
-        if self._is_stopping.is_set() or not any(each.needs_beat for each in self._app.reactions.values()):
+        if self._is_stopping.is_set() or not _has_reactions(self._app):
             return None
         from taskmq.beat.reactor import Reactor
 
@@ -336,8 +375,8 @@ class Beat:
         at = self._clock.now_ms()
 
         for one in confirmed:
-            late = 0 if one.claim.kind == "backfill" else at - send_instant(one)
-            self._counts.confirmed(one.entry.task.name, one.claim.kind, late=late / 1000)
+            late = (at - due_instant(one.entry, one.claim)) / 1000
+            self._counts.emitted(one.entry.task.name, one.claim.kind, late=late)
 
         def confirm(entry: ScheduleEntry, record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
             complete(record, claims, at=at, jitter=jitter_of(entry.name, entry.policy.jitter))

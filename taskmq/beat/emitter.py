@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -12,18 +11,15 @@ from taskmq.client.services import AppServices
 from taskmq.errors import PartlySent, PublishUnknown, SendError, StateUnavailable
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id
-from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
+from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULE_NAME, SCHEDULED_FOR, current_context
 from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.occurrence import occurrence_envelope, priority_of
 from taskmq.schedules.record import OccurrenceClaim
 from taskmq.schedules.target import KEEP_SECONDS, graph_for
-from taskmq.schedules.triggers import jitter_of
 from taskmq.workflow.model.calls import Graph
 from taskmq.workflow.service import WorkflowService
 
-__all__ = ["Emission", "Emitter", "send_instant"]
-
-_LOW: Final = 0
-_BEHIND: Final = ("catchup", "backfill")
+__all__ = ["Emission", "Emitter"]
 
 
 class Emission(msgspec.Struct, frozen=True, eq=False):
@@ -31,12 +27,6 @@ class Emission(msgspec.Struct, frozen=True, eq=False):
 
     entry: ScheduleEntry
     claim: OccurrenceClaim
-
-
-def send_instant(emission: Emission) -> int:
-    """When it was to be sent, ms: its schedule's jitter after its nominal instant."""
-    entry = emission.entry
-    return emission.claim.instant + jitter_of(entry.name, entry.policy.jitter)
 
 
 class Emitter:
@@ -85,7 +75,7 @@ class Emitter:
         graph = graph_for(
             workflow,
             meta={SCHEDULE_NAME: emission.entry.name, SCHEDULED_FOR: str(claim.instant)},
-            priority=_LOW if claim.kind in _BEHIND else None,
+            priority=priority_of(claim, None),
         )
         services = AppServices(self._app.producer, self._app.jobs, self._app.tasks.dependencies)
         with _without_parent():
@@ -94,26 +84,12 @@ class Emitter:
     def _sending(self, emission: Emission, now: int) -> Sending:
         entry, claim = emission.entry, emission.claim
         template = self._template(entry)
-        envelope = template.envelope
         job_id = self.job_id(emission)
-        moved = now - (envelope.enqueued or now)
-        meta = {**(envelope.meta or {}), SCHEDULE_NAME: entry.name, SCHEDULED_FOR: str(claim.instant)}
-        due = now if claim.kind == "backfill" else send_instant(emission)
-        if due != claim.instant:
-            meta[SCHEDULE_DUE] = str(due)
+        envelope = occurrence_envelope(template.envelope, entry, claim, job_id=job_id, key=job_id, now=now)
+        meta = dict(envelope.meta or {})
         if entry.policy.overlap != "allow":
             meta[SCHEDULE_LIMIT] = str(entry.policy.max_concurrency)
-        envelope = replace(
-            envelope,
-            id=job_id,
-            key=envelope.key or job_id,
-            enqueued=now,
-            eta=None if envelope.eta is None else envelope.eta + moved,
-            expires=None if envelope.expires is None else envelope.expires + moved,
-            priority=_LOW if claim.kind in _BEHIND else envelope.priority,
-            meta=meta,
-        )
-        return Sending(envelope, template.queue, template.content_type, dict(template.headers))
+        return Sending(replace(envelope, meta=meta), template.queue, template.content_type, dict(template.headers))
 
     def _template(self, entry: ScheduleEntry) -> Sending:
         known = self._templates.get(entry.name)

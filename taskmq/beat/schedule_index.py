@@ -18,13 +18,18 @@ _PAGE: Final = 1_000
 
 
 class ScheduleIndex:
-    """The schedules of one app, as far as the last look goes."""
+    """The schedules of one app, as far as the last look goes.
 
-    def __init__(self, app: TaskMQ, store: ScheduleStore) -> None:
+    Args:
+        fires: whether there are any for a beat; the schedules of a job store are its schedulers'.
+    """
+
+    def __init__(self, app: TaskMQ, store: ScheduleStore, *, fires: bool) -> None:
         self._app = app
         self._store = store
         self._place = 0
-        self._entries: dict[str, ScheduleEntry] = dict(app.schedules)
+        self._fires = fires
+        self._entries: dict[str, ScheduleEntry] = dict(app.schedules) if fires else {}
 
     @property
     def entries(self) -> Mapping[str, ScheduleEntry]:
@@ -45,7 +50,7 @@ class ScheduleIndex:
         return list(changed)
 
     def _learn(self, name: str, definition: bytes | None) -> None:
-        if name in self._app.schedules:
+        if not self._fires or name in self._app.schedules:
             # The code's own; it was told about, or is in the way of one that was made before.
             return
         self._entries.pop(name, None)

@@ -49,6 +49,8 @@ _COMMANDS = {
         "taskmq.cli.jobs.job:app",
         "Jobs: show, cancel, reschedule; of the store: submit, list, change, hold, release, retry, explain.",
     ),
+    "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
+    "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",

@@ -2,12 +2,13 @@
 
 import getpass
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from taskmq.errors import InvalidOption
 
-__all__ = ["instant_of", "json_value", "label_of", "user_name"]
+__all__ = ["array_of", "instant_of", "json_value", "label_of", "object_of", "user_name"]
 
 
 def json_value(option: str, text: str, kind: type[list[object]] | type[dict[str, object]]) -> msgspec.Raw:
@@ -23,6 +24,24 @@ def json_value(option: str, text: str, kind: type[list[object]] | type[dict[str,
     if not isinstance(value, kind):
         raise InvalidOption(f"{option} must be a JSON {'array' if kind is list else 'object'}")
     return msgspec.Raw(text.encode())
+
+
+def array_of(option: str, text: str) -> list[Any]:
+    """The values of a JSON array.
+
+    Raises:
+        InvalidOption: it is none; names the option.
+    """
+    return msgspec.json.decode(json_value(option, text, list), type=list[Any])
+
+
+def object_of(option: str, text: str) -> dict[str, Any]:
+    """The fields of a JSON object.
+
+    Raises:
+        InvalidOption: it is none; names the option.
+    """
+    return msgspec.json.decode(json_value(option, text, dict), type=dict[str, Any])
 
 
 def instant_of(option: str, text: str) -> datetime:

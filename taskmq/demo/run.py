@@ -14,12 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from taskmq.beat.beat import occurrence_job_id
 from taskmq.demo.measure import DemoTotals, FileReport, measure, source_files, totals
 from taskmq.demo.stored import StoredFindings, use_the_store
 from taskmq.demo.tasks import app, is_busy, measure_file, remind, summarise, tick
 from taskmq.errors import ResultTimeout, TaskMQError
 from taskmq.jobs.handle import Job, as_completed
+from taskmq.model.keys import scheduled_job_id
 from taskmq.model.states import JobState
 from taskmq.schedules.triggers import instants_after
 
@@ -168,9 +168,9 @@ async def _attempts(jobs: Sequence[Job[Any]]) -> int:
 async def _ticks() -> list[float]:
     """How late runs in a row of the recurring task are, in seconds: from the first on that there is from now on."""
     instants = islice(instants_after(app.schedules[tick.name].trigger, app.sessions.clock.now_ms()), _INSTANTS)
-    jobs = [occurrence_job_id(app, tick.name, instant) for instant in instants]
+    jobs = [scheduled_job_id(app.name, tick.name, instant) for instant in instants]
     try:
-        # Beat may still be starting: what was due before is not caught up with.
+        # The scheduler may still be starting: what was due before is not caught up with.
         begin = jobs.index(await _first_finished(jobs[:-_TICKS]))
         return [await app.job(job_id).aresult(_PATIENCE) for job_id in jobs[begin : begin + _TICKS]]
     except ResultTimeout:
@@ -191,13 +191,12 @@ def _largest(reports: Sequence[FileReport]) -> list[tuple[str, int, str]]:
 
 @contextlib.asynccontextmanager
 async def _services(places: Sequence[str]) -> AsyncGenerator[None]:
-    """A worker with two processes, a beat and a scheduler."""
+    """A worker with two processes, and a scheduler."""
     command = [sys.executable, "-m", "taskmq", "--quiet", *places]
     target = "taskmq.demo.tasks:app"
     async with contextlib.AsyncExitStack() as stack:
         worker = [*command, "worker", target, "--processes", str(_PROCESSES), "--concurrency", "2", "--grace", "5s"]
         await stack.enter_async_context(_process(worker))
-        await stack.enter_async_context(_process([*command, "beat", "--lifeline", target]))
         await stack.enter_async_context(_process([*command, "scheduler", "--lifeline", target]))
         yield
 

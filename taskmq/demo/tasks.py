@@ -47,6 +47,6 @@ async def remind(due: datetime) -> float:
 @app.every("1s")
 @app.task(queue="reports")
 async def tick(ctx: Context) -> float:
-    """Emitted by beat once a second; how late it ran, in seconds."""
+    """Due once a second; how late it ran, in seconds."""
     assert ctx.scheduled_for is not None
     return (datetime.now(UTC) - ctx.scheduled_for).total_seconds()

@@ -40,12 +40,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         job_id: that its submitter has chosen.
         asked: what was asked for as to its time, as it was asked for: a delay and no instant, where it was a delay.
         held: it does not run until it is released.
+        asked_for: what tells it from other submissions, where that is not the call itself: of a definition, whose
+            content may change between a submission and its repetition.
     """
 
     job_id: str | None = None
     asked: tuple[int | None, ...] = ()
     detail: JobDetail | None = None
     held: bool = False
+    asked_for: bytes | None = None
 
 
 class Sending(msgspec.Struct):

@@ -10,7 +10,7 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -19,7 +19,7 @@ from taskmq.errors import EncodeError, InvalidArguments, InvalidOption
 from taskmq.model.envelope import JSON, MSGPACK, NO_KWARGS
 from taskmq.model.units import did_you_mean
 
-__all__ = ["Arguments", "ReturnType", "Signature", "decode_value", "encode_value"]
+__all__ = ["Arguments", "Parameter", "Parameters", "Rest", "ReturnType", "Signature", "decode_value", "encode_value"]
 
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -105,7 +105,9 @@ class ReturnType:
             raise EncodeError(f"the stored result does not fit the task's return type: {error}") from error
 
 
-class _Parameter(msgspec.Struct, frozen=True):
+class Parameter(msgspec.Struct, frozen=True):
+    """One that a caller gives."""
+
     name: str
     kind: Any
     required: bool
@@ -113,11 +115,20 @@ class _Parameter(msgspec.Struct, frozen=True):
     by_name: bool
 
 
-class _Rest(msgspec.Struct, frozen=True):
+class Rest(msgspec.Struct, frozen=True):
     """What `*args` or `**kwargs` takes, each of it."""
 
     name: str
     kind: Any
+
+
+class Parameters(NamedTuple):
+    """What a caller gives: by position, by name alone, and what takes all the others."""
+
+    positional: list[Parameter]
+    named: list[Parameter]
+    rest_args: Rest | None
+    rest_kwargs: Rest | None
 
 
 class _Compiled:
@@ -147,9 +158,9 @@ class _Compiled:
         hints = _hints(function, owner)
         self.context: tuple[int, str] | None = None
         self.provided: set[str] = set()
-        self.rest_args: _Rest | None = None
-        self.rest_kwargs: _Rest | None = None
-        parameters: list[_Parameter] = []
+        self.rest_args: Rest | None = None
+        self.rest_kwargs: Rest | None = None
+        parameters: list[Parameter] = []
         for parameter in inspect.signature(function).parameters.values():
             kind: Any = hints.get(parameter.name, Any)
             if is_provided(parameter, kind):
@@ -170,12 +181,12 @@ class _Compiled:
                 continue
             _check_type(kind, owner=owner, what=f"parameter {parameter.name!r}", refused=injected)
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                self.rest_args = _Rest(parameter.name, kind)
+                self.rest_args = Rest(parameter.name, kind)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self.rest_kwargs = _Rest(parameter.name, kind)
+                self.rest_kwargs = Rest(parameter.name, kind)
             else:
                 parameters.append(
-                    _Parameter(
+                    Parameter(
                         parameter.name,
                         kind,
                         required=parameter.default is inspect.Parameter.empty,
@@ -236,7 +247,7 @@ class _Compiled:
         whole = self.whole[content_type] = _decoder(tuple.__class_getitem__(kinds), content_type).decode
         return whole
 
-    def _open_args(self, args: Raw, rest: _Rest, content_type: str) -> tuple[Any, ...]:
+    def _open_args(self, args: Raw, rest: Rest, content_type: str) -> tuple[Any, ...]:
         if _is_empty(args):
             return ()
         count = len(self.positional)
@@ -248,7 +259,7 @@ class _Compiled:
             for i, part in enumerate(parts)
         )
 
-    def _open_kwargs(self, kwargs: Raw, rest: _Rest, content_type: str) -> dict[str, Any]:
+    def _open_kwargs(self, kwargs: Raw, rest: Rest, content_type: str) -> dict[str, Any]:
         parts: dict[str, Raw] = _decoder(dict[str, Raw], content_type).decode(kwargs)
         return {
             name: self._part(name, self.by_name[name].kind if name in self.by_name else rest.kind, part, content_type)
@@ -399,6 +410,12 @@ class Signature:
     def is_resolved(self) -> bool:
         """Whether every annotation could be resolved when the function was defined."""
         return self._cache is not None
+
+    @property
+    def parameters(self) -> Parameters:
+        """Those that travel: not what the worker or a provider fills in."""
+        compiled = self._compiled()
+        return Parameters(compiled.positional, compiled.named, compiled.rest_args, compiled.rest_kwargs)
 
     @property
     def provided(self) -> set[str]:

@@ -17,6 +17,7 @@ __all__ = [
     "EVERY_WORKER",
     "QUEUES",
     "REVOKE",
+    "TASKS",
     "WATCH",
     "Command",
     "CommandAnswer",
@@ -39,6 +40,8 @@ REVOKE: Final = "revoke"
 """The command that makes workers look in the state which jobs were cancelled."""
 QUEUES: Final = "queues"
 """The command that makes workers look in the state which queues are paused."""
+TASKS: Final = "tasks"
+"""The command that makes workers tell which tasks they have."""
 EVERY_WORKER: Final = "*"
 _HOST: Final = "@"
 
@@ -51,7 +54,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         v: version of the format.
         id: of this command; the answers repeat it.
-        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `queues` or `watch`.
+        name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `queues`, `tasks` or `watch`.
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
         number: `concurrency`: how many slots.

@@ -5,6 +5,7 @@
       reports      -> applied -> room for more
       dispatcher   lanes -> batches -> published
       timers       due -> ready
+      schedules    due -> jobs
       watch        cancels that are repeated, jobs that are lost
 
 A slot that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed, reports
@@ -23,6 +24,8 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.topology import reports_queue
 from taskmq.scheduler.dispatch import JobDispatcher
+from taskmq.scheduler.firing import ScheduleTurns
+from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.letters import ParkedReports
 from taskmq.scheduler.lost_jobs import InFlightWatch
@@ -69,7 +72,7 @@ class HeldSlot:
         self.lease = lease
         self._counts = counts
         reports = reports_queue(app.name, lease.slot)
-        self.ledger = Ledger(store.dispatching)
+        self.ledger = Ledger(store.dispatching, left=self._left)
         self.publisher = InvitationPublisher(
             session,
             store.dispatching,
@@ -80,9 +83,17 @@ class HeldSlot:
             room=self._has_room,
         )
         self.dispatcher = JobDispatcher(
-            store.dispatching, lease, self.ledger, self.publisher, slots_of=workers.slots_of, counts=counts
+            store.dispatching,
+            lease,
+            self.ledger,
+            self.publisher,
+            slots_of=workers.slots_of,
+            policies=app.producer.policies(),
+            counts=counts,
         )
-        self.timers = Timers(store, lease, fired=fired, counts=counts)
+        clock = StoreClock(store.now_ms)
+        self.timers = Timers(store, lease, clock, fired=fired, counts=counts)
+        self._schedules = ScheduleTurns(app, store, lease, clock, fired=fired, counts=counts)
         self._reports = ReportConsumer(
             session,
             store,
@@ -91,6 +102,7 @@ class HeldSlot:
             declare=self.publisher.declare_reports,
             parked=ParkedReports(session, app.sessions.clock, name=reports),
             results=AcceptedResults(app, store),
+            began=self.dispatcher.began,
             ended=self.dispatcher.ended,
             again=again,
             counts=counts,
@@ -128,7 +140,7 @@ class HeldSlot:
     def lose(self) -> None:
         """Somebody else may hold the slot: have `run` return at once."""
         self.dispatcher.abandon()
-        for service in (self.timers, self._watch, self._reports, self.ledger):
+        for service in (self.timers, self._schedules, self._watch, self._reports, self.ledger):
             service.stop()
         self.stop()
 
@@ -142,6 +154,7 @@ class HeldSlot:
             await group.start(self._reports, f"reads reports of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self._watch, f"watches jobs in flight of slot {self.lease.slot}")
             await group.start(self.timers, f"fires timers of slot {self.lease.slot}", grace=_GRACE)
+            await group.start(self._schedules, f"fires schedules of slot {self.lease.slot}", grace=_GRACE)
             await group.start(self.dispatcher, f"dispatches slot {self.lease.slot}", grace=_GRACE)
             await self._is_stopping.wait()
             if self._drains:
@@ -168,7 +181,7 @@ class HeldSlot:
         return None
 
     async def _take(self, batch: DispatchBatch) -> None:
-        self.ledger.add(batch)
+        self.dispatcher.resume(batch)
         if batch.confirmed:
             self.ledger.confirmed(batch.id)
             return
@@ -179,7 +192,7 @@ class HeldSlot:
         if once:
             await self._store.fail(once, reason=_NOBODY_KNOWS)
             for job in once:
-                self.ledger.left(job.id, job.token)
+                self.ledger.left(job.id, job.token, seconds=0.0)
         rest = [job for job in batch.jobs if not self._runs_once(job.task)]
         if rest:
             self.dispatcher.publish(DispatchBatch(batch.id, False, rest))
@@ -189,3 +202,6 @@ class HeldSlot:
 
     def _has_room(self) -> None:
         self.dispatcher.has_room()
+
+    def _left(self, job_id: str, seconds: float | None) -> None:
+        self.dispatcher.left(job_id, seconds)

@@ -6,20 +6,23 @@ import os
 import socket
 import uuid
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import JobStore
+from taskmq.contracts.jobs import Catalogued, JobStore
 from taskmq.durable.service import ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
+from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
 
 __all__ = ["Scheduler"]
@@ -76,10 +79,19 @@ class Scheduler:
         try:
             session = self._app.sessions.current()
             store = self._store = self._app.sessions.store()
-            if not await self._check(store):
+            if not await self._until_reached(store.check):
                 return
+            records = StoredRecords(store, self._app.name, self._app.producer)
+            if not await self._until_reached(lambda: records.upsert(self._app.schedules)):
+                return
+            tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             signals = self._signals = Signals(
-                session.broker, self._workers, ready=self._ready, due=self._due, freed=self._freed
+                session.broker,
+                self._workers,
+                ready=self._ready,
+                due=self._due,
+                freed=self._freed,
+                told=_nobody if tasks is None else tasks.hear,
             )
             leases = self._leases = SlotLeases(
                 store.dispatching,
@@ -94,6 +106,8 @@ class Scheduler:
                 await group.start(signals, "listens for jobs and workers")
                 await group.start(Duties(store, me=self._me), "does the store's upkeep")
                 await group.start(AuditSeal(store, me=self._me), "seals the audit")
+                if tasks is not None:
+                    await group.start(tasks, "writes down which tasks there are")
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()
@@ -125,6 +139,7 @@ class Scheduler:
         for held in self._held.values():
             windows |= {queue: held.dispatcher.window(queue) for queue in held.ledger.queues()}
             paused |= held.publisher.paused()
+        occurrences, occurrences_failed = self._counts.schedules.totals()
         return SchedulerStatus(
             version=VERSION,
             pid=os.getpid(),
@@ -140,6 +155,9 @@ class Scheduler:
             fired=self._counts.fired,
             reports=dict(self._counts.reports),
             lost=self._counts.lost,
+            occurrences=occurrences,
+            occurrences_failed=occurrences_failed,
+            refused=self._counts.refused,
         )
 
     def snapshot(self) -> SchedulerSnapshot:
@@ -159,12 +177,12 @@ class Scheduler:
 
     # Beginning and end -----------------------------------------------------------------------------------
 
-    async def _check(self, store: JobStore) -> bool:
-        """See whether the store can be worked with; False where it ends before that is known."""
+    async def _until_reached(self, ask: Callable[[], Awaitable[None]]) -> bool:
+        """Ask the store until it answers; False where the scheduler is to end before that."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
-                await store.check()
+                await ask()
             except StoreUnavailable as error:
                 if not backoff.failures:
                     _log.warning("waiting for the store: %s", error)
@@ -259,3 +277,7 @@ class Scheduler:
             self._ready(slot)
         elif self._signals is not None:
             self._signals.tell_ready(slot)
+
+
+def _nobody(_: bytes) -> None:
+    """The store keeps no list of tasks."""

@@ -1,4 +1,4 @@
-"""What schedulers hear over the broker: that jobs are ready, that slots are free, and which workers there are.
+"""What schedulers hear over the broker: that jobs are ready, that slots are free, which workers and tasks there are.
 
 All of it is a hint that may get lost: nothing waits for one for longer than half a second, and where no worker is
 heard of, a window of a fixed size is used.
@@ -6,6 +6,7 @@ heard of, a window of a fixed size is used.
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable
 from typing import Final
 
@@ -13,6 +14,8 @@ from taskmq.contracts.broker import Broadcasting, Broker, Listening
 from taskmq.durable.service import pause
 from taskmq.errors import BrokerUnavailable, MalformedMessage, TopologyMismatch
 from taskmq.model.backoff import Backoff
+from taskmq.model.commands import TASKS, Command, command_topic, encode_command
+from taskmq.model.jobs.registrations import TASKS_TOLD
 from taskmq.model.telemetry.events import WORKER_EVENTS, WorkerEvent, decode_batch
 from taskmq.model.telemetry.worker_status import WorkerStatus
 
@@ -24,7 +27,7 @@ _READY: Final = "store.ready."
 _DUE: Final = "store.due."
 _FREED: Final = "store.slots"
 _WORKER: Final = "worker."
-_TOPICS: Final = (f"{_READY}*", f"{_DUE}*", _FREED, WORKER_EVENTS)
+_TOPICS: Final = (f"{_READY}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 # They tell every ten seconds.
@@ -93,6 +96,7 @@ class Signals:
         ready: called with a slot whose jobs may be ready.
         due: called with a slot, and in how many seconds a timer of it may be due.
         freed: called when slots may be free.
+        told: called with what a worker tells of its tasks; workers are asked for it at the beginning.
     """
 
     def __init__(
@@ -103,12 +107,14 @@ class Signals:
         ready: Callable[[int], None],
         due: Callable[[int, float], None],
         freed: Callable[[], None],
+        told: Callable[[bytes], None],
     ) -> None:
         self._broker = broker
         self._workers = workers
         self._ready = ready
         self._due = due
         self._freed = freed
+        self._told = told
         self._is_stopping = asyncio.Event()
 
     def tell_ready(self, slot: int) -> None:
@@ -133,6 +139,7 @@ class Signals:
         if listening is None:
             return
         self._workers.listens()
+        self._announce(command_topic(TASKS), encode_command(Command(id=uuid.uuid4().hex, name=TASKS)))
         try:
             await self._is_stopping.wait()
         finally:
@@ -163,6 +170,8 @@ class Signals:
                 self._due(int(slot), int(body) / 1000)
         elif topic == _FREED:
             self._freed()
+        elif topic == TASKS_TOLD:
+            self._told(body)
         elif topic.startswith(_WORKER):
             try:
                 batch = decode_batch(topic, body)

@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 
 from taskmq.model.telemetry.metrics import SchedulerSnapshot
+from taskmq.schedules.status import OccurrenceCounts
 from taskmq.version import VERSION
 
 __all__ = ["SchedulerCounts", "SchedulerStatus"]
@@ -24,6 +25,9 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         fired: jobs whose time has come.
         reports: what workers' reports came to: `accepted`, `superseded`, `unknown`, `malformed`.
         lost: jobs that were given up, and dispatched again or ended.
+        occurrences: of schedules, that were submitted since the start.
+        occurrences_failed: those that cannot be, by anybody.
+        refused: firings that came to nothing, as the slot had passed on.
     """
 
     version: str
@@ -40,6 +44,9 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
     fired: int
     reports: dict[str, int]
     lost: int
+    occurrences: int = 0
+    occurrences_failed: int = 0
+    refused: int = 0
 
 
 class SchedulerCounts:
@@ -50,6 +57,8 @@ class SchedulerCounts:
         published: invitations that the broker has confirmed.
         fired: jobs whose time has come.
         lost: jobs that were given up.
+        refused: firings of schedules that came to nothing, as the slot had passed on.
+        schedules: occurrences of schedules that became jobs.
         reports: by what they came to.
     """
 
@@ -58,6 +67,8 @@ class SchedulerCounts:
         self.published = 0
         self.fired = 0
         self.lost = 0
+        self.refused = 0
+        self.schedules = OccurrenceCounts()
         self.reports: Counter[str] = Counter()
 
     def snapshot(self, *, slots: int, in_flight: dict[str, int], store_silence: float | None) -> SchedulerSnapshot:
@@ -71,4 +82,5 @@ class SchedulerCounts:
             lost=self.lost,
             reports=dict(self.reports),
             store_silence=store_silence,
+            schedules=self.schedules.by_task(),
         )

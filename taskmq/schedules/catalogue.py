@@ -4,21 +4,23 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.contracts.stores import ScheduleStore, require_store
+from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidOption
+from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
-from taskmq.model.keys import schedule_record_key
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
-from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition, write_definition
+from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition
+from taskmq.schedules.kept_records import ScheduleRecords, StateRecords
 from taskmq.schedules.policy import ScheduleOptions, read_policy
-from taskmq.schedules.record import Emitted, MissedSpan, ScheduleRecord, decode_record
-from taskmq.schedules.record_access import change_record, read_record
-from taskmq.schedules.status import Backfill, ScheduleStatus, status_of
+from taskmq.schedules.record import HISTORY, Emitted, MissedSpan, ScheduleRecord
+from taskmq.schedules.status import Backfill, Occurrence, ScheduleStatus, status_of
 from taskmq.schedules.target import KEEP_SECONDS, graph_for, read_target, tasks_of
 from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.registry import TaskRegistry
@@ -31,18 +33,19 @@ __all__ = ["Schedules"]
 
 _log = logging.getLogger("taskmq.schedules")
 
-_PAGE: Final = 1_000
 _MOST_SHOWN: Final = 10_000
 
 
 class Schedules(Mapping[str, ScheduleEntry]):
     """The schedules that an app's code defines, by name; and, by its methods, those that are made at run time.
 
-    Every method that asks the state has a twin for coroutines, whose name begins with `a`. Each may raise:
+    They are kept in the job store, where the app has one, and fired by `taskmq scheduler`; else in the state, and
+    fired by `taskmq beat`. Every method that asks there has a twin for coroutines, whose name begins with `a`. Each
+    may raise:
 
     - `InvalidOption`: there is no schedule of that name, or something about it is not possible.
-    - `StateUnavailable`: the state could not be reached. A change may have been made all the same.
-    - `UnsupportedFeature`: the app has no state.
+    - `StoreUnavailable`, `StateUnavailable`: it could not be reached. A change may have been made all the same.
+    - `UnsupportedFeature`: the app has neither a store nor a state.
     """
 
     def __init__(self, app_name: str, tasks: TaskRegistry, producer: Producer) -> None:
@@ -84,18 +87,19 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def add(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Have every beat start `task` from now on; within a second, and until it is removed.
+        """Start `task` whenever `trigger` says from now on; within a second, and until it is removed.
 
         Args:
-            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; or a
-                workflow, one of which is started for each occurrence.
+            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a
+                workflow, one of which is started for each occurrence; or, with a job store, the name of a definition
+                of a task of this app, whose present version it starts from then on.
         """
         call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
         self._producer.sessions.run_sync(call, instead="aadd")
@@ -103,7 +107,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def aadd(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -112,14 +116,14 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> None:
         """`add` for coroutines."""
         call = (tuple(args), dict(kwargs or {}))
-        definition = self._definition(name, task, trigger, call, options)
-        if not await self._store().define(self._app_name, name, before=None, after=definition):
+        definition = await self._definition(name, task, trigger, call, options)
+        if not await self._records().define(name, before=None, after=definition):
             raise InvalidOption(f"schedule {name!r} is there already, and is another one; change or remove it")
 
     def change(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -133,7 +137,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def achange(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -142,7 +146,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> None:
         """`change` for coroutines."""
         call = (tuple(args), dict(kwargs or {}))
-        definition = self._definition(name, task, trigger, call, options)
+        definition = await self._definition(name, task, trigger, call, options)
         await self._redefine(name, definition)
 
     def remove(self, name: str) -> None:
@@ -156,18 +160,18 @@ class Schedules(Mapping[str, ScheduleEntry]):
         await self._redefine(name, None)
 
     async def _redefine(self, name: str, definition: bytes | None) -> None:
-        store = self._store()
+        records = self._records()
         while True:
-            before = (await self._definitions()).get(name)
+            before = await records.definition(name)
             if before is None:
                 raise self._unknown(name)
-            if await store.define(self._app_name, name, before=before, after=definition):
+            if await records.define(name, before=before, after=definition):
                 return
 
-    def _definition(
+    async def _definition(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         call: tuple[tuple[Any, ...], dict[str, Any]],
         options: ScheduleOptions,
@@ -178,6 +182,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
+        if isinstance(task, str):
+            return await self._named_definition(name, task, trigger, call, options)
         content_type = self._producer.content_type
         target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
         own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
@@ -188,7 +194,36 @@ class Schedules(Mapping[str, ScheduleEntry]):
             name, target.task, rule, target.args, target.kwargs, policy, is_dynamic=True, workflow=target.workflow
         )
         check_arguments(entry, content_type)
-        return write_definition(entry)
+        return self._records().written(entry)
+
+    async def _named_definition(
+        self,
+        name: str,
+        called: str,
+        trigger: Trigger,
+        call: tuple[tuple[Any, ...], dict[str, Any]],
+        options: ScheduleOptions,
+    ) -> bytes:
+        from taskmq.schedules.triggers import for_schedule
+
+        if self._producer.sessions.current().store is None:
+            raise InvalidOption(f"schedule {name!r}: names are for apps with a job store; say a task instead")
+        sending = await self._producer.jobs.named_sending(called, *call)
+        detail = None if sending.submission is None else sending.submission.detail
+        task = self._tasks.get(sending.envelope.task)
+        if task is None:
+            raise InvalidOption(f"schedule {name!r}: this app has no task {sending.envelope.task!r}")
+        entry = ScheduleEntry(
+            name,
+            task,
+            for_schedule(trigger, name),
+            *_call_of(sending),
+            policy=read_policy(options, schedule=name),
+            is_dynamic=True,
+            definition="" if detail is None else detail.definition,
+            definition_version=0 if detail is None else detail.definition_version,
+        )
+        return self._records().written(entry, sending)
 
     # Looking -------------------------------------------------------------------------------------------
 
@@ -199,11 +234,11 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def aall(self) -> dict[str, ScheduleEntry]:
         """`all` for coroutines; those whose task this app does not have are left out."""
         found: dict[str, ScheduleEntry] = {}
-        for name, kept in (await self._definitions()).items():
+        for name, kept in (await self._records().definitions()).items():
             try:
                 found[name] = read_definition(kept, name=name, tasks=self._tasks)
             except InvalidOption as error:
-                _log.warning("a schedule of the state is left out: %s", error)
+                _log.warning("a schedule is left out: %s", error)
         return {**found, **self._own}
 
     def status(self, name: str) -> ScheduleStatus:
@@ -212,20 +247,52 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     async def astatus(self, name: str) -> ScheduleStatus:
         """`status` for coroutines."""
-        entry = await self._find(name)
-        record = await read_record(self._store(), self._record(name))
-        return status_of(entry, record, now=self._producer.sessions.clock.now_ms())
+        entry, records = await self._find(name), self._records()
+        (record,) = await records.read([entry])
+        history = await records.history(entry, record, limit=HISTORY)
+        return status_of(entry, record, history, now=await records.now())
 
     async def astatuses(self) -> dict[str, ScheduleStatus]:
-        """What has become of the occurrences of all schedules so far, by name."""
-        entries, now = list((await self.aall()).values()), self._producer.sessions.clock.now_ms()
-        found: dict[str, ScheduleStatus] = {}
-        for start in range(0, len(entries), _PAGE):
-            page = entries[start : start + _PAGE]
-            names = [self._record(entry.name) for entry in page]
-            for entry, name, kept in zip(page, names, await self._store().read(names), strict=True):
-                found[entry.name] = status_of(entry, decode_record(kept, name=name), now=now)
-        return found
+        """What has become of the occurrences of all schedules so far, by name; without their histories."""
+        entries, records = list((await self.aall()).values()), self._records()
+        found, now = await records.read(entries), await records.now()
+        return {
+            entry.name: status_of(entry, record, [], now=now) for entry, record in zip(entries, found, strict=True)
+        }
+
+    def history(self, name: str, *, limit: int = HISTORY) -> list[Occurrence]:
+        """What the schedule has emitted, the newest first: the last twenty, with a store as far back as jobs go."""
+        return self._producer.sessions.run_sync(self.ahistory(name, limit=limit), instead="ahistory")
+
+    async def ahistory(self, name: str, *, limit: int = HISTORY) -> list[Occurrence]:
+        """`history` for coroutines."""
+        entry, records = await self._find(name), self._records()
+        (record,) = await records.read([entry])
+        return await records.history(entry, record, limit=limit)
+
+    def next(self, name: str, *, count: int = 5) -> list[datetime]:
+        """The next nominal instants of a schedule, up to `count`; none while it is paused."""
+        return self._producer.sessions.run_sync(self.anext(name, count=count), instead="anext")
+
+    async def anext(self, name: str, *, count: int = 5) -> list[datetime]:
+        """`next` for coroutines."""
+        from taskmq.schedules.triggers import instants_after
+
+        entry, records = await self._find(name), self._records()
+        (record,) = await records.read([entry])
+        if record.paused is not None:
+            return []
+        following = islice(instants_after(entry.trigger, await records.now()), count)
+        return [datetime.fromtimestamp(instant / 1000, UTC) for instant in following]
+
+    def explain(self, name: str) -> str:
+        """What a schedule starts, and when, in words."""
+        return self._producer.sessions.run_sync(self.aexplain(name), instead="aexplain")
+
+    async def aexplain(self, name: str) -> str:
+        """`explain` for coroutines."""
+        entry = await self._find(name)
+        return f"{entry.starts}: {entry.trigger.describe()}"
 
     # Operating -----------------------------------------------------------------------------------------
 
@@ -235,7 +302,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     async def apause(self, name: str, *, note: str = "") -> None:
         """`pause` for coroutines."""
-        now = self._producer.sessions.clock.now_ms()
+        now = await self._records().now()
 
         def pause(record: ScheduleRecord) -> None:
             if record.paused is None:
@@ -250,7 +317,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
     async def aresume(self, name: str) -> None:
         """`resume` for coroutines."""
-        now = self._producer.sessions.clock.now_ms()
+        now = await self._records().now()
 
         def resume(record: ScheduleRecord) -> None:
             if record.paused is not None:
@@ -268,7 +335,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def arun(self, name: str) -> str:
         """`run` for coroutines."""
         entry = await self._find(name)
-        now = self._producer.sessions.clock.now_ms()
+        now = await self._records().now()
         job_id = new_job_id(now, secrets.token_bytes(10))
         said = {SCHEDULE_NAME: name, SCHEDULED_FOR: str(now)}
         if entry.workflow is not None:
@@ -277,10 +344,19 @@ class Schedules(Mapping[str, ScheduleEntry]):
             graph = graph_for(entry.workflow, meta=said, priority=None)
             await WorkflowService(entry.task.services).start(graph, flow_id=job_id, keep=KEEP_SECONDS)
         else:
-            sending = entry.task.sending(*entry.args, **entry.kwargs)
+            is_stored = self._producer.sessions.current().store is not None
+            if entry.definition:
+                jobs, version = self._producer.jobs, entry.definition_version
+                sending = await jobs.named_sending(entry.definition, entry.args, entry.kwargs, version=version)
+            else:
+                make = entry.task.submission if is_stored else entry.task.sending
+                sending = make(*entry.args, **entry.kwargs)
             meta = {**(sending.envelope.meta or {}), **said}
             sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
-            await self._producer.send_async(sending)
+            if is_stored:
+                await entry.task.services.jobs.submit_sending(sending)
+            else:
+                await self._producer.send_async(sending)
         await self._change(name, lambda record: record.remember(Emitted(now, now, "run")))
         return job_id
 
@@ -299,7 +375,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
         """`backfill` for coroutines."""
         entry = await self._find(name)
-        now = self._producer.sessions.clock.now_ms()
+        now = await self._records().now()
         first, last = _instant(start, name), _instant(end, name)
         if last > now or first > last:
             raise InvalidOption(f"schedule {name!r}: a backfill is from an instant to a later one, up to now")
@@ -319,36 +395,36 @@ class Schedules(Mapping[str, ScheduleEntry]):
         )
 
     async def _change(self, name: str, change: Callable[[ScheduleRecord], object]) -> None:
-        await self._find(name)
-        store = self._store()
-        await change_record(store, self._record(name), change)
-        # After it, so that who looks sees it.
-        await store.tell(self._app_name, [name])
+        await self._records().change(await self._find(name), change)
 
     async def _find(self, name: str) -> ScheduleEntry:
         if (own := self._own.get(name)) is not None:
             return own
-        kept = (await self._definitions()).get(name)
+        kept = await self._records().definition(name)
         if kept is None:
             raise self._unknown(name)
         return read_definition(kept, name=name, tasks=self._tasks)
 
-    async def _definitions(self) -> dict[str, bytes]:
-        store, place = self._store(), 0
-        found: dict[str, bytes] = {}
-        while page := await store.changed(self._app_name, place, limit=_PAGE):
-            found.update((change.name, change.definition) for change in page if change.definition is not None)
-            place = page[-1].place
-        return found
-
     def _unknown(self, name: str) -> InvalidOption:
         return InvalidOption(f"no schedule is called {name!r}; `taskmq schedule list` shows them")
 
-    def _record(self, name: str) -> str:
-        return schedule_record_key(self._app_name, name)
+    def _records(self) -> ScheduleRecords:
+        sessions = self._producer.sessions
+        session = sessions.current()
+        if session.store is not None:
+            # Not for those who have none.
+            from taskmq.schedules.store_records import StoredRecords
 
-    def _store(self) -> ScheduleStore:
-        return require_store(self._producer.sessions.current().stores.schedules, "schedules need")
+            return StoredRecords(session.store, self._app_name, self._producer)
+        store = require_store(session.stores.schedules, "schedules need")
+        return StateRecords(store, self._app_name, sessions.clock)
+
+
+def _call_of(sending: Sending) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call for the store, as plain data."""
+    envelope = sending.envelope
+    args = msgspec.json.decode(envelope.args, type=list[Any])
+    return tuple(args), msgspec.json.decode(envelope.kwargs, type=dict[str, Any])
 
 
 def _instant(value: datetime, name: str) -> int:

@@ -3,14 +3,17 @@
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from taskmq.errors import InvalidArguments, InvalidOption
-from taskmq.model.envelope import JSON
+from taskmq.contracts.jobs import JobDetail
+from taskmq.errors import InvalidArguments, InvalidOption, MalformedMessage
+from taskmq.middleware.chain import Sending
+from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope
 from taskmq.schedules import triggers
 from taskmq.schedules.policy import DEFAULT_POLICY, SchedulePolicy, read_policy
 from taskmq.schedules.target import read_graph, tasks_of, write_graph
@@ -18,7 +21,16 @@ from taskmq.schedules.triggers import Trigger
 from taskmq.tasks.task import Task
 from taskmq.workflow.model.calls import Graph
 
-__all__ = ["ScheduleEntry", "check_arguments", "read_definition", "rule_of", "write_definition"]
+__all__ = [
+    "ScheduleEntry",
+    "StoredRule",
+    "check_arguments",
+    "read_definition",
+    "read_stored",
+    "rule_of",
+    "write_definition",
+    "write_stored",
+]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
@@ -30,6 +42,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
         task: that is called; of a workflow, the one of its first step.
         is_dynamic: whether it was made at run time, and is kept in the state.
         workflow: what is started instead of the task alone.
+        definition, definition_version: the template that the call was made from.
     """
 
     name: str
@@ -40,10 +53,14 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     policy: SchedulePolicy = DEFAULT_POLICY
     is_dynamic: bool = False
     workflow: Graph | None = None
+    definition: str = ""
+    definition_version: int = 0
 
     @property
     def starts(self) -> str:
         """What it starts, for people."""
+        if self.definition:
+            return f"{self.definition} version {self.definition_version} ({self.task.name})"
         return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
 
 
@@ -64,6 +81,10 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     kwargs: msgspec.Raw = msgspec.Raw(b"{}")
     policy: dict[str, Any] = {}
     workflow: bytes = b""
+    # In a job store: the call as it is submitted, and to which queue. So whoever fires needs no code of the app.
+    queue: str = ""
+    call: msgspec.Raw = msgspec.Raw(b"null")
+    detail: JobDetail | None = None
 
 
 _decoder = msgspec.json.Decoder(_Definition)
@@ -102,12 +123,105 @@ def write_definition(entry: ScheduleEntry) -> bytes:
         InvalidOption: its trigger is none of `taskmq.schedule`.
         EncodeError: its arguments have no form as JSON.
     """
-    trigger, policy = _plain(entry.trigger, entry.name), entry.policy.as_options()
+    return msgspec.json.encode(_definition(entry, _plain(entry.trigger, entry.name)))
+
+
+def write_stored(entry: ScheduleEntry, call: Sending | None) -> bytes:
+    """The definition as a job store keeps it.
+
+    A trigger of the app's own is not in it, where the code defines the schedule: only schedulers of that app fire it.
+
+    Args:
+        call: the message of its call; None of a workflow.
+
+    Raises:
+        InvalidOption, EncodeError: as `write_definition`.
+    """
+    try:
+        trigger = _plain(entry.trigger, entry.name)
+    except InvalidOption:
+        if entry.is_dynamic:
+            raise
+        trigger = {_TYPE: "", "rule": rule_of(entry.trigger)}
+    definition = _definition(entry, trigger)
+    if call is not None:
+        envelope, made = call.envelope, call.envelope.enqueued or 0
+        envelope = replace(
+            envelope,
+            id="",
+            enqueued=0,
+            eta=None if envelope.eta is None else envelope.eta - made,
+            expires=None if envelope.expires is None else envelope.expires - made,
+            root=None,
+            parent=None,
+        )
+        detail = None if call.submission is None else call.submission.detail
+        definition = replace(definition, queue=call.queue, call=msgspec.Raw(encode_envelope(envelope)), detail=detail)
+    return msgspec.json.encode(definition)
+
+
+class StoredRule(msgspec.Struct, frozen=True):
+    """What whoever fires a schedule of a job store has to know of it.
+
+    Attributes:
+        call: an envelope that was made at the epoch, in JSON; None of a workflow.
+        queue: that the call goes to.
+        detail: of its jobs.
+        workflow: what is started instead.
+    """
+
+    name: str
+    trigger: Trigger
+    policy: SchedulePolicy
+    task: str
+    queue: str
+    call: Envelope | None
+    detail: JobDetail | None
+    workflow: Graph | None
+
+
+def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Collection[str]) -> StoredRule:
+    """The schedule that a job store keeps under `name`.
+
+    Args:
+        own: what the code of this app says of it, for triggers that are the app's own.
+        tasks: of this app, for workflows.
+
+    Raises:
+        InvalidOption: it cannot be read, or started, here.
+    """
+    found = _decoded(kept, name)
+    if found.trigger.get(_TYPE):
+        trigger = cast("Trigger", _value(found.trigger, name))
+    elif own is not None and rule_of(own.trigger) == found.trigger.get("rule"):
+        trigger = own.trigger
+    else:
+        raise InvalidOption(f"schedule {name!r}: its trigger is one of the app's own, and this app's code lacks it")
+    policy = read_policy(found.policy, schedule=name)
+    if found.workflow:
+        workflow = read_graph(found.workflow, schedule=name, known=tasks)
+        return StoredRule(name, trigger, policy, tasks_of(workflow)[0], "", None, None, workflow)
+    try:
+        call = decode_envelope(bytes(found.call))
+    except MalformedMessage as error:
+        raise InvalidOption(f"schedule {name!r}: its call in the store cannot be read: {error}") from error
+    return StoredRule(name, trigger, policy, found.task, found.queue, call, found.detail, None)
+
+
+def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
+    policy = entry.policy.as_options()
     if entry.workflow is not None:
         # Without a task, so that a beat which knows no workflows here leaves it to others.
-        return msgspec.json.encode(_Definition("", trigger, policy=policy, workflow=write_graph(entry.workflow)))
+        return _Definition("", trigger, policy=policy, workflow=write_graph(entry.workflow))
     args, kwargs = entry.task.signature.encode(entry.args, dict(entry.kwargs), JSON)
-    return msgspec.json.encode(_Definition(entry.task.name, trigger, args, kwargs, policy))
+    return _Definition(entry.task.name, trigger, args, kwargs, policy)
+
+
+def _decoded(kept: bytes, name: str) -> _Definition:
+    try:
+        return _decoder.decode(kept)
+    except msgspec.MsgspecError as error:
+        raise InvalidOption(f"schedule {name!r}: its definition cannot be read: {error}") from error
 
 
 def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any]]) -> ScheduleEntry:
@@ -116,8 +230,8 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
     Raises:
         InvalidOption: this app has no such task, or cannot read the definition.
     """
+    found = _decoded(kept, name)
     try:
-        found = _decoder.decode(kept)
         args = msgspec.json.decode(found.args, type=list[Any])
         kwargs = msgspec.json.decode(found.kwargs, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -128,7 +242,19 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
         raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
     trigger = cast("Trigger", _value(found.trigger, name))
     policy = read_policy(found.policy, schedule=name)
-    return ScheduleEntry(name, task, trigger, tuple(args), kwargs, policy, is_dynamic=True, workflow=workflow)
+    detail = found.detail or JobDetail()
+    return ScheduleEntry(
+        name,
+        task,
+        trigger,
+        tuple(args),
+        kwargs,
+        policy,
+        is_dynamic=True,
+        workflow=workflow,
+        definition=detail.definition,
+        definition_version=detail.definition_version,
+    )
 
 
 def _plain(trigger: object, name: str) -> dict[str, Any]:

@@ -23,12 +23,14 @@ class Due(msgspec.Struct, frozen=True):
     Attributes:
         emit: instants to emit now, in their order.
         missed: how many are given up.
+        coalesced: how many of these a later one stands for, since `catchup` asks for one of them all.
         backlog: the first and the last of those that are emitted a few at a time.
         mark: up to where all this decides.
     """
 
     emit: tuple[int, ...] = ()
     missed: int = 0
+    coalesced: int = 0
     backlog: tuple[int, int] | None = None
     mark: int = 0
 
@@ -53,11 +55,12 @@ def plan_due(trigger: Trigger, *, mark: int, now: int, policy: SchedulePolicy) -
         return Due(emit=tuple(recent), mark=end)
     count = _count(trigger, mark, last_missed)
     if policy.catchup == "once" and not recent and last_missed > now - policy.catchup_window:
-        return Due(emit=(last_missed,), missed=count - 1, mark=end)
+        return Due(emit=(last_missed,), missed=count - 1, coalesced=count - 1, mark=end)
     if policy.catchup == "all" and last_missed > now - policy.catchup_window:
         first, chosen = _last_of(trigger, max(mark, now - policy.catchup_window), last_missed, policy.catchup_limit)
         return Due(emit=tuple(recent), missed=count - chosen, backlog=(first, last_missed), mark=end)
-    return Due(emit=tuple(recent), missed=count, mark=end)
+    coalesced = count if policy.catchup == "once" and recent else 0
+    return Due(emit=tuple(recent), missed=count, coalesced=coalesced, mark=end)
 
 
 def take_from(trigger: Trigger, *, after: int, until: int, limit: int) -> tuple[list[int], bool]:

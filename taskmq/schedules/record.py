@@ -16,6 +16,7 @@ from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import StateUnavailable
 
 __all__ = [
+    "HISTORY",
     "PENDING_MS",
     "ActiveRun",
     "Counts",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 HISTORY: Final = 20
+"""So many occurrences are remembered in a record."""
 PENDING_MS: Final = 3_600_000
 """A message that nobody has begun to run after so long holds no place any more: it may have been purged."""
 
@@ -95,6 +97,7 @@ class Counts(msgspec.Struct, array_like=True):
     missed: int = 0
     skipped: int = 0
     failed: int = 0
+    coalesced: int = 0
 
 
 class ScheduleRecord(msgspec.Struct, array_like=True):

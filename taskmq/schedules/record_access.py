@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from taskmq.contracts.stores import KeptRecord, RecordChange, ScheduleStore
 from taskmq.schedules.record import ScheduleRecord, decode_record, encode_record, new_version
 
-__all__ = ["RECORD_TTL", "change_record", "read_record"]
+__all__ = ["RECORD_TTL", "change_record"]
 
 T = TypeVar("T")
 
@@ -16,16 +16,6 @@ RECORD_TTL: Final = 400 * 86_400.0
 """Seconds for which the record of a schedule is kept that nobody emits any more: longer than a year."""
 
 _PAUSE: Final = 0.05
-
-
-async def read_record(store: ScheduleStore, name: str) -> ScheduleRecord:
-    """The record of that name; an empty one where there is none.
-
-    Raises:
-        StateUnavailable: the state could not be reached.
-    """
-    (kept,) = await store.read([name])
-    return decode_record(kept, name=name)
 
 
 async def change_record(store: ScheduleStore, name: str, change: Callable[[ScheduleRecord], T]) -> T:

@@ -1,14 +1,15 @@
-"""What people see of a schedule."""
+"""What people and monitoring see of schedules."""
 
 from datetime import UTC, datetime
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 import msgspec
 
+from taskmq.model.telemetry.metrics import ScheduleCount
 from taskmq.schedules.definition import ScheduleEntry
-from taskmq.schedules.record import ScheduleRecord
+from taskmq.schedules.record import Emitted, ScheduleRecord
 
-__all__ = ["Backfill", "Occurrence", "ScheduleStatus", "status_of"]
+__all__ = ["Backfill", "Occurrence", "OccurrenceCounts", "ScheduleStatus", "status_of"]
 
 Kind = Literal["due", "catchup", "buffered", "backfill", "run"]
 
@@ -18,7 +19,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
     Attributes:
         scheduled_for: its nominal instant.
-        emitted: when the broker had it.
+        emitted: when the broker had it; with a job store, when its job was submitted.
         kind: why: it was `due`, missed (`catchup`), had to wait for an earlier one (`buffered`), or somebody asked
             for it (`backfill`, `run`).
     """
@@ -26,6 +27,11 @@ class Occurrence(msgspec.Struct, frozen=True):
     scheduled_for: datetime
     emitted: datetime
     kind: Kind
+
+    @classmethod
+    def of(cls, emitted: Emitted) -> Self:
+        """The same, for people."""
+        return cls(_instant(emitted.instant), _instant(emitted.at), cast("Kind", emitted.kind))
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +41,10 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
         next: when it is due next; None: never again, or paused.
         paused: since when.
         note: why it is paused, if somebody has said so.
-        fired: how many occurrences the broker has confirmed.
+        fired: how many occurrences the broker has confirmed; with a job store, how many were submitted.
         late: how many of them more than a second after their instant; those that were missed not counted.
         missed: how many nobody emitted in time, and `catchup` did not ask for.
+        coalesced: how many of these the most recent one stands for, which was emitted.
         skipped: how many were dropped as earlier ones were running.
         failed: how many could not be sent, as their messages were too large.
         waiting: how many wait for earlier ones to end.
@@ -52,6 +59,7 @@ class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
     fired: int
     late: int
     missed: int
+    coalesced: int
     skipped: int
     failed: int
     waiting: int
@@ -72,7 +80,39 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
-def status_of(entry: ScheduleEntry, record: ScheduleRecord, *, now: int) -> ScheduleStatus:
+class OccurrenceCounts:
+    """What one process has emitted, by task: so many numbers as the app has tasks, however many schedules it has."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, ScheduleCount] = {}
+
+    def emitted(self, task: str, kind: str, *, late: float) -> None:
+        """One more, `late` seconds after it was due; of a backfill, which is never late, they do not count."""
+        count = self._of(task)
+        count.emitted[kind] = count.emitted.get(kind, 0) + 1
+        count.late.add(0.0 if kind == "backfill" else max(late, 0.0))
+
+    def failed(self, task: str) -> None:
+        """One more that cannot be sent."""
+        self._of(task).failed += 1
+
+    def by_task(self) -> list[ScheduleCount]:
+        """The numbers of now."""
+        return list(self._counts.values())
+
+    def totals(self) -> tuple[int, int]:
+        """How many were emitted, and how many cannot be sent."""
+        counts = self._counts.values()
+        return sum(sum(count.emitted.values()) for count in counts), sum(count.failed for count in counts)
+
+    def _of(self, task: str) -> ScheduleCount:
+        count = self._counts.get(task)
+        if count is None:
+            count = self._counts[task] = ScheduleCount(task)
+        return count
+
+
+def status_of(entry: ScheduleEntry, record: ScheduleRecord, history: list[Occurrence], *, now: int) -> ScheduleStatus:
     """The record, for people."""
     following = None if record.paused is not None else entry.trigger.next_after(now)
     counts = record.counts
@@ -84,14 +124,12 @@ def status_of(entry: ScheduleEntry, record: ScheduleRecord, *, now: int) -> Sche
         fired=counts.fired,
         late=counts.late,
         missed=counts.missed,
+        coalesced=counts.coalesced,
         skipped=counts.skipped,
         failed=counts.failed,
         waiting=len(record.buffered),
         active=[run.job_id for run in record.live(now)],
-        history=[
-            Occurrence(_instant(one.instant), _instant(one.at), cast("Kind", one.kind))
-            for one in reversed(record.history)
-        ],
+        history=history,
     )
 
 

@@ -1,16 +1,17 @@
 """One look at one schedule: what is claimed now, and when to look again. Pure: the record in, the record out."""
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from taskmq.model.keys import scheduled_job_id
-from taskmq.schedules import ScheduleEntry, rule_of
+from taskmq.schedules.definition import rule_of
 from taskmq.schedules.planner import instants_between, plan_due, take_from
+from taskmq.schedules.policy import SchedulePolicy
 from taskmq.schedules.record import PENDING_MS, ActiveRun, Emitted, MissedSpan, OccurrenceClaim, ScheduleRecord
-from taskmq.schedules.triggers import jitter_of
+from taskmq.schedules.triggers import Trigger, jitter_of
 
-__all__ = ["LEASE_MS", "Replica", "Turn", "complete", "give_up", "hand_back", "take_turn"]
+__all__ = ["LEASE_MS", "Replica", "Timed", "Turn", "complete", "give_up", "hand_back", "next_look", "take_turn"]
 
 LEASE_MS: Final = 10_000
 """After so long a claim is taken over by another replica, in ms."""
@@ -22,16 +23,30 @@ _PACE: Final = 1_000
 _CORRECTION: Final = 3_600_000
 
 
+class Timed(Protocol):
+    """What is due by a rule: a schedule, or what a store has of one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def trigger(self) -> Trigger: ...
+    @property
+    def policy(self) -> SchedulePolicy: ...
+
+
 class Replica(msgspec.Struct, frozen=True):
     """Who claims.
 
     Attributes:
         app: the app's name.
         owner: tells this replica from others.
+        holds_back: an occurrence that cancels earlier ones is let through once these have ended. Without it whoever
+            runs them sees to that, and it is let through at once.
     """
 
     app: str
     owner: str
+    holds_back: bool = False
 
 
 class Turn(msgspec.Struct):
@@ -50,7 +65,7 @@ class Turn(msgspec.Struct):
     is_watched: bool = False
 
 
-def take_turn(record: ScheduleRecord, entry: ScheduleEntry, *, now: int, replica: Replica) -> Turn:
+def take_turn(record: ScheduleRecord, entry: Timed, *, now: int, replica: Replica) -> Turn:
     """Claim what is due at `now`; the record is changed in place."""
     turn = Turn()
     _recognise(record, entry, now)
@@ -62,7 +77,7 @@ def take_turn(record: ScheduleRecord, entry: ScheduleEntry, *, now: int, replica
         state.release_buffered()
         state.emit_due()
         state.work_off_backlogs()
-    turn.wake = _next_look(record, entry, now)
+    turn.wake = next_look(record, entry, now)
     turn.is_watched = record.paused is not None or bool(record.buffered)
     return turn
 
@@ -99,7 +114,20 @@ def hand_back(record: ScheduleRecord, claims: list[OccurrenceClaim]) -> None:
     ]
 
 
-def _recognise(record: ScheduleRecord, entry: ScheduleEntry, now: int) -> None:
+def next_look(record: ScheduleRecord, entry: Timed, now: int) -> int | None:
+    """When to look at the schedule again, ms; None: not before something changes."""
+    looks = [claim.until for claim in record.claims]
+    if record.paused is None:
+        looks += [backlog.next for backlog in record.backlogs]
+        following = entry.trigger.next_after(record.mark or now)
+        if following is not None:
+            following += jitter_of(entry.name, entry.policy.jitter)
+            # Later where there was too much to do for one look.
+            looks.append(following if following > now else now + _PACE)
+    return min(looks, default=None)
+
+
+def _recognise(record: ScheduleRecord, entry: Timed, now: int) -> None:
     """Have a mark that belongs to this trigger and this time."""
     rule = rule_of(entry.trigger)
     if record.mark is None or record.rule != rule:
@@ -132,7 +160,7 @@ def _take_over(record: ScheduleRecord, turn: Turn, now: int, replica: Replica) -
 class _TurnState:
     """Where occurrences are let through, one after the other."""
 
-    def __init__(self, record: ScheduleRecord, entry: ScheduleEntry, turn: Turn, now: int, replica: Replica) -> None:
+    def __init__(self, record: ScheduleRecord, entry: Timed, turn: Turn, now: int, replica: Replica) -> None:
         self._record = record
         self._entry = entry
         self._policy = entry.policy
@@ -156,6 +184,7 @@ class _TurnState:
         due = plan_due(self._entry.trigger, mark=record.mark, now=now, policy=self._policy)
         record.mark = due.mark
         record.counts.missed += due.missed
+        record.counts.coalesced += due.coalesced
         if due.backlog is not None:
             first, last = due.backlog
             record.backlogs = [*record.backlogs, MissedSpan("catchup", "", first - 1, last, self._now)]
@@ -170,7 +199,7 @@ class _TurnState:
                 kept.append(backlog)
                 continue
             limit = self._policy.catchup_rate
-            if self._policy.overlap not in ("allow", "cancel_other"):
+            if self._waits_for_room():
                 limit = min(limit, self._policy.max_concurrency - len(self._record.active))
             if limit <= 0 or len(self._record.claims) >= _MOST_CLAIMS:
                 kept.append(MissedSpan(backlog.kind, backlog.run, backlog.after, backlog.until, self._now + _PACE))
@@ -192,7 +221,16 @@ class _TurnState:
                     record.counts.skipped += 1
                 return
             self._turn.cancel += [run.job_id for run in record.active]
+            if self._replica.holds_back:
+                record.counts.skipped += len(record.buffered)
+                record.buffered = [instant]
+                return
         self._claim(instant, kind)
+
+    def _waits_for_room(self) -> bool:
+        if self._policy.overlap == "cancel_other":
+            return self._replica.holds_back
+        return self._policy.overlap != "allow"
 
     def _has_room(self) -> bool:
         return self._policy.overlap == "allow" or len(self._record.active) < self._policy.max_concurrency
@@ -204,15 +242,3 @@ class _TurnState:
         if self._policy.overlap != "allow":
             job_id = scheduled_job_id(self._replica.app, self._entry.name, instant, run)
             self._record.active = [*self._record.active, ActiveRun(job_id, self._now + PENDING_MS)]
-
-
-def _next_look(record: ScheduleRecord, entry: ScheduleEntry, now: int) -> int | None:
-    looks = [claim.until for claim in record.claims]
-    if record.paused is None:
-        looks += [backlog.next for backlog in record.backlogs]
-        following = entry.trigger.next_after(record.mark or now)
-        if following is not None:
-            following += jitter_of(entry.name, entry.policy.jitter)
-            # Later where there was too much to do for one look.
-            looks.append(following if following > now else now + _PACE)
-    return min(looks, default=None)

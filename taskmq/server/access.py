@@ -8,7 +8,7 @@ one that does not exist. A role on the whole instance sees everybody's jobs, and
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from litestar.connection import ASGIConnection
@@ -20,6 +20,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
 from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
 from taskmq.model.units import did_you_mean
+from taskmq.server.edge import fact_of
 from taskmq.server.problems import FieldProblem, Problem
 
 __all__ = ["PUBLIC", "Caller", "Identify", "authorise", "caller_of", "permission_of"]
@@ -82,14 +83,9 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
         await app.sessions.store().identity.audit.add([entry])
 
-    def check_task(self, task: str) -> None:
-        """Refuse a task that the caller may not call.
-
-        Raises:
-            Problem: it is not among theirs.
-        """
-        if not allows_task(self.identity, self.tenant or "", task):
-            raise Problem(403, "task_not_allowed", f"task {task!r} is not among those that you may call")
+    def allows(self, task: str) -> bool:
+        """Whether the caller may call the task."""
+        return allows_task(self.identity, self.tenant or "", task)
 
 
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
@@ -105,16 +101,16 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
     state = connection.app.state
     identity = await state["identify"](connection)
     tenant = _tenant_of(connection, identity, needs)
-    method = connection.scope.get("method", "")
+    method = fact_of(connection.scope, "method")
     if state["settings"].read_only and method not in _READS and not handler.opt.get("changes_nothing"):
         raise Problem(403, "read_only", "this server changes nothing: it was started with --read-only")
     _check_query(connection, handler)
-    connection.scope["taskmq_caller"] = Caller(  # type: ignore[typeddict-unknown-key]
+    cast("dict[str, Caller]", connection.scope)["taskmq_caller"] = Caller(
         identity=identity,
         permission=needs,
         tenant=tenant,
         address="" if connection.client is None else connection.client.host,
-        request_id=str(connection.scope.get("taskmq_request_id", "")),
+        request_id=fact_of(connection.scope, "taskmq_request_id"),
     )
 
 
@@ -134,8 +130,7 @@ def permission_of(handler: BaseRouteHandler) -> Permission | None:
 
 async def caller_of(scope: Scope) -> Caller:
     """The caller whom the guard has let in, for handlers."""
-    caller: Caller = scope["taskmq_caller"]  # type: ignore[typeddict-item]
-    return caller
+    return cast("dict[str, Caller]", scope)["taskmq_caller"]
 
 
 def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identity, needs: Permission) -> str | None:

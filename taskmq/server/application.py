@@ -10,36 +10,41 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
 
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
+from taskmq.model.telemetry.metrics import ServerSnapshot
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Identify, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
+from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
+from taskmq.server.live import EVENT_HANDLERS, EventHub
 from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
 
-__all__ = ["HANDLERS", "build"]
+__all__ = ["HANDLERS", "ServerApplication", "build"]
 
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
     *ACCOUNT_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
 )
 """Every handler of the server."""
 
 
-def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> ASGIApp:
+def build(
+    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
@@ -65,11 +70,43 @@ def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: Serv
         lifespan=[_connections],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
-        state=State({"app": app, "identify": identify, "settings": settings}),
+        state=State({"app": app, "identify": identify, "settings": settings, "events": EventHub(app)}),
         # The process's own logging counts.
         logging_config=None,
     )
-    return Edge(litestar, root_path=settings.root_path)
+    return ServerApplication(litestar, root_path=settings.root_path)
+
+
+class ServerApplication(Edge):
+    """The application, and what a process that serves it asks about it.
+
+    Args:
+        litestar: with the app in its state.
+    """
+
+    def __init__(self, litestar: Litestar, *, root_path: str) -> None:
+        self.litestar: Litestar = litestar
+        self._counts = ServerCounts()
+        super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
+
+    def not_ready(self) -> str | None:
+        """Why it does not do its work; None where it does, as far as it knows without asking."""
+        return None
+
+    def status(self) -> ServerStatus:
+        """Everything, for people."""
+        return self._counts.status(app=_app_of(self.litestar.state).name, streams=self._events.streams)
+
+    def snapshot(self) -> ServerSnapshot:
+        """The numbers, for monitoring."""
+        return self._counts.snapshot(streams=self._events.streams)
+
+    @property
+    def _events(self) -> EventHub:
+        return _events_of(self.litestar.state)
+
+    def _close(self) -> None:
+        self._events.close()
 
 
 def _app_of(state: State) -> TaskMQ:
@@ -77,14 +114,22 @@ def _app_of(state: State) -> TaskMQ:
     return app
 
 
+def _events_of(state: State) -> EventHub:
+    hub: EventHub = state["events"]
+    return hub
+
+
 def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
-    return TenantJobs(state["app"], caller.tenant, by=caller.name)
+    return TenantJobs(state["app"], caller.tenant, by=caller.name, allows=caller.allows)
 
 
 @asynccontextmanager
 async def _connections(litestar: Litestar) -> AsyncGenerator[None]:
     async with _app_of(litestar.state):
-        yield
+        try:
+            yield
+        finally:
+            await _events_of(litestar.state).aclose()
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:

@@ -3,14 +3,16 @@
 It names each request (`X-Request-ID`), takes the root path off, and puts the security headers on.
 """
 
+import asyncio
 import re
 import secrets
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Edge"]
+__all__ = ["Edge", "fact_of"]
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS: Final = (
@@ -31,10 +33,21 @@ class Edge:
 
     Args:
         root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
+        closing: ends what would not end by itself.
+        answered: told of each answer: the operation, its status, and how many seconds it took to begin.
     """
 
-    def __init__(self, app: ASGIApp, *, root_path: str = "") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        root_path: str = "",
+        closing: Callable[[], None],
+        answered: Callable[[str, int, float], None],
+    ) -> None:
+        self._answered = answered
         self._app = app
+        self._closing = closing
         self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,10 +59,15 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         own["path"], own["root_path"] = self._inside(scope), ""
-        is_secure = scope.get("scheme") == "https"
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        is_secure = fact_of(scope, "scheme") == "https"
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # Litestar has found it by now, where there is one.
+                operation = getattr(own.get("route_handler"), "operation_id", None)
+                self._answered(operation or "", message["status"], loop.time() - began)
                 there = {name.lower() for name, _ in message["headers"]}
                 added = [(b"x-request-id", request_id.encode())]
                 added += [pair for pair in (*_HEADERS, *((_HSTS,) if is_secure else ())) if pair[0] not in there]
@@ -58,13 +76,23 @@ class Edge:
 
         await self._app(own, receive, send_with_headers)
 
+    def close_streams(self) -> None:
+        """End the streams of events, before the server stops."""
+        self._closing()
+
     def _inside(self, scope: Scope) -> str:
         path = scope["path"]
         # Of the application that this one is mounted in, and our own.
-        for prefix in (scope.get("root_path", ""), self._root_path):
+        for prefix in (fact_of(scope, "root_path"), self._root_path):
             if prefix and (path == prefix or path.startswith(f"{prefix}/")):
                 path = path[len(prefix) :] or "/"
         return path
+
+
+def fact_of(scope: object, name: str) -> str:
+    """A text of a connection's scope, ours (`taskmq_request_id`) or ASGI's; "" where it is not there."""
+    found = cast("Mapping[str, object]", scope).get(name)
+    return found if isinstance(found, str) else ""
 
 
 def _request_id(scope: Scope) -> str:

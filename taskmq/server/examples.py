@@ -15,11 +15,13 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
         body: that is sent.
         parameters: of path and query, by name.
         answers: by status.
+        media_type: of the answers.
     """
 
     answers: Mapping[int, Any]
     body: Any = None
     parameters: Mapping[str, Any] = {}
+    media_type: str = "application/json"
 
 
 _ID: Final = "0193a1f2-7c1e-7abc-8def-0123456789ab"
@@ -133,7 +135,29 @@ _TENANT: Final[dict[str, Any]] = {
 }
 _OF_SCHEDULE: Final = {"name": "nightly"}
 _OF_FLOW: Final = {"workflow_id": _ID}
-_TASK: Final = {"name": "shop.resize", "queue": "images", "description": "Make a photo fit a frame."}
+_TASK: Final[dict[str, Any]] = {
+    "name": "shop.resize",
+    "queue": "images",
+    "description": "Make a photo fit a frame.",
+    "is_own": True,
+    "positional": ["photo"],
+    "arguments": {"type": "object", "properties": {"photo": {"type": "integer"}}, "required": ["photo"]},
+}
+_DEFINITION: Final[dict[str, Any]] = {
+    "name": "monthly",
+    "tenant": "acme",
+    "version": 1,
+    "at": "2027-01-30T17:12:01.250Z",
+    "by": "ann",
+    "task": "data_processing",
+    "args": [],
+    "kwargs": {"key": "value"},
+    "queue": "",
+    "priority": 1,
+    "expires_in": None,
+    "description": "",
+    "labels": {},
+}
 
 EXAMPLES: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
@@ -343,7 +367,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         answers={200: {"status": "cancelled", "workflow_id": _ID}},
     ),
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
-    "listTasks": Example(answers={200: {"items": [_TASK]}}),
+    "listTasks": Example(answers={200: {"items": [_TASK], "next": None}}),
     "getTask": Example(parameters={"name": "shop.resize"}, answers={200: _TASK}),
     **dict.fromkeys(
         ("logIn", "logInOfDocument"),
@@ -446,4 +470,44 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             }
         },
     ),
+    "actOnJobs": Example(
+        body={"action": "retry", "filter": "status:failed created:>-24h", "limit": 200, "note": "the disk is free"},
+        answers={
+            200: {
+                "dry_run": False,
+                "matched": 200,
+                "done": 199,
+                "refused": 1,
+                "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
+                "next": _ID,
+            }
+        },
+    ),
+    "followEvents": Example(
+        parameters={"event": "dead,retried"},
+        answers={
+            200: 'id: 5f1c0f0e-17\nevent: job\ndata: {"event":"dead","job_id":"order-17","task":"shop.resize"}\n\n'
+        },
+        media_type="text/event-stream",
+    ),
+    "listDefinitions": Example(answers={200: {"items": [_DEFINITION], "next": None}}),
+    "getDefinition": Example(parameters={"name": "monthly"}, answers={200: _DEFINITION}),
+    "listDefinitionVersions": Example(parameters={"name": "monthly"}, answers={200: {"items": [_DEFINITION]}}),
+    "putDefinition": Example(
+        parameters={"name": "monthly"},
+        body={"task": "data_processing", "kwargs": {"key": "value"}, "priority": "low"},
+        answers={200: _DEFINITION},
+    ),
+    "deleteDefinition": Example(
+        parameters={"name": "monthly"}, answers={200: {"status": "deleted", "name": "monthly"}}
+    ),
+    "createJobOfDocument": Example(
+        body={"name": "data_processing", "description": "once a year", "parameters": {"key": "value"}},
+        answers={201: {"job_id": _ID, "name": "data_processing", "status": "created"}},
+    ),
+    "scheduleJobOfDocument": Example(
+        body={"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00Z"},
+        answers={200: {"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00.000Z", "status": "scheduled"}},
+    ),
+    "getJobStatusOfDocument": Example(parameters=_OF_JOB, answers={200: _JOB}),
 }

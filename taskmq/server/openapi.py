@@ -122,7 +122,7 @@ def _complete(operation: dict[str, Any], method: str, permission: Any) -> None:
     for status, answer in example.answers.items():
         response = responses.setdefault(str(status), {"description": "", "headers": {}})
         if answer is not None:
-            response.setdefault("content", {}).setdefault(_JSON, {"schema": {}})["example"] = answer
+            response.setdefault("content", {}).setdefault(example.media_type, {"schema": {}})["example"] = answer
     for name, value in example.parameters.items():
         for parameter in operation.get("parameters", ()):
             if parameter["name"] == name:

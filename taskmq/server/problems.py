@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from litestar import Request, Response
@@ -14,6 +14,8 @@ from taskmq.errors import (
     AccessDenied,
     BrokerBlocked,
     BrokerUnavailable,
+    DefinitionConflict,
+    DefinitionNotFound,
     DuplicateJob,
     EncodeError,
     FlowClosed,
@@ -49,6 +51,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.model.units import did_you_mean
+from taskmq.server.edge import fact_of
 
 __all__ = ["FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
 
@@ -61,6 +64,8 @@ _MOST_FIELDS: Final = 20
 
 # Status, code, and for those that are ours and not the caller's what is told instead of the message.
 _KINDS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
+    (DefinitionNotFound, 404, "definition_not_found", ""),
+    (DefinitionConflict, 409, "definition_conflict", ""),
     (JobNotFound, 404, "job_not_found", ""),
     (QueueMissing, 404, "queue_not_found", ""),
     (Unroutable, 404, "queue_not_found", ""),
@@ -221,6 +226,8 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
             facts: dict[str, Any] = {}
             if isinstance(error, JobConflict):
                 facts = {"state": error.state, "version": error.version}
+            if isinstance(error, DefinitionConflict):
+                facts = {"version": error.version}
             if isinstance(error, InvalidFilter):
                 facts = {"column": error.column}
             if isinstance(error, StateUnavailable | StoreUnavailable):
@@ -231,7 +238,7 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
 
 def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[ProblemDetails]:
     """The answer for whatever was raised while a request was handled."""
-    request_id = str(request.scope.get("taskmq_request_id", ""))
+    request_id = fact_of(request.scope, "taskmq_request_id")
     headers: dict[str, str] = {}
     match error:
         case Problem():
@@ -293,10 +300,10 @@ def _detail_of(error: HTTPException, status: int) -> str:
 
 def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list[FieldProblem]:
     """What is wrong with which fields, with a suggestion for those that do not exist."""
-    extra: Any = error.extra
+    extra = cast("list[dict[str, str]]", error.extra if isinstance(error.extra, list) else [])
     found: list[FieldProblem] = []
-    for one in extra if isinstance(extra, list) else []:
-        field, message = str(one.get("key", "")), str(one.get("message", ""))
+    for one in extra:
+        field, message = one.get("key", ""), one.get("message", "")
         field = "body" if field == "data" else field
         if (unknown := _UNKNOWN_FIELD.search(message)) is None:
             found.append(FieldProblem(field, message))

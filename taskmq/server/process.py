@@ -3,13 +3,13 @@
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Final
 
 import uvicorn
-from litestar.types import ASGIApp
 
 from taskmq.errors import InvalidSetting
+from taskmq.server.edge import Edge
 from taskmq.server.settings import ServerSettings
 
 __all__ = ["ServerProcess"]
@@ -21,7 +21,7 @@ _IDLE_SECONDS: Final = 30
 class ServerProcess:
     """Serves an application until it is told to stop."""
 
-    def __init__(self, application: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, application: Edge, settings: ServerSettings) -> None:
         # When it begins and ends is said by the command.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         config = uvicorn.Config(
@@ -38,6 +38,7 @@ class ServerProcess:
         )
         self._server = _Uvicorn(config)
         self._settings = settings
+        self._application = application
 
     async def run(self, *, on_ready: Callable[[str], None]) -> None:
         """Serve; returns once `stop` was called and the requests that were under way have ended.
@@ -57,6 +58,7 @@ class ServerProcess:
 
     def stop(self) -> None:
         """Take no more connections, end what is under way, and return from `run`; a second time at once."""
+        self._application.close_streams()
         if self._server.should_exit:
             self._server.force_exit = True
         self._server.should_exit = True
@@ -82,5 +84,5 @@ class _Uvicorn(uvicorn.Server):
         self.on_ready()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         yield

@@ -14,6 +14,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.identity import IdentityStore
 from taskmq.errors import NotAuthenticated, NotPermitted
 from taskmq.model.identity import Identity, is_token
+from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 
 __all__ = ["Accounts", "accounts_of", "cookie_name", "identify_by_store", "presented"]
@@ -70,7 +71,7 @@ async def identify_by_store(connection: ASGIConnection[Any, Any, Any, Any]) -> I
     given = presented(connection)
     access = accounts_of(connection.app.state).access
     identity = await access.authenticate(token=given.token, session=given.session)
-    if given.is_cookie and connection.scope.get("method") not in _SAFE:
+    if given.is_cookie and fact_of(connection.scope, "method") not in _SAFE:
         assert given.session is not None
         try:
             access.check_csrf(given.session, connection.headers.get("x-csrf-token"))
@@ -98,4 +99,4 @@ def presented(connection: ASGIConnection[Any, Any, Any, Any]) -> Presented:
 
 def cookie_name(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
     """What the session's cookie is called: over HTTPS one that no other host and no path can set."""
-    return "__Host-taskmq" if connection.scope.get("scheme") == "https" else "taskmq"
+    return "__Host-taskmq" if fact_of(connection.scope, "scheme") == "https" else "taskmq"

@@ -2,12 +2,14 @@
 
     app.jobs.submit(task, ...) -> the call, checked by the task's signature -> NewJob
         -> committed together with what other callers submit in the same moment -> Job
+    app.jobs.submit(name, ...) -> the app's task, a registered one or a definition (named_calls) -> the same
     app.jobs.change(id, ...)   -> read -> decide (model/jobs/changes) -> compare and set
 
 A submission ends when the store has it. From then on a scheduler decides, at the job's time, when it is handed to the
 broker; nothing here publishes anything but a hint that there is work.
 """
 
+from taskmq.submission.definitions import Definitions
 from taskmq.submission.service import Jobs
 
-__all__ = ["Jobs"]
+__all__ = ["Definitions", "Jobs"]

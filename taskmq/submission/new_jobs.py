@@ -75,7 +75,7 @@ def new_job(
         id=envelope.id if key is None else new_job_id(now, os.urandom(10)),
         queue=queue.name,
         key=key,
-        fingerprint=b"" if key is None else _fingerprint(envelope, asked),
+        fingerprint=b"" if key is None else _digest(told.asked_for) or _fingerprint(envelope, asked),
         due=now if envelope.eta is None else envelope.eta,
         detail=told.detail,
         held=told.held,
@@ -178,7 +178,11 @@ def _fingerprint(envelope: Envelope, asked: Sequence[object]) -> bytes:
     """Of what was asked for, without what differs from one submission of it to the next."""
     same = replace(envelope, id="", enqueued=None, eta=None, expires=None, trace=None, root=None, parent=None)
     facts = msgspec.json.encode([encode_envelope(same).decode(), *asked])
-    return hashlib.blake2b(facts, digest_size=16).digest()
+    return _digest(facts)
+
+
+def _digest(facts: bytes | None) -> bytes:
+    return b"" if facts is None else hashlib.blake2b(facts, digest_size=16).digest()
 
 
 def _text(what: str, text: str, limit: int) -> str:

@@ -13,14 +13,7 @@ from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import (
-    DuplicateJob,
-    InvalidOption,
-    PartlySent,
-    ResultTimeout,
-    SendError,
-    UnknownTask,
-)
+from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, ResultTimeout, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
@@ -28,10 +21,13 @@ from taskmq.model.jobs.changes import Action
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import CHANGEABLE, Cancellation, JobState
 from taskmq.model.topology import check_queue_name, class_of
-from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
+from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.submission.definitions import Definitions
 from taskmq.submission.explain import Explanation, explain_job
+from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job, result_of
-from taskmq.submission.stored import NOTHING, Change, StoredJobs, instant_ms
+from taskmq.submission.stored import NOTHING, Change, StoredJobs, check_cursor, instant_ms
+from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
 
@@ -70,17 +66,24 @@ class Jobs(JobService):
 
     Args:
         tasks: of the app.
+
+    Attributes:
+        catalogue: the tasks that workers and schedulers have registered.
+        definitions: `app.definitions`.
     """
 
     def __init__(self, sessions: Sessions, *, tasks: TaskRegistry, result_ttl: Duration = "1d") -> None:
         super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
         self._tasks = tasks
         self._stored: StoredJobs | None = None
+        self.catalogue = TaskCatalogue(lambda: self.sessions)
+        self._names = NamedCalls(self, tasks, self.catalogue)
+        self.definitions = Definitions(lambda: self.sessions, self._names)
 
     def use_producer(self, producer: Producer) -> None:
         """Submit with what this producer sends with."""
         self._producer = producer
-        self._stored = StoredJobs(lambda: self.sessions, signature_of=self._signature_of)
+        self._stored = StoredJobs(lambda: self.sessions, signature_of=self._names.signature)
 
     # Submitting ----------------------------------------------------------------------------------------
 
@@ -106,8 +109,10 @@ class Jobs(JobService):
         """Keep one job; it is durable when this returns.
 
         Args:
-            task: a task, one with options, or the name of one of the app's; called with `args` and `kwargs`. Where
-                it has a parameter that is called as one of these options, give that one by its place.
+            task: a task, one with options, or a name; called with `args` and `kwargs`. Where it has a parameter that
+                is called as one of these options, give that one by its place. A name is that of one of the app's
+                tasks, else of one that a worker has registered, else of a definition of the tenant: `args`, where
+                there are any, replace all of that's, and `kwargs` those of the same names.
             at: when it is to run (with a time zone); or `delay`, from now on. Default: now.
             priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
             job_id: an id of the caller's, up to 255 bytes. Submitted twice with the same content it is one job; with
@@ -119,7 +124,7 @@ class Jobs(JobService):
                 database: the job is there once that commits, and is not where it does not.
 
         Raises:
-            UnknownTask: the app has no task of that name.
+            UnknownTask: neither the app nor the store has a task or a definition of that name.
             InvalidArguments, EncodeError, InvalidOption: nothing was kept.
             JobConflict: the id is that of a job with other content.
             DuplicateJob: the task is `unique`, and another job has the key.
@@ -174,41 +179,16 @@ class Jobs(JobService):
             "expires": expires,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        return await self.submit_call(
-            self._called(task, given),
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-
-    async def submit_call(
-        self,
-        called: Call[..., R],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        held: bool = False,
-        connection: Any = None,
-    ) -> Job[R]:
-        """`asubmit` of a task with options, whatever its parameters are called."""
-        job, _ = await self.keep_call(
-            called,
-            args,
-            kwargs,
-            description=description,
-            owner=owner,
-            labels=labels,
-            held=held,
-            connection=connection,
-        )
-        return job
+        more: dict[str, Any] = {
+            "description": description,
+            "owner": owner,
+            "labels": labels,
+            "held": held,
+            "connection": connection,
+        }
+        if isinstance(task, str) and task not in self._tasks:
+            return (await self.keep_named(task, args, kwargs, given, **more))[0]
+        return (await self.keep_call(self._called(task, given), args, kwargs, **more))[0]
 
     async def keep_call(
         self,
@@ -222,13 +202,48 @@ class Jobs(JobService):
         held: bool = False,
         connection: Any = None,
     ) -> tuple[Job[R], Submitted]:
-        """`submit_call`, for callers that have to tell a new job from one that was there: what became of it, too."""
+        """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
         sending = called.submission(*args, **kwargs)
         detail = detail_of(description=description, owner=owner, labels=labels)
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return self._handle(called, await self._store.given(sending, answer)), answer
+        return called.handle(await self._store.given(sending, answer)), answer
+
+    async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
+        """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
+
+        Raises:
+            UnknownTask: nothing.
+        """
+        return await self._names.find(name, tenant=tenant or "")
+
+    async def keep_named(
+        self,
+        name: str | NamedCall,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
+        *,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        held: bool = False,
+        connection: Any = None,
+    ) -> tuple[Job[Any], Submitted]:
+        """`keep_call` of what a name stands for: a task, also one that this app does not know, or a definition.
+
+        Args:
+            args, kwargs: plain JSON values, or what the task takes.
+            options: as `task.options` takes them.
+        """
+        named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
+        sending = named.submission(
+            args, kwargs, options, description=description, owner=owner, labels=labels, held=held
+        )
+        with self._producer.opened(sending):
+            answer = await self._store.submit(self._new_job(sending), connection=connection)
+        return named.handle(await self._store.given(sending, answer)), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -250,9 +265,12 @@ class Jobs(JobService):
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
     ) -> list[Job[R]]:
         """`submit_many` for coroutines."""
-        called = self._called(task, {})
-        if called.call_plan.job_id is not None:
-            raise InvalidOption("job_id is for one job, not for many")
+        if isinstance(task, str) and task not in self._tasks:
+            called: NamedCall | Call[..., R] = await self._names.find(task)
+        else:
+            called = self._called(task, {})
+            if called.call_plan.job_id is not None:
+                raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
         sendings: list[Sending] = []
         for sending in called.submissions(calls):
@@ -271,7 +289,13 @@ class Jobs(JobService):
             partly = PartlySent(failures, sent=len(names))
             partly.job_ids = names
             raise partly
-        return [self._handle(called, name) for name in names]
+        return [called.handle(name) for name in names]
+
+    async def named_sending(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+    ) -> Sending:
+        """See `JobService`."""
+        return (await self._names.find(name, version=version)).submission(args, kwargs, {})
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
@@ -303,6 +327,8 @@ class Jobs(JobService):
         """`list` for coroutines."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
+        if after is not None:
+            check_cursor(after)
         return await self.sessions.store().list_jobs(which, after=after, limit=limit)
 
     def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
@@ -557,18 +583,8 @@ class Jobs(JobService):
 
     def _called(self, task: "Call[..., R] | str", options: dict[str, Any]) -> Call[..., R]:
         if isinstance(task, str):
-            found = self._tasks.get(task)
-            if found is None:
-                raise UnknownTask(f"the app has no task {task!r}: {did_you_mean(task, sorted(self._tasks))}")
-            task = cast("Call[..., R]", found)
+            task = cast("Call[..., R]", self._tasks[task])
         return task.with_options(options)
-
-    def _signature_of(self, name: str) -> Any:
-        found = self._tasks.get(name)
-        return None if found is None else found.signature
-
-    def _handle(self, called: Call[..., R], job_id: str) -> Job[R]:
-        return called.handle(job_id)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:
         return Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))

@@ -1,6 +1,6 @@
 """What an app does with jobs of the store: one decision at a time, compared and set."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -29,8 +29,9 @@ from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.new_jobs import name_of
+from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["Change", "StoredJobs", "ready_topic"]
+__all__ = ["Change", "StoredJobs", "check_cursor", "ready_topic"]
 
 T = TypeVar("T")
 
@@ -48,14 +49,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         due: ms since the epoch.
-        call: its arguments: positional ones, and those by name.
+        call: its arguments: positional ones, and those by name; encoded, once it is known how its task is called.
     """
 
     due: int | msgspec.UnsetType = msgspec.UNSET
     expires: int | msgspec.UnsetType | None = msgspec.UNSET
     priority: int | msgspec.UnsetType = msgspec.UNSET
     queue: str | msgspec.UnsetType = msgspec.UNSET
-    call: tuple[tuple[Any, ...], dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
+    call: tuple[Any, Any] | msgspec.UnsetType = msgspec.UNSET
 
     def words(self) -> str:
         """Which fields it changes, and never to what: arguments are nobody's but the task's."""
@@ -70,10 +71,15 @@ class StoredJobs:
 
     Args:
         sessions: the app's, asked for each time.
-        signature_of: the signature of a task by its name; None where the app has none of that name.
+        signature_of: how a task is called, by its name; None where nobody knows it.
     """
 
-    def __init__(self, sessions: Callable[[], Sessions], *, signature_of: Callable[[str], Signature | None]) -> None:
+    def __init__(
+        self,
+        sessions: Callable[[], Sessions],
+        *,
+        signature_of: Callable[[str], Awaitable[Signature | RegisteredSignature | None]],
+    ) -> None:
         self._asked_sessions = sessions
         self._signature_of = signature_of
         self._commits: dict[int, tuple[JobStore, GroupCommit]] = {}
@@ -225,6 +231,7 @@ class StoredJobs:
             InvalidArguments: they do not fit its task.
         """
         record = await self.get(job_id)
+        change = await self._encoded(record, change)
         for _ in range(_TRIES):
             if version is not None and record.version != version:
                 raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
@@ -243,6 +250,17 @@ class StoredJobs:
                 return await self._after(record.id, decision)
             record = await self.get(record.id)
         raise _conflict(record, "changes faster than it can be changed; try again")
+
+    async def _encoded(self, record: JobRecord, change: Change) -> Change:
+        """The change with its arguments in their wire form."""
+        if change.call is msgspec.UNSET:
+            return change
+        if (signature := await self._signature_of(record.task)) is None:
+            raise InvalidOption(
+                f"job {record.id}: neither the app nor a worker has its task {record.task!r}, so its arguments stay"
+            )
+        args, kwargs = change.call
+        return msgspec.structs.replace(change, call=signature.encode(tuple(args), dict(kwargs), JSON))
 
     async def _after(self, job_id: str, decision: Decision) -> JobRecord:
         record = await self.get(job_id)
@@ -285,9 +303,7 @@ class StoredJobs:
     def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
         changes: dict[str, Any] = {}
         if change.call is not msgspec.UNSET:
-            if (signature := self._signature_of(record.task)) is None:
-                raise InvalidOption(f"job {record.id}: the app has no task {record.task!r}, so its arguments stay")
-            changes["args"], changes["kwargs"] = signature.encode(*change.call, JSON)
+            changes["args"], changes["kwargs"] = change.call
             changes["v"], changes["blob"] = VERSION, None
         if change.priority is not msgspec.UNSET:
             changes["priority"] = change.priority
@@ -297,6 +313,21 @@ class StoredJobs:
             return msgspec.UNSET
         envelope = decode_envelope(record.body)
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
+
+
+def check_cursor(after: str) -> None:
+    """Return where a list may go on from there.
+
+    Raises:
+        InvalidOption: it is no cursor.
+    """
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
 
 
 def instant_ms(moment: datetime, *, what: str) -> int:

@@ -30,6 +30,7 @@ from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.event_publisher import EventPublisher
 from taskmq.worker.services.queue_pauses import QueuePauses
+from taskmq.worker.services.task_announcer import TaskAnnouncer
 from taskmq.worker.setup import check_tasks, executors_for, longest_run, queues_of, resources_for
 
 __all__ = ["Worker"]
@@ -86,6 +87,7 @@ class Worker:
         self._events: EventPublisher | None = None
         self._cancellations: Cancellations | None = None
         self._pauses: QueuePauses | None = None
+        self._tasks: TaskAnnouncer | None = None
         self._resources = resources_for(app, config, self._queues)
         self._is_draining = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -101,6 +103,11 @@ class Worker:
     def running(self) -> int:
         """How many runs go on."""
         return 0 if self._dispatcher is None else self._dispatcher.slots.running
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether reports of jobs of the store are on their way."""
+        return self._dispatcher is not None and self._dispatcher.reports.is_telling
 
     def status(self) -> WorkerStatus:
         """How it goes now; costs a few system calls."""
@@ -185,6 +192,11 @@ class Worker:
         if self._pauses is not None:
             self._pauses.wake()
 
+    def tell_tasks(self) -> None:
+        """A scheduler asks which tasks there are."""
+        if self._tasks is not None:
+            self._tasks.wake()
+
     def requeue_now(self) -> None:
         """Drain without grace: interrupt what runs and give it back."""
         self.drain()
@@ -239,6 +251,8 @@ class Worker:
                     is_permanent=config.events == "on",
                 )
                 yield "event publisher", self._events, _TIME_TO_END
+            self._tasks = TaskAnnouncer(session.broker, app, worker=self.name)
+            yield "announcer of tasks", self._tasks, _TIME_TO_END
             watch = None if self._events is None else self._events.watch
             commands = CommandService(session.broker, self, watch=watch, obeys=config.control)
             yield "command service", commands, _TIME_TO_SETTLE

@@ -55,7 +55,7 @@ def test_a_schedule_is_paused_run_by_hand_and_resumed(taskmq: Here) -> None:
     told = taskmq("-o", "json", "--app", "ops:app", "schedule", "history", "tick")
 
     assert [row["kind"] for row in told.data] == ["run"]
-    assert "(the printer is broken); 0 fired, 0 late, 0 missed, 0 skipped, 0 failed" in told.err
+    assert "(the printer is broken); 0 fired, 0 late, 0 missed, 0 coalesced, 0 skipped, 0 failed" in told.err
     (row,) = taskmq("-o", "json", "--app", "ops:app", "schedule", "list").data
     assert (row["next"], row["paused"].startswith("since 20"), "(the printer is broken)" in row["paused"]) == (
         "", True, True,

@@ -10,7 +10,7 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
-from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions
+from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks
 from taskmq_sql import open_job_store
 
 
@@ -66,3 +66,27 @@ class TestSqlite(JobTransactions, JobStoreSuite):
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+
+class TestMemoryAsTimePasses(MovedClocks):
+    @pytest.fixture(autouse=True)
+    def _database(self) -> None:
+        self.model, self.clock = JobModel(), FakeClock()
+
+    def open_store(self) -> JobStore:
+        return MemoryJobStore(self.model, clock=self.clock)
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+
+class TestSqliteAsTimePasses(MovedClocks):
+    @pytest.fixture(autouse=True)
+    def _database(self, tmp_path: Path) -> None:
+        self.url, self.clock = f"sqlite:///{tmp_path}/jobs.db", FakeClock()
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite", clock=self.clock))
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)

@@ -9,14 +9,25 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from taskmq_sql.postgres import reports, statements, submission
+from taskmq_sql.postgres import reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
+from taskmq_sql.postgres.schedules import statements as schedules
 
-_LARGE: Final = {"job", "job_body", "job_key", "ready", "timer"}
+_LARGE: Final = {"job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence"}
+# Asked for by people, over the connections for lists; and what is done once an hour.
+_COLD: Final = {"FIND", "LIST", "LIST_CODE", "OCCURRENCES", "DROP_OCCURRENCES"}
 _STATEMENTS: Final[dict[str, str]] = {
-    **{name: getattr(statements, name) for name in statements.__all__ if name != "JOB_COLUMNS"},
+    **{
+        name: statement
+        for name in statements.__all__
+        if name != "JOB_COLUMNS" and isinstance(statement := getattr(statements, name), str)
+    },
+    **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(statements.FORGOTTEN)},
+    **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
+    "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
 # Whoever asks for the front of each lane asks the index in its order.
@@ -25,6 +36,11 @@ _FILL: Final = """
 insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
 select gen_random_uuid(), n, 1, 1, 1, 5, 1, '{}' from generate_series(1, 20000) n;
 insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from taskmq.job;
+insert into taskmq.schedule (next_at, shard, is_code, app, name, definition, record)
+select n, n % 256, false, 'shop', n::text, '', '' from generate_series(1, 20000) n;
+insert into taskmq.schedule_due (shard, next_at, id) select shard, next_at, id from taskmq.schedule;
+insert into taskmq.occurrence (schedule, instant, run, at, kind) select 1, n, '', n, 'due'
+from generate_series(1, 20000) n;
 insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 20000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;

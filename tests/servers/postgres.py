@@ -35,12 +35,14 @@ class PostgreSQL(Server):
 
     Args:
         settings: of a server of this machine's programs, over those that suit tests.
+        base: a base backup of another one that it begins with; then the programs of this machine are needed.
     """
 
-    def __init__(self, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
+    def __init__(self, settings: Mapping[str, str] = _NO_SETTINGS, *, base: Path | None = None) -> None:
         super().__init__()
         self._settings = settings
         self._url = ""
+        self._base = base
 
     @property
     def url(self) -> str:
@@ -58,7 +60,7 @@ class PostgreSQL(Server):
         if isinstance(source, Container):
             path = urlsplit(url or self.url).path.removeprefix("/")
             return source.run("psql", "-U", "postgres", "-d", path, *options).strip()
-        if (psql := _find("psql")) is None:
+        if (psql := find_program("psql")) is None:
             raise ServerUnavailable("psql is not installed: run `python -m tests.servers install postgres`")
         result = subprocess.run(
             [psql, *options, url or self.url], capture_output=True, text=True, timeout=60, check=False
@@ -83,12 +85,12 @@ class PostgreSQL(Server):
         return f"<PostgreSQL {self._url}>"
 
     def _open(self) -> Source:
-        if url := os.environ.get("TASKMQ_TEST_POSTGRES_URL"):
+        if self._base is None and (url := os.environ.get("TASKMQ_TEST_POSTGRES_URL")):
             self._url = url
             return External("TASKMQ_TEST_POSTGRES_URL")
-        if (server := _find("postgres")) is not None and (initdb := _find("initdb")) is not None:
+        if (server := find_program("postgres")) is not None and (initdb := find_program("initdb")) is not None:
             return self._local(server, initdb)
-        if docker_answers():
+        if self._base is None and docker_answers():
             container = Container("postgres:16", ports=(5432,), env={"POSTGRES_HOST_AUTH_METHOD": "trust"})
             self._point_to(container.ports[0])
             return container
@@ -98,10 +100,13 @@ class PostgreSQL(Server):
         )
 
     def _local(self, server: str, initdb: str) -> Source:
-        user = _unprivileged_user() if os.geteuid() == 0 else None
+        user = unprivileged_user() if os.geteuid() == 0 else None
         keeper = Keeper("postgres", owner=user)
         try:
-            _initialise(initdb, keeper.directory / "data", user)
+            if self._base is None:
+                _initialise(initdb, keeper.directory / "data", user)
+            else:
+                _copy(self._base, keeper.directory / "data", user)
         except BaseException:
             keeper.close()
             raise
@@ -129,10 +134,10 @@ class PostgreSQL(Server):
 
 def is_postgres_installed() -> bool:
     """Whether the programs that a private server needs are on this machine."""
-    return all(_find(program) for program in ("postgres", "initdb", "psql"))
+    return all(find_program(program) for program in ("postgres", "initdb", "psql"))
 
 
-def _unprivileged_user() -> str:
+def unprivileged_user() -> str:
     """Whom to be instead of root, as whom PostgreSQL refuses to run: the user that Debian's package makes."""
     return "postgres" if any(entry.pw_name == "postgres" for entry in pwd.getpwall()) else "nobody"
 
@@ -154,8 +159,16 @@ def _initialise(initdb: str, data: Path, user: str | None) -> None:
         raise ServerFailed(f"initdb failed: {result.stderr}")
 
 
-def _find(program: str) -> str | None:
-    """The newest of Debian's versions, or what the PATH has."""
+def _copy(base: Path, data: Path, user: str | None) -> None:
+    shutil.copytree(base, data)
+    data.chmod(0o700)
+    if user is not None:
+        for path in (data, *data.rglob("*")):
+            shutil.chown(path, user)
+
+
+def find_program(program: str) -> str | None:
+    """Where a program is: the newest of Debian's versions, or what the PATH has."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*"), key=lambda path: path.name.zfill(4), reverse=True)
     for version in versions:
         if (version / "bin" / program).exists():

@@ -318,6 +318,7 @@ schedule: Final = Table(
     Column("record", LargeBinary, nullable=False),
     PrimaryKeyConstraint("id", name="schedule_pkey"),
     UniqueConstraint("app", "name", name="schedule_name_key"),
+    Index("schedule_code", "app", "name", postgresql_where=text("is_code")),
     postgresql_with=_vacuumed(fillfactor=80),
 )
 

@@ -79,12 +79,11 @@ def _prepare(connection: Connection) -> None:
 
 def _say_who_understands(connection: Connection, scripts: ScriptDirectory) -> None:
     understood: list[str] = []
-    script = scripts.get_revision(_current(connection) or "base")
-    while script is not None and isinstance(script.down_revision, str):
-        if not getattr(script.module, "understood_by_previous", False):
-            break
-        understood.append(script.down_revision)
-        script = scripts.get_revision(script.down_revision)
+    script = scripts.get_revision(str(_current(connection)))
+    while getattr(script.module, "understood_by_previous", False):
+        previous = str(script.down_revision)
+        understood.append(previous)
+        script = scripts.get_revision(previous)
     said = insert(setting).values(name=_UNDERSTOOD_BY, value=" ".join(understood))
     connection.execute(said.on_conflict_do_update(index_elements=["name"], set_={"value": said.excluded.value}))
 

@@ -12,9 +12,9 @@ from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import escaped, escaped_error, is_job_id, shard_of
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.identity import drive
 from taskmq_sql.postgres.records import error_columns
 from taskmq_sql.postgres.statements import EVENTS, JOB_COLUMNS
+from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["change", "change_in"]
 

@@ -1,7 +1,7 @@
 """`taskmq job`: what only jobs of the store can do."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
@@ -9,15 +9,14 @@ from cyclopts import Parameter
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.typed_values import instant_of, json_value, label_of, user_name
+from taskmq.cli.typed_values import array_of, instant_of, label_of, object_of, user_name
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
-from taskmq.options.task_options import CallOptions
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
-    from taskmq.contracts.jobs import JobRecord
+    from taskmq.contracts.jobs import JobDetail, JobRecord
 
 __all__ = ["COMMANDS"]
 
@@ -55,12 +54,13 @@ def submit(
     label: Annotated[tuple[str, ...], Parameter(help="NAME=VALUE; may be repeated.", negative="")] = (),
     held: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Submit a job to the store and print its id; the app has to have the task.
+    """Submit a job to the store and print its id.
 
     Parameters
     ----------
     task
-        The task's registered name.
+        The name of a task, of the app or of a worker that has registered it, or of a definition: `--args`, where
+        there are any, replace all of a definition's, and `--kwargs` those of the same names.
     priority
         0 (lowest) to 9 (highest).
     queue
@@ -87,19 +87,17 @@ def submit(
         "job_id": job_id,
         "expires": expires,
     }
-    options = cast("CallOptions", {name: value for name, value in given.items() if value is not None})
-    positional, named = json_value("--args", args, list), json_value("--kwargs", kwargs, dict)
+    options = {name: value for name, value in given.items() if value is not None}
+    positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
     labels = dict(map(label_of, label))
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
-        from taskmq.operations.send import known_call
-
-        call, values, by_name = known_call(target, task, positional, named, options)
-        job = await target.jobs.submit_call(
-            call, values, by_name, description=description, owner=owner, labels=labels, held=held
+        job, _ = await target.jobs.keep_named(
+            task, positional, named, options, description=description, owner=owner, labels=labels, held=held
         )
         record = await target.jobs.aget(job.id)
-        return {"job": job.id, "task": task, "queue": record.queue, "state": record.state}
+        made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}
+        return made if record.detail is None or not record.detail.definition else made | _definition(record.detail)
 
     print_record(run_with_app(run))
     return OK
@@ -173,8 +171,8 @@ def change(
     queue
         Where it is to run.
     """
-    positional = None if args is None else msgspec.json.decode(json_value("--args", args, list), type=list[Any])
-    named = None if kwargs is None else msgspec.json.decode(json_value("--kwargs", kwargs, dict), type=dict[str, Any])
+    positional = None if args is None else array_of("--args", args)
+    named = None if kwargs is None else object_of("--kwargs", kwargs)
 
     async def run(target: "TaskMQ") -> "JobRecord":
         return await target.jobs.achange(
@@ -357,6 +355,10 @@ async def _found(target: "TaskMQ", where: str, limit: int) -> list[str]:
         if (after := page.after) is None:
             break
     return found
+
+
+def _definition(detail: "JobDetail") -> dict[str, Any]:
+    return {"definition": detail.definition, "version": detail.definition_version}
 
 
 def _row(job: "JobRecord") -> dict[str, Any]:

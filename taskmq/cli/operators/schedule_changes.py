@@ -23,6 +23,7 @@ __all__ = ["add", "backfill", "history", "pause", "remove", "resume", "run"]
 T = TypeVar("T")
 
 _INSTANTS: Final = ("scheduled_for",)
+_COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
 _OCCURRENCES: Final = ("scheduled_for", "emitted", "late", "kind")
 
 
@@ -71,7 +72,7 @@ def backfill(
     end: Annotated[str, Parameter(name="--to")],
     dry_run: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Emit the occurrences of a range of the past, again or for the first time; needs a running beat.
+    """Emit the occurrences of a range of the past, again or for the first time; needs a running beat or scheduler.
 
     Parameters
     ----------
@@ -111,7 +112,9 @@ def history(name: str, /) -> None:
         for one in status.history
     ]
     print_rows(_OCCURRENCES, rows)
-    counts = ", ".join(f"{getattr(status, what)} {what}" for what in ("fired", "late", "missed", "skipped", "failed"))
+    counts = ", ".join(
+        f"{getattr(status, what)} {what}" for what in ("fired", "late", "missed", "coalesced", "skipped", "failed")
+    )
     if status.paused is None:
         state = f"next {_text(status.next)}" if status.next else "never due again"
     else:
@@ -136,14 +139,14 @@ def add(
     max_concurrency: int | None = None,
     on_resume: OnResume | None = None,
 ) -> None:
-    """Have all beats emit calls of a task of the app (--app) from now on, until the schedule is removed.
+    """Call a task of the app (--app) whenever the schedule says from now on, until it is removed.
 
     Parameters
     ----------
     name
         What the schedule is called from now on.
     task
-        The task's name.
+        The task's name; with a job store, that of a definition, too.
     expression
         When: a cron expression, in quotes.
     tz
@@ -177,7 +180,7 @@ def add(
     kwargs = _json(given_kwargs, dict[str, Any], "--kwargs")
 
     async def define(target: "TaskMQ") -> None:
-        known = target.tasks.get(task)
+        known = target.tasks.get(task) or (task if target.sessions.store_url is not None else None)
         if known is None:
             raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
         await target.schedules.aadd(name, known, trigger, args=args, kwargs=kwargs, **options)
@@ -187,7 +190,7 @@ def add(
 
 
 def remove(name: str, /) -> None:
-    """Have no beat emit a schedule any more that was added at run time.
+    """Have a schedule that was added at run time be emitted no more.
 
     Parameters
     ----------

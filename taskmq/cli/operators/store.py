@@ -1,23 +1,31 @@
 """`taskmq store`."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import App
+import msgspec
+from cyclopts import App, Parameter
 
-from taskmq.cli.exits import OK
+from taskmq.cli.exits import CONFLICT, FAILED, OK
 from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import note, print_record
+from taskmq.cli.output import confirm, note, print_record, print_rows
 from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.units import parse_duration
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.contracts.jobs import JobStore
+    from taskmq.operations.store_import import Imported
 
 __all__ = ["app"]
 
-app = App(name="store", help="The job store's tables: upgrade, current, check, prune.", result_action="return_value")
+app = App(
+    name="store",
+    help="The job store: upgrade, current, check, prune, import from beats.",
+    result_action="return_value",
+)
+
+_IMPORTED: Final = ("what", "name", "came", "note")
 
 
 @app.command
@@ -94,6 +102,41 @@ def prune(*, older_than: str) -> int:
 
     note(f"{run_with_app(lambda target: run(_store(target)))} has forgotten jobs that ended over {older_than} ago")
     return OK
+
+
+@app.command(name="import")
+def import_from_state(
+    *, dry_run: Annotated[bool, Parameter(negative="")] = False, yes: Annotated[bool, Parameter(negative="")] = False
+) -> int:
+    """Move schedules of beats, and jobs that wait by delay="state", from the state to the job store; once.
+
+    Stop all beats before, and workers of apps with delay="state". Shows what would move, and asks. May be stopped
+    anywhere and begun again. Ends with 6 where something stays in the state.
+
+    Parameters
+    ----------
+    dry_run
+        Only show what would move.
+    yes
+        Do not ask.
+    """
+
+    async def run(target: "TaskMQ", *, dry_run: bool) -> "list[Imported]":
+        from taskmq.operations.store_import import import_state
+
+        return await import_state(target, dry_run=dry_run)
+
+    found = run_with_app(lambda target: run(target, dry_run=True))
+    moving = [each for each in found if each.came == "moves"]
+    if moving and not dry_run:
+        print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
+        if not confirm(f"move {len(moving)} schedules and jobs to the store? Are the beats stopped?", yes=yes):
+            return FAILED
+        found = run_with_app(lambda target: run(target, dry_run=False))
+        note(f"{sum(each.came == 'moves' for each in found)} have moved")
+    else:
+        print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
+    return CONFLICT if any(each.came == "stays" for each in found) else OK
 
 
 def _store(target: "TaskMQ") -> "JobStore":

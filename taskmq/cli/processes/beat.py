@@ -9,6 +9,7 @@ from taskmq.beat import Beat
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
 from taskmq.cli.processes.serve import health_of, stop_when_told
+from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
 
 __all__ = ["beat"]
@@ -19,9 +20,13 @@ def beat(
     /,
     *,
     health_port: str | None = None,
+    default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
     """Emit an app's schedules until stopped; any number may run.
+
+    Schedules of an app with a job store are `taskmq scheduler`'s: there this only sees what reactions wait for, and
+    refuses to start where there are none.
 
     Parameters
     ----------
@@ -29,19 +34,28 @@ def beat(
         MODULE:ATTRIBUTE of the app, or a module with exactly one app.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
+    default_store
+        The store of an app that has none; then it is no mistake that there is nothing to do here.
     lifeline
         Stop when standard input ends: whoever holds its other end is gone, however that went.
     """
     options = current_globals()
     start_logging()
     app, _ = load_app(target_of(target))
-    app.sessions.configure(url=options.url, state=options.state, store=options.store, name="beat")
+    store = options.store or (default_store if app.sessions.store_url is None else None)
+    app.sessions.configure(url=options.url, state=options.state, store=store, name="beat")
+    try:
+        service = Beat(app)
+    except UnsupportedFeature:
+        if default_store is None:
+            raise
+        return 0
 
     async def run() -> None:
-        service = Beat(app)
         stop_when_told(service.stop, lifeline=lifeline)
         reactions = f", {len(app.reactions)} reactions" if app.reactions else ""
-        announce(f"taskmq beat: {len(app.schedules)} schedules{reactions}")
+        schedules = 0 if app.sessions.store_url else len(app.schedules)
+        announce(f"taskmq beat: {schedules} schedules{reactions}")
         async with health_of(service, health_port):
             await service.run()
 

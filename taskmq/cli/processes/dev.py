@@ -59,7 +59,7 @@ def dev(target: str | None = None, /, *, processes: int = 1) -> int:
 
     async def run() -> int:
         async with (
-            _beside("beat", "--lifeline", name),
+            _beside("beat", "--lifeline", "--default-store", _STORE, name),
             _beside("scheduler", "--lifeline", "--default-store", _STORE, name),
         ):
             return await Supervisor(order, supervision, on_ready=banner).run()

@@ -37,7 +37,7 @@ def slot_key(slot: int) -> str:
     return f"slot:{slot}"
 
 
-class Lane(msgspec.Struct, frozen=True, order=True):
+class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Jobs of one queue, priority and tenant that are ready; among them the earliest due goes first."""
 
     queue: str
@@ -185,7 +185,8 @@ class DispatchStore(Protocol):
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         """Their time has come: those that still wait for it are queued; the queues that have got any.
 
-        One that was changed or cancelled since it was read stays as it is.
+        One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
+        return the queues of all.
         """
         ...
 

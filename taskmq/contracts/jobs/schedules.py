@@ -141,8 +141,12 @@ class JobScheduleStore(Protocol):
         """The schedules of these names, in their order; None for each that is not there."""
         ...
 
-    async def list(self, app: str, *, after: str = "", limit: int) -> list[StoredSchedule]:
-        """Up to `limit` schedules of the app whose names come after `after`, in the order of their code points."""
+    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
+        """Up to `limit` schedules of the app whose names come after `after`, in the order of their code points.
+
+        Args:
+            only_code: those that the app's code defines; these are found among any number of others.
+        """
         ...
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:

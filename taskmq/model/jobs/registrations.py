@@ -5,24 +5,34 @@ there are two. One that a scheduler has told of its own app is trusted before wh
 may write, too: so no message makes a server accept what the app refuses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
+from taskmq.errors import MalformedMessage
+
 __all__ = [
     "LONGEST_SCHEMA",
+    "TASKS_TOLD",
     "Origin",
     "RegisteredTask",
     "TaskFacts",
     "TaskRegistration",
+    "ToldTasks",
     "decode_registration",
+    "decode_told",
     "encode_registration",
+    "encode_told",
     "in_force",
 ]
 
 LONGEST_SCHEMA: Final = 65_536
 """Bytes of a task's schema; one that is longer is not told."""
+TASKS_TOLD: Final = "task.told"
+"""The topic on which workers tell their tasks."""
+VERSION: Final = 1
+_LONGEST: Final = 262_144
 _STALE: Final = 1_800_000
 
 Origin = Literal["app", "broker"]
@@ -35,6 +45,7 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         priority, delay, expires: what a job has that says nothing else; the spans in ms.
+        tenant, meta: what its jobs have, the latter beside what a call says.
         timeout: seconds that a run may take.
         max_attempts: how often it is tried.
         ack: `early`: it runs at most once.
@@ -45,6 +56,8 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int | None = None
     delay: int | None = None
     expires: int | None = None
+    tenant: str | None = None
+    meta: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     timeout: float | None = None
     max_attempts: int = 1
     ack: Literal["late", "early"] = "late"
@@ -72,6 +85,21 @@ class TaskRegistration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     unnamed: int = 0
     rest: str = ""
     schema: msgspec.Raw = msgspec.Raw(b'{"type":"object"}')
+
+
+class ToldTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of a worker.
+
+    Attributes:
+        v: version of the format.
+        app: the app's name; schedulers of another one do not listen to it.
+        worker: its name.
+    """
+
+    v: int
+    app: str
+    worker: str
+    tasks: list[TaskRegistration]
 
 
 class RegisteredTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +133,39 @@ def encode_registration(registration: TaskRegistration) -> bytes:
 def decode_registration(text: str | bytes) -> TaskRegistration:
     """What `encode_registration` has made."""
     return _decoder.decode(text)
+
+
+_told = msgspec.json.Decoder(ToldTasks)
+
+
+def encode_told(app: str, worker: str, tasks: Iterable[TaskRegistration]) -> Iterator[bytes]:
+    """The messages in which a worker tells its tasks, of about 256 KiB at most."""
+    part: list[TaskRegistration] = []
+    size = 0
+    for task in tasks:
+        length = len(encode_registration(task))
+        if part and size + length > _LONGEST:
+            yield _encoder.encode(ToldTasks(v=VERSION, app=app, worker=worker, tasks=part))
+            part, size = [], 0
+        part.append(task)
+        size += length
+    if part:
+        yield _encoder.encode(ToldTasks(v=VERSION, app=app, worker=worker, tasks=part))
+
+
+def decode_told(body: bytes) -> ToldTasks:
+    """What one message tells.
+
+    Raises:
+        MalformedMessage: it tells no tasks, or is of a later version.
+    """
+    try:
+        told = _told.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedMessage(f"no tasks are told: {error}") from error
+    if told.v != VERSION:
+        raise MalformedMessage(f"tasks of version {told.v} are told; this taskmq reads version {VERSION}")
+    return told
 
 
 def in_force(found: Sequence[RegisteredTask]) -> RegisteredTask | None:

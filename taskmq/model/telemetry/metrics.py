@@ -5,7 +5,7 @@ returns an `Exporter`. The process whose health port it is asks it whenever `/me
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,8 +18,10 @@ __all__ = [
     "Histogram",
     "Page",
     "ProcessGauges",
+    "RequestCount",
     "ScheduleCount",
     "SchedulerSnapshot",
+    "ServerSnapshot",
     "Snapshot",
     "Source",
 ]
@@ -144,12 +146,13 @@ class Snapshot(NamedTuple):
 
 
 class ScheduleCount(msgspec.Struct):
-    """What one beat has emitted of one task.
+    """What one beat or scheduler has emitted of one task.
 
     Attributes:
-        emitted: occurrences that the broker has confirmed, by kind: `due`, `catchup`, `backfill`, ...
+        emitted: occurrences that the broker has confirmed, or the store has as jobs, by kind: `due`, `catchup`,
+            `backfill`, ...
         failed: those that cannot be sent, by anybody.
-        late: seconds from when occurrences were due to the broker's confirm; those of a backfill are never late.
+        late: seconds from when occurrences were due to that; those of a backfill are never late.
     """
 
     task: str
@@ -184,6 +187,7 @@ class SchedulerSnapshot(NamedTuple):
         lost: jobs that were given up, and dispatched again or ended.
         reports: of workers, by what they came to: `accepted`, `superseded`, `unknown`, `malformed`.
         store_silence: seconds since the store last answered; None: it never has.
+        schedules: occurrences of schedules, since it started.
     """
 
     version: str
@@ -194,6 +198,33 @@ class SchedulerSnapshot(NamedTuple):
     lost: int
     reports: dict[str, int]
     store_silence: float | None
+    schedules: Sequence[ScheduleCount] = ()
+
+
+class RequestCount(msgspec.Struct):
+    """What one server has answered to one call of its API.
+
+    Attributes:
+        operation: the call; "" for paths that there are not.
+        statuses: answers by their status.
+        took: seconds until the answer began.
+    """
+
+    operation: str
+    statuses: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    took: Histogram = msgspec.field(default_factory=Histogram)
+
+
+class ServerSnapshot(NamedTuple):
+    """All that is known about a server at one moment. The counts only grow.
+
+    Attributes:
+        streams: of events, that are open.
+    """
+
+    version: str
+    counts: list[RequestCount]
+    streams: int
 
 
 class Page(NamedTuple):
@@ -203,8 +234,8 @@ class Page(NamedTuple):
     body: bytes
 
 
-Source = Callable[[], Snapshot | BeatSnapshot | SchedulerSnapshot]
-"""The numbers of now: of a worker's processes, of a beat, or of a scheduler."""
+Source = Callable[[], Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot]
+"""The numbers of now: of a worker's processes, of a beat, of a scheduler, or of a server."""
 
 Exporter = Callable[[str], Page]
 """The page of now, for the `Accept` header of who asks."""

@@ -10,6 +10,7 @@ from litestar.params import JSONBody
 from taskmq.errors import InvalidOption, NotAuthenticated
 from taskmq.model.identity import Permission, is_token, may
 from taskmq.server.access import PUBLIC
+from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, ShortText, instant_text
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -96,10 +97,10 @@ async def log_in(data: JSONBody[LoginBody], request: Request[Any, Any, Any]) -> 
         data.password,
         address=_address(request),
         agent=request.headers.get("user-agent", "").encode(errors="replace").decode(),
-        request_id=str(request.scope.get("taskmq_request_id", "")),
+        request_id=fact_of(request.scope, "taskmq_request_id"),
         replaces=replaced,
     )
-    is_secure = request.scope.get("scheme") == "https"
+    is_secure = fact_of(request.scope, "scheme") == "https"
     cookie = Cookie(
         key=cookie_name(request), value=begun.secret, path="/", secure=is_secure, httponly=True, samesite="strict"
     )

@@ -1,10 +1,12 @@
 """Jobs over HTTP: submitted, looked for, changed; in the words of taskmq and of the documents."""
 
 from taskmq.server.jobs.actions import ACTIONS
+from taskmq.server.jobs.bulk import BULK
 from taskmq.server.jobs.changes import CHANGES
+from taskmq.server.jobs.document_calls import DOCUMENT_CALLS
 from taskmq.server.jobs.queries import QUERIES
 from taskmq.server.jobs.submissions import SUBMISSIONS
 
 __all__ = ["JOB_HANDLERS"]
 
-JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS)
+JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS, *BULK, *DOCUMENT_CALLS)

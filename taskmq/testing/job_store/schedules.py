@@ -30,8 +30,12 @@ class ScheduleModel:
         found = {row.name: row for row in self._rows.values() if row.app == app}
         return [found.get(name) for name in names]
 
-    def list(self, app: str, *, after: str, limit: int) -> list[StoredSchedule]:
-        found = [row for row in self._rows.values() if row.app == app and row.name > after]
+    def list(self, app: str, *, after: str, limit: int, only_code: bool) -> list[StoredSchedule]:
+        found = [
+            row
+            for row in self._rows.values()
+            if row.app == app and row.name > after and (row.is_code or not only_code)
+        ]
         return sorted(found, key=_by_name)[:limit]
 
     def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:

@@ -57,6 +57,8 @@ class CommandTarget(Protocol):
 
     def look_at_pauses(self) -> None: ...
 
+    def tell_tasks(self) -> None: ...
+
 
 class CommandService:
     """Obeys commands and answers them: a `Service`.
@@ -155,6 +157,9 @@ class CommandService:
                 return self._revoke(command.job_id)
             case "queues":
                 self._worker.look_at_pauses()
+                return "done", "", ""
+            case "tasks":
+                self._worker.tell_tasks()
                 return "done", "", ""
             case _:
                 return "unknown", f"this worker knows no command {command.name!r}", ""

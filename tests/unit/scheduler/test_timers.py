@@ -71,8 +71,9 @@ def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_second(
         process.store.at_work = counted  # type: ignore[method-assign, assignment]
         await stage.pass_by(10)
 
-        # For each of the eight slots two looks for lanes, one for the clock, one for timers, and 0.6 renewals.
-        assert calls / 10 <= 8 * 4.6 + 3
+        # For each of the eight slots two looks for lanes, one for the clock, one each for timers and schedules, and
+        # 0.6 renewals.
+        assert calls / 10 <= 8 * 5.6 + 3
 
     play(test)
 

@@ -59,7 +59,7 @@ def test_a_definition_is_read_as_it_was_written(trigger: Trigger) -> None:
 @pytest.mark.parametrize(
     ("kept", "words"),
     [
-        (b"no json", "its definition in the state cannot be read"),
+        (b"no json", "its definition cannot be read"),
         (b'{"task": "other", "trigger": {}}', "this app has no task 'other'"),
         (b'{"task": "say", "trigger": {"type": "Moon"}}', "this taskmq has no trigger 'Moon'"),
         (b'{"task": "say", "trigger": {"type": "DstGap"}}', "this taskmq has no trigger 'DstGap'"),

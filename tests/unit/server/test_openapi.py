@@ -29,7 +29,8 @@ def test_every_call_has_an_example_and_every_example_a_call(document: dict[str, 
     assert set(operations) == set(EXAMPLES)
     for name, operation in operations.items():
         for status in EXAMPLES[name].answers:
-            assert "example" in operation["responses"][str(status)]["content"]["application/json"], (name, status)
+            content = operation["responses"][str(status)]["content"]
+            assert "example" in content[EXAMPLES[name].media_type], (name, status)
         if "requestBody" in operation:
             assert "example" in operation["requestBody"]["content"]["application/json"], name
         assert operation["responses"]["default"] == {"$ref": "#/components/responses/Problem"}

@@ -26,6 +26,7 @@ _DROPPED: Final = 1_000
 _COLUMNS: Final = "id, app, name, version, is_code, definition, record, next_at"
 _FIND: Final = f"SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name = ?"
 _LIST: Final = f"SELECT {_COLUMNS} FROM schedule WHERE app = ? AND name > ? ORDER BY name LIMIT ?"
+_LIST_CODE: Final = _LIST.replace("WHERE", "WHERE is_code AND")
 _LOAD: Final = f"SELECT {_COLUMNS} FROM schedule WHERE id IN (@values)"
 _ALIVE: Final = "SELECT id FROM job WHERE id IN (@values)"
 _MAKE: Final = """
@@ -64,9 +65,12 @@ def find(transaction: Transaction, app: str, names: Sequence[str]) -> list[Store
     return [_stored(rows[0]) if rows else None for rows in found]
 
 
-def list_schedules(transaction: Transaction, app: str, after: str, limit: int) -> list[StoredSchedule]:
+def list_schedules(
+    transaction: Transaction, app: str, after: str, limit: int, *, only_code: bool
+) -> list[StoredSchedule]:
     """Up to `limit` schedules of the app whose names come after `after`."""
-    rows = transaction.connection.execute(_LIST, (escaped(app), escaped(after), limit)).fetchall()
+    statement = _LIST_CODE if only_code else _LIST
+    rows = transaction.connection.execute(statement, (escaped(app), escaped(after), limit)).fetchall()
     return [_stored(row) for row in rows]
 
 

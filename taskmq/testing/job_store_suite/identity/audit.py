@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -27,8 +28,9 @@ from taskmq.testing.runner import case, raises
 __all__ = ["AuditCases"]
 
 
-def _entry(action: str = "queue.purge", **fields: str) -> AuditEntry:
-    return AuditEntry(action=action, **{"kind": "queue", "subject": "mail", **fields})
+def _entry(action: str = "queue.purge", **fields: Any) -> AuditEntry:
+    given: dict[str, Any] = {"kind": "queue", "subject": "mail", **fields}
+    return AuditEntry(action=action, **given)
 
 
 async def _chain(people: People) -> list[AuditRecord]:

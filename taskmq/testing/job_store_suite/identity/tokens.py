@@ -36,8 +36,8 @@ class ApiTokenCases(IdentityCase):
         token, account = found
         assert account == await other.account(ann)
         assert (token.id, token.user_id, token.name) == (added.id, ann.id, "ci")
-        assert token.scopes == {Permission.JOBS_READ, Permission.JOBS_SUBMIT}
-        assert token.tenants == {"acme", "other"}
+        assert token.scopes == frozenset({Permission.JOBS_READ, Permission.JOBS_SUBMIT})
+        assert token.tenants == frozenset({"acme", "other"})
         assert token.tasks == ("billing.*", "mail.?")
         assert (token.created, token.expires) == (added.created, now + HOUR)
 

@@ -46,6 +46,18 @@ class ScheduleRows(JobStoreCase):
         assert [row.name for row in first + rest] == sorted(names)
 
     @case
+    async def test_those_of_the_code_are_listed_by_themselves(self) -> None:
+        schedules = self.store().schedules
+        for name in ("a", "c", "e"):
+            await made(schedules, name, is_code=True)
+        for name in ("b", "d", "f"):
+            await made(schedules, name)
+
+        found = await schedules.list(APP, after="a", limit=9, only_code=True)
+
+        assert [row.name for row in found] == ["c", "e"]
+
+    @case
     async def test_a_change_counts_where_the_schedule_is_as_it_was_read(self) -> None:
         schedules = self.store().schedules
         before = await made(schedules, "a", next=5)

@@ -200,6 +200,9 @@ class _Worker:
     def look_at_pauses(self) -> None:
         self.said.append("pauses")
 
+    def tell_tasks(self) -> None:
+        self.said.append("tasks")
+
 
 class _Refusing:
     """A `Broadcasting` that lets nobody listen, at first."""
@@ -340,3 +343,12 @@ def test_stacks_are_cut_where_they_are_too_long() -> None:
 
     assert len(text) < 600
     assert "more characters" in text
+
+
+def test_a_worker_is_asked_for_its_tasks() -> None:
+    worker = _Worker()
+    CommandService(_Refusing(), worker, watch=None, obeys=True).receive(
+        "worker.command.tasks", b'{"id": "1", "name": "tasks"}'
+    )
+
+    assert worker.said == ["tasks"]

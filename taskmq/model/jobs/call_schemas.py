@@ -1,0 +1,244 @@
+"""The JSON Schema of a call: made where the task's code is, judged and used where it is not. Pure.
+
+    def report(month: str, /, *years: int, region: Literal["eu", "us"] = "eu") -> ...
+
+    positional ("month",), unnamed 1, rest "years"
+    schema     {"type": "object", "properties": {"month": {"type": "string"},
+                "years": {"type": "array", "items": {"type": "integer"}}, "region": {"enum": ["eu", "us"]}},
+                "required": ["month"], "additionalProperties": false}
+
+`bound` makes of a call's arguments the object that the schema is about. A schema that comes over the broker is used
+only where `flaw_of` finds nothing: it has the keywords that are written here and no others, so it names nothing
+outside, has no patterns, and cannot make whoever checks by it work for long.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final, cast
+
+import msgspec
+
+from taskmq.errors import InvalidArguments, InvalidOption
+from taskmq.model.codec import Parameters
+from taskmq.model.envelope import check_task_name
+from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegistration
+from taskmq.model.topology import check_queue_name
+from taskmq.model.units import did_you_mean
+
+__all__ = ["bound", "check_names", "flaw_of", "registration_of"]
+
+_LONGEST_DESCRIPTION: Final = 300
+_DEEPEST: Final = 32
+_MOST_WORK: Final = 2_000
+_REF: Final = "#/$defs/"
+_NAMED: Final = ("properties", "$defs")
+_PARTS: Final = ("items", "additionalProperties")
+_LISTS: Final = ("anyOf", "prefixItems")
+_PLAIN: Final = frozenset({
+    "type", "required", "enum", "const", "default", "title", "description", "examples", "format", "contentEncoding",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
+    "maxItems", "minProperties", "maxProperties", "uniqueItems", "discriminator",
+})  # fmt: skip
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def registration_of(
+    task: str, queue: str, parameters: Parameters, *, doc: str | None, facts: TaskFacts
+) -> TaskRegistration:
+    """What is told of a task.
+
+    A parameter whose type has no schema may be anything: the worker says what fits. So may all of them where the
+    whole is longer than `LONGEST_SCHEMA`.
+
+    Args:
+        doc: the function's docstring.
+    """
+    every = [*parameters.positional, *parameters.named]
+    rests = [rest for rest in (parameters.rest_args, parameters.rest_kwargs) if rest is not None]
+    kinds, definitions = _schemas([*(one.kind for one in every), *(rest.kind for rest in rests)])
+    properties = {one.name: kind for one, kind in zip(every, kinds, strict=False)}
+    if parameters.rest_args is not None:
+        properties[parameters.rest_args.name] = {"type": "array", "items": kinds[len(every)]}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": [one.name for one in every if one.required],
+        "additionalProperties": False if parameters.rest_kwargs is None else kinds[-1],
+    }
+    if definitions:
+        schema["$defs"] = definitions
+    text = _encoder.encode(schema)
+    if len(text) > LONGEST_SCHEMA:
+        short = {**schema, "properties": dict.fromkeys(properties, cast("dict[str, Any]", {}))}
+        short.pop("$defs", None)
+        if parameters.rest_kwargs is not None:
+            short["additionalProperties"] = True
+        text = _encoder.encode(short)
+    return TaskRegistration(
+        task=task,
+        queue=queue,
+        description=(doc or "").strip().partition("\n")[0][:_LONGEST_DESCRIPTION],
+        facts=facts,
+        positional=tuple(one.name for one in parameters.positional),
+        unnamed=sum(not one.by_name for one in parameters.positional),
+        rest="" if parameters.rest_args is None else parameters.rest_args.name,
+        schema=msgspec.Raw(text),
+    )
+
+
+def bound(registration: TaskRegistration, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by the names of their parameters: what the schema is about.
+
+    Raises:
+        InvalidArguments: there are too many, or one is given twice; names the parameter.
+    """
+    task, names = registration.task, registration.positional
+    found = dict(kwargs)
+    for name in (*names[: registration.unnamed], registration.rest):
+        if name and name in found:
+            raise InvalidArguments(f"task {task}: {name!r} is given by its place, not by name")
+    if len(args) > len(names) and not registration.rest:
+        raise InvalidArguments(f"task {task}: too many arguments, it takes {len(names)}")
+    for name, value in zip(names, args, strict=False):
+        if name in found:
+            raise InvalidArguments(f"task {task}: {name!r} is given twice")
+        found[name] = value
+    if len(args) > len(names):
+        found[registration.rest] = list(args[len(names) :])
+    return found
+
+
+def check_names(registration: TaskRegistration, arguments: Mapping[str, Any]) -> None:
+    """See that the task has parameters of these names.
+
+    Raises:
+        InvalidArguments: it has not; names the argument.
+    """
+    schema = msgspec.json.decode(registration.schema)
+    known: dict[str, Any] = schema.get("properties", {})
+    for name in arguments:
+        if name not in known and schema.get("additionalProperties") is False:
+            hint = did_you_mean(name, known) if known else "it takes no arguments by name"
+            raise InvalidArguments(f"task {registration.task}: unknown field `{name}`: {hint}")
+
+
+def flaw_of(registration: TaskRegistration) -> str:
+    """Why a registration that somebody has sent is not used; empty where it may be."""
+    try:
+        check_task_name(registration.task)
+        check_queue_name(registration.queue)
+    except InvalidOption as error:
+        return str(error)
+    text = bytes(registration.schema)
+    if len(registration.description) > _LONGEST_DESCRIPTION:
+        return f"its description is longer than {_LONGEST_DESCRIPTION} characters"
+    if len(text) > LONGEST_SCHEMA:
+        return f"its schema has {len(text):,} bytes, the limit is {LONGEST_SCHEMA:,}"
+    try:
+        schema: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "its schema is no JSON"
+    if not isinstance(schema, dict) or cast("dict[str, Any]", schema).get("type") != "object":
+        return "its schema is not that of an object"
+    return _Schema(cast("dict[str, Any]", schema)).flaw()
+
+
+class _Schema:
+    """A schema that is looked at."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        definitions = schema.get("$defs", {})
+        self._definitions = cast("dict[str, Any]", definitions) if isinstance(definitions, dict) else {}
+        self._work: dict[str, int] = {}
+
+    def flaw(self) -> str:
+        flaw = self._flaw(self._schema, 0)
+        if flaw:
+            return flaw
+        parts = (self._schema, *self._definitions.values())
+        if sum(self._cost(part, ()) for part in parts) > _MOST_WORK:
+            return "its schema refers to itself, or to too much"
+        return ""
+
+    def _flaw(self, schema: Any, depth: int) -> str:
+        if depth > _DEEPEST:
+            return f"its schema is deeper than {_DEEPEST}"
+        if isinstance(schema, bool):
+            return ""
+        if not isinstance(schema, dict):
+            return "its schema has a part that is none"
+        for keyword, value in cast("dict[str, Any]", schema).items():
+            if flaw := self._flaw_of_keyword(keyword, value, depth):
+                return flaw
+        return ""
+
+    def _flaw_of_keyword(self, keyword: str, value: Any, depth: int) -> str:
+        if keyword in _PLAIN:
+            return ""
+        if keyword == "$ref":
+            name = value.removeprefix(_REF) if isinstance(value, str) else ""
+            return "" if value == f"{_REF}{name}" and name in self._definitions else f"its schema refers to {value!r}"
+        if keyword in _PARTS:
+            return self._flaw(value, depth + 1)
+        parts = _parts_of(keyword, value)
+        if parts is None:
+            return f"its schema has the keyword {keyword!r}"
+        return next((flaw for part in parts if (flaw := self._flaw(part, depth + 1))), "")
+
+    def _cost(self, schema: Any, path: tuple[str, ...]) -> int:
+        """How many parts one value may be compared with: what is said of its own parts is not among them."""
+        if not isinstance(schema, dict):
+            return 1
+        here = cast("dict[str, Any]", schema)
+        cost = 1 + sum(self._cost(part, path) for part in here.get("anyOf", ()))
+        if (name := str(here.get("$ref", "")).removeprefix(_REF)) and "$ref" in here:
+            if name in path:
+                return _MOST_WORK + 1
+            if name not in self._work:
+                self._work[name] = self._cost(self._definitions[name], (*path, name))
+            cost += self._work[name]
+        return min(cost, _MOST_WORK + 1)
+
+
+def _parts_of(keyword: str, value: Any) -> list[Any] | None:
+    """The schemas below a keyword that has several; None where it has not."""
+    if keyword in _NAMED and isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return [*cast("Sequence[Any]", value)] if keyword in _LISTS and isinstance(value, list) else None
+
+
+def _schemas(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A schema for each of the types, and what those refer to."""
+    known = [kind if _has_schema(kind) else Any for kind in kinds]
+    schemas, definitions = msgspec.json.schema_components(known, schema_hook=_custom, ref_template=_REF + "{name}")
+    return [_plain(schema) for schema in schemas], {name: _plain(one) for name, one in definitions.items()}
+
+
+def _has_schema(kind: Any) -> bool:
+    try:
+        msgspec.json.schema_components([kind], schema_hook=_custom, ref_template=_REF + "{name}")
+    except Exception:  # noqa: BLE001 - a type of somebody's own may raise anything
+        return False
+    return True
+
+
+def _custom(kind: type) -> dict[str, Any]:
+    return {"type": "string"} if issubclass(kind, PurePath) else {}
+
+
+def _plain(schema: Any) -> Any:
+    """The schema without patterns: regular expressions of others are not run."""
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for keyword, value in cast("dict[str, Any]", schema).items():
+        if keyword in _NAMED:
+            found[keyword] = {name: _plain(part) for name, part in value.items()}
+        elif keyword in _PARTS:
+            found[keyword] = _plain(value)
+        elif keyword in _LISTS:
+            found[keyword] = [_plain(part) for part in value]
+        elif keyword in _PLAIN or keyword == "$ref":
+            found[keyword] = value
+    return found

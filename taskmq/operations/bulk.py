@@ -1,0 +1,105 @@
+"""Doing the same to many jobs of the store that a filter finds, page by page.
+
+A page at a time keeps every process free of state: who drives it sees the progress after each page, goes on from its
+`next`, slows down by waiting, and aborts by not going on. Jobs are taken the newest first, from behind the cursor, so
+what a bulk makes itself, such as the repetitions of a retry, is never found by its later pages.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import InvalidOption, TaskMQError
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.units import Duration
+from taskmq.operations.tenant_jobs import TenantJobs
+
+__all__ = ["BulkAction", "BulkChange", "BulkPage", "BulkRefusal", "act_on_page"]
+
+BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
+# Of a store that is asked by others, too.
+_AT_A_TIME: Final = 20
+
+
+class BulkChange(NamedTuple):
+    """What `change` makes different; what is None stays."""
+
+    at: datetime | None = None
+    delay: Duration | None = None
+    priority: int | None = None
+
+
+class BulkRefusal(NamedTuple):
+    """A job that stayed as it was, and why."""
+
+    record: JobRecord
+    error: TaskMQError
+
+
+class BulkPage(NamedTuple):
+    """What became of one page.
+
+    Attributes:
+        done: jobs that it was done to, as they were.
+        after: where the next page begins; None at the end.
+    """
+
+    done: Sequence[JobRecord]
+    refused: Sequence[BulkRefusal]
+    after: str | None
+
+
+async def act_on_page(
+    jobs: TenantJobs,
+    action: BulkAction,
+    which: JobFilter,
+    *,
+    change: BulkChange = BulkChange(),  # noqa: B008 - a value
+    after: str | None = None,
+    limit: int = 200,
+    note: str = "",
+) -> BulkPage:
+    """Do it to up to `limit` jobs that fit.
+
+    Args:
+        after: the `after` of the page before.
+
+    Raises:
+        InvalidOption: a change that changes nothing.
+        StoreUnavailable: it could not be reached; some may have been done.
+    """
+    act = _action(jobs, action, change, note)
+    page = await jobs.list(which, after=after, limit=limit)
+    done: list[JobRecord] = []
+    refused: list[BulkRefusal] = []
+    for start in range(0, len(page.jobs), _AT_A_TIME):
+        some = page.jobs[start : start + _AT_A_TIME]
+        errors = await asyncio.gather(*[_tried(act, record) for record in some])
+        for record, error in zip(some, errors, strict=True):
+            if error is None:
+                done.append(record)
+            else:
+                refused.append(BulkRefusal(record, error))
+    return BulkPage(done, refused, page.after)
+
+
+async def _tried(act: Callable[[JobRecord], Awaitable[object]], record: JobRecord) -> TaskMQError | None:
+    try:
+        await act(record)
+    except TaskMQError as error:
+        return error
+    return None
+
+
+def _action(
+    jobs: TenantJobs, action: BulkAction, change: BulkChange, note: str
+) -> Callable[[JobRecord], Awaitable[object]]:
+    if action == "change":
+        if change == BulkChange():
+            raise InvalidOption("nothing to change: give a time, a delay or a priority")
+        given: dict[str, Any] = change._asdict()
+        return lambda record: jobs.change(record.id, note=note, **given)
+    method: Callable[..., Awaitable[object]] = getattr(jobs, action)
+    return lambda record: method(record.id, note=note)

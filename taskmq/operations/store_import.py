@@ -1,0 +1,232 @@
+"""From beats and `delay="state"` to the job store: what the state has of schedules and delayed jobs moves there.
+
+Each schedule and each job is written to the store first, under the same name or id, and then taken out of the state;
+what is in the store already is not written again. So it may be stopped anywhere and begun again: nothing is lost, and
+nothing is there twice. Beats have to be stopped, and workers that have delayed jobs in the state.
+"""
+
+import os
+import re
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import JobScheduleStore, JobStore, NewJob, ScheduleChange, StoredSchedule
+from taskmq.contracts.stores import State, TakenMessage, WaitingMessage, state_required
+from taskmq.errors import EncodeError, InvalidOption, MalformedMessage, UnsupportedFeature
+from taskmq.middleware.chain import Sending, Submission
+from taskmq.model.envelope import (
+    JSON,
+    LAST_INSTANT,
+    MSGPACK,
+    Envelope,
+    decode_envelope,
+    encode_envelope,
+    new_job_id,
+)
+from taskmq.model.keys import split_tenant_key
+from taskmq.model.topology import logical_queue
+from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.definition import read_definition
+from taskmq.schedules.kept_records import StateRecords
+from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
+from taskmq.schedules.store_records import StoredRecords, record_of
+from taskmq.submission.new_jobs import new_job
+
+__all__ = ["Imported", "import_state"]
+
+_PAGE: Final = 200
+_LEASE: Final = 30.0
+_NONE: Final = (b"[]", b"{}")
+_STORE_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+What = Literal["schedule", "job"]
+Came = Literal["moves", "is there", "stays"]
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What becomes of a schedule or a job.
+
+    Attributes:
+        came: it `moves`; it `is there`, from an earlier import or as a scheduler has begun with it; or it `stays`.
+        note: why it stays, or what else is to be known.
+    """
+
+    what: What
+    name: str
+    came: Came
+    note: str = ""
+
+
+async def import_state(app: TaskMQ, *, dry_run: bool) -> list[Imported]:
+    """Move definitions, pauses and last instants of schedules, and jobs that wait in the state, to the job store.
+
+    Args:
+        dry_run: only say what would become of them.
+
+    Raises:
+        UnsupportedFeature: the app lacks a state or a store; or a beat is at work.
+        StateUnavailable, StoreUnavailable: some have moved; do it again.
+    """
+    session = app.sessions.current()
+    state = session.state
+    if state is None:
+        raise state_required("an import needs")
+    store = app.sessions.store()
+    schedules = _Schedules(app, state, store)
+    found = [each async for each in schedules.run(dry_run=dry_run)]
+    jobs = _DelayedJobs(app, state, store)
+    return found + [each async for each in jobs.run(dry_run=dry_run)]
+
+
+class _Schedules:
+    """Those of the code, and those that were made at run time."""
+
+    def __init__(self, app: TaskMQ, state: State, store: JobStore) -> None:
+        self._app = app
+        self._kept = StateRecords(state.schedules, app.name, app.sessions.clock)
+        self._records = StoredRecords(store, app.name, app.producer)
+        self._store: JobScheduleStore = store.schedules
+
+    async def run(self, *, dry_run: bool) -> AsyncIterator[Imported]:
+        definitions = await self._kept.definitions()
+        entries: list[ScheduleEntry] = list(self._app.schedules.values())
+        for name, definition in definitions.items():
+            if name in self._app.schedules:
+                continue
+            try:
+                entries.append(read_definition(definition, name=name, tasks=self._app.tasks))
+            except InvalidOption as error:
+                yield Imported("schedule", name, "stays", str(error))
+        for start in range(0, len(entries), _PAGE):
+            page = entries[start : start + _PAGE]
+            records = await self._kept.read(page)
+            self._refuse_beats(page, records)
+            rows = await self._store.find(self._app.name, [entry.name for entry in page])
+            for entry, record, row in zip(page, records, rows, strict=True):
+                yield await self._move(entry, record, row, definitions.get(entry.name), dry_run=dry_run)
+
+    async def _move(
+        self,
+        entry: ScheduleEntry,
+        record: ScheduleRecord,
+        row: StoredSchedule | None,
+        definition: bytes | None,
+        *,
+        dry_run: bool,
+    ) -> Imported:
+        if row is not None and record_of(row).mark is not None:
+            found = Imported("schedule", entry.name, "is there")
+        elif record.mark is None and definition is None:
+            return Imported("schedule", entry.name, "stays", "no beat has seen it; a scheduler begins with it anew")
+        else:
+            try:
+                written = self._records.written(entry)
+            except (InvalidOption, EncodeError) as error:
+                return Imported("schedule", entry.name, "stays", str(error))
+            lost = f"{len(record.active)} jobs of it under way are not counted for overlap" if record.active else ""
+            found = Imported("schedule", entry.name, "moves", lost)
+            if not dry_run:
+                change = ScheduleChange(
+                    app=self._app.name,
+                    name=entry.name,
+                    before=row,
+                    is_code=not entry.is_dynamic,
+                    definition=written,
+                    record=encode_record(_moved(record)),
+                    next=await self._records.now(),
+                )
+                if not (await self._store.write([change]))[0]:
+                    return Imported("schedule", entry.name, "stays", "a scheduler has begun with it just now: again")
+        if definition is not None and not dry_run:
+            # Last: until here another import finds it.
+            await self._kept.define(entry.name, before=definition, after=None)
+        return found
+
+    def _refuse_beats(self, entries: Sequence[ScheduleEntry], records: Sequence[ScheduleRecord]) -> None:
+        now = self._app.sessions.clock.now_ms()
+        for entry, record in zip(entries, records, strict=True):
+            if any(claim.until > now for claim in record.claims):
+                raise UnsupportedFeature(
+                    f"schedule {entry.name!r}: a beat is emitting it, or was killed less than ten seconds ago; stop "
+                    "all beats of this app, and import then"
+                )
+
+
+class _DelayedJobs:
+    """Jobs that wait in the state for their time."""
+
+    def __init__(self, app: TaskMQ, state: State, store: JobStore) -> None:
+        self._app = app
+        self._delays = state.delays
+        self._store = store
+
+    async def run(self, *, dry_run: bool) -> AsyncIterator[Imported]:
+        if dry_run:
+            for message in await self._delays.list(limit=await self._delays.count()):
+                yield self._read(message)[1]
+            return
+        staying: list[TakenMessage] = []
+        while taken := await self._delays.take(now=LAST_INSTANT, limit=_PAGE, lease=_LEASE):
+            done: list[TakenMessage] = []
+            jobs: list[NewJob] = []
+            for each in taken:
+                job, found = self._read(each.message)
+                (staying if job is None else done).append(each)
+                jobs += [] if job is None else [job]
+                yield found
+            if jobs:
+                await self._store.submit(jobs)
+            # Last: until here another import finds them, and the store knows them by their ids.
+            await self._delays.done(done)
+        await self._delays.give_back(staying)
+        if left := await self._delays.count() - len(staying):
+            yield Imported(
+                "job",
+                f"{left} others",
+                "stays",
+                "they are in somebody's hands: again in half a minute, without workers",
+            )
+
+    def _read(self, message: WaitingMessage) -> tuple[NewJob | None, Imported]:
+        try:
+            return self._job(message), Imported("job", message.job_id, "moves")
+        except (InvalidOption, UnsupportedFeature, EncodeError, MalformedMessage, msgspec.MsgspecError) as error:
+            return None, Imported("job", message.job_id, "stays", str(error))
+
+    def _job(self, message: WaitingMessage) -> NewJob:
+        envelope = decode_envelope(message.body, message.content_type)
+        if message.content_type == MSGPACK:
+            envelope = replace(envelope, args=_as_json(envelope.args), kwargs=_as_json(envelope.kwargs))
+        # So that it is read as JSON from here on.
+        envelope = decode_envelope(encode_envelope(replace(envelope, eta=message.due)))
+        tenant, key = split_tenant_key(envelope.id)
+        if (envelope.tenant or "") != tenant:
+            # Whose id it is that its sender has chosen without a tenant's mark.
+            envelope = replace(envelope, tenant=tenant or envelope.tenant)
+        queue = self._app.producer.queue(logical_queue(message.queue))
+        sending = Sending(envelope, queue.name, JSON, submission=Submission(job_id=key))
+        now = self._app.sessions.clock.now_ms()
+        return replace(new_job(sending, queue, now=now), id=_store_id(envelope, now), due=message.due)
+
+
+def _moved(record: ScheduleRecord) -> ScheduleRecord:
+    """The record as the store has it: what is claimed is to be taken over at once, and whatever runs is not known."""
+    claims = [OccurrenceClaim(each.instant, each.run, each.owner, 0, each.kind) for each in record.claims]
+    return replace(record, claims=claims, active=[])
+
+
+def _as_json(raw: msgspec.Raw) -> msgspec.Raw:
+    if bytes(raw) in _NONE:
+        # What is left out of a message is this in either encoding.
+        return raw
+    value: Any = msgspec.msgpack.decode(raw)
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _store_id(envelope: Envelope, now: int) -> str:
+    """Its own id where that is one of the store's kind."""
+    return envelope.id if _STORE_ID.fullmatch(envelope.id) else new_job_id(now, os.urandom(10))

@@ -1,0 +1,41 @@
+"""The job of an occurrence."""
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import NewJob
+from taskmq.errors import TooLarge
+from taskmq.middleware.chain import Sending, Submission
+from taskmq.model.envelope import JSON, Envelope
+from taskmq.model.keys import tenant_key
+from taskmq.schedules.definition import StoredRule
+from taskmq.schedules.occurrence import occurrence_envelope
+from taskmq.schedules.record import OccurrenceClaim
+from taskmq.submission.new_jobs import new_job
+
+__all__ = ["job_of"]
+
+
+def job_of(
+    app: TaskMQ, rule: StoredRule, call: Envelope, claim: OccurrenceClaim, *, occurrence: str, keyed: bool, now: int
+) -> NewJob:
+    """The job of one occurrence, which its submitter, the schedule, has given the occurrence's id.
+
+    Args:
+        call: the rule's.
+        occurrence: its id.
+        keyed: a beat may have sent it before, so that workers have to tell the two by this id.
+        now: ms since the epoch.
+
+    Raises:
+        TooLarge: the broker could not carry it.
+        InvalidOption: the store cannot have it.
+    """
+    envelope = occurrence_envelope(
+        call, rule, claim, job_id=tenant_key(call.tenant, occurrence), now=now, key=occurrence if keyed else None
+    )
+    sending = Sending(envelope, rule.queue, JSON, submission=Submission(job_id=occurrence, detail=rule.detail))
+    with app.producer.opened(sending):
+        job = new_job(sending, app.producer.queue(sending.queue), now=now)
+    limit = app.sessions.current().broker.max_message_bytes
+    if len(job.body) > limit:
+        raise TooLarge(len(job.body), limit, f"job {job.key} of task {job.task}")
+    return job

@@ -1,0 +1,208 @@
+"""The schedules of one slot: looked at when they are due, and fired, many in one transaction."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import DueSchedule, JobStore, OccurrenceJob, ScheduleFiring, StoredSchedule
+from taskmq.errors import JobConflict, JobNotFound, StoreUnavailable, TaskMQError, TooLarge
+from taskmq.model.keys import scheduled_job_id
+from taskmq.scheduler.firing.due_loop import DueLoop, StoreClock
+from taskmq.scheduler.firing.occurrences import job_of
+from taskmq.scheduler.firing.rules import RuleCache
+from taskmq.scheduler.firing.workflows import ScheduledWorkflows
+from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.status import SchedulerCounts
+from taskmq.schedules.definition import StoredRule
+from taskmq.schedules.occurrence import due_instant
+from taskmq.schedules.record import PENDING_MS, ActiveRun, OccurrenceClaim, ScheduleRecord, encode_record
+from taskmq.schedules.store_records import record_of
+from taskmq.schedules.triggers import jitter_of
+from taskmq.schedules.turn import Replica, Turn, complete, next_look, take_turn
+
+__all__ = ["ScheduleTurns"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_BATCH: Final = 250
+# What waits for earlier occurrences to end is looked at so often.
+_ROOM_MS: Final = 1_000
+_BROKEN_MS: Final = 30_000
+_CANCELLED: Final = "a newer occurrence of its schedule is due"
+
+
+class _Decided(msgspec.Struct, frozen=True):
+    """A schedule, and what is to become of it."""
+
+    rule: StoredRule
+    firing: ScheduleFiring
+    claims: list[OccurrenceClaim]
+    cancel: list[str]
+
+
+class ScheduleTurns:
+    """Fires the schedules of one slot: a `Service`.
+
+    Args:
+        fired: called with the queues that have got jobs which are ready.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        store: JobStore,
+        lease: HeldLease,
+        clock: StoreClock,
+        *,
+        fired: Callable[[set[str]], None],
+        counts: SchedulerCounts,
+    ) -> None:
+        self._app = app
+        self._store = store.schedules
+        self._lease = lease
+        self._fired = fired
+        self._counts = counts
+        self._rules = RuleCache(app)
+        self._workflows = ScheduledWorkflows(app, store.schedules)
+        self._loop = DueLoop(
+            f"slot {lease.slot}: schedules", clock=clock, due=self._due, fire=self._fire, batch=_BATCH
+        )
+
+    def stop(self) -> None:
+        """See `Service`."""
+        self._loop.stop()
+
+    async def run(self) -> None:
+        """Fire until `stop`."""
+        await self._loop.run()
+
+    async def _due(self, until: int, limit: int) -> list[DueSchedule]:
+        return await self._store.due(self._lease.slot, until=until, limit=limit)
+
+    async def _fire(self, batch: Sequence[DueSchedule]) -> None:
+        rows = await self._store.load([due.id for due in batch])
+        now = self._loop.now_ms()
+        # Of those that were changed since they were found, some are not due any more.
+        due = [row for row in rows if row.next is not None and row.next <= now]
+        decided, broken = await self._decide(due, now)
+        firings = [*(one.firing for one in decided), *broken]
+        taken = await self._store.fire(self._lease.slot, self._lease.epoch, firings) if firings else set[int]()
+        if taken is None:
+            self._counts.refused += len(firings)
+            _log.warning("slot %d was lost: %d schedules are left to its holder", self._lease.slot, len(firings))
+            return
+        await self._follow([one for one in decided if one.firing.before.id in taken])
+
+    async def _decide(self, rows: Sequence[StoredSchedule], now: int) -> tuple[list[_Decided], list[ScheduleFiring]]:
+        """What becomes of each; and those of which nothing can be made here, to be looked at later."""
+        decided: list[_Decided] = []
+        broken: list[ScheduleFiring] = []
+        read: list[tuple[StoredSchedule, StoredRule, ScheduleRecord]] = []
+        for row in rows:
+            try:
+                read.append((row, self._rules.rule_of(row), record_of(row)))
+            except TaskMQError as error:
+                broken.append(_broken(row, error, now))
+        alive = await self._store.alive([run.job_id for _, _, record in read for run in record.active])
+        for row, rule, record in read:
+            # Whatever its record says, a job has its place as long as it lives.
+            record.active = [ActiveRun(run.job_id, now + PENDING_MS) for run in record.active if run.job_id in alive]
+            try:
+                decided.append(self._take_turn(row, rule, record, now))
+            except Exception as error:  # noqa: BLE001 - the app's middleware, or a trigger of its own
+                broken.append(_broken(row, error, now))
+        return decided, broken
+
+    def _take_turn(self, row: StoredSchedule, rule: StoredRule, record: ScheduleRecord, now: int) -> _Decided:
+        # Claims of the row are those of workflows, or of a beat that may have sent what it has claimed.
+        earlier = {(claim.instant, claim.run) for claim in record.claims}
+        by_hand = record.history
+        turn = take_turn(record, rule, now=now, replica=Replica(row.app, "scheduler", holds_back=True))
+        occurrences = self._occurrences(row, rule, record, turn, earlier=earlier, now=now)
+        if rule.workflow is None:
+            complete(record, turn.claims, at=now, jitter=jitter_of(rule.name, rule.policy.jitter))
+            # The store has the others.
+            record.history = by_hand
+        following = next_look(record, rule, now)
+        cancel = turn.cancel
+        if record.buffered:
+            following = min(now + _ROOM_MS, following or now + _ROOM_MS)
+            if rule.policy.overlap == "cancel_other":
+                # Again, where a scheduler died before it had done so.
+                cancel = [run.job_id for run in record.active]
+        firing = ScheduleFiring(before=row, record=encode_record(record), next=following, occurrences=occurrences)
+        return _Decided(rule, firing, turn.claims, cancel)
+
+    def _occurrences(
+        self,
+        row: StoredSchedule,
+        rule: StoredRule,
+        record: ScheduleRecord,
+        turn: Turn,
+        *,
+        earlier: set[tuple[int, str]],
+        now: int,
+    ) -> list[OccurrenceJob]:
+        found: list[OccurrenceJob] = []
+        jobs: dict[str, str] = {}
+        for claim in list(turn.claims):
+            occurrence = scheduled_job_id(row.app, row.name, claim.instant, claim.run)
+            job = None
+            if rule.call is not None:
+                keyed = (claim.instant, claim.run) in earlier
+                try:
+                    job = job_of(self._app, rule, rule.call, claim, occurrence=occurrence, keyed=keyed, now=now)
+                except TooLarge as error:
+                    _log.error("schedule %s: the occurrence of %d is not started: %s", row.name, claim.instant, error)
+                    self._counts.schedules.failed(rule.task)
+                    _give_up(record, turn, claim, occurrence)
+                    continue
+                jobs[occurrence] = job.id
+            found.append(OccurrenceJob(instant=claim.instant, run=claim.run, kind=claim.kind, job=job))
+        # By the ids that the store has given them.
+        record.active = [ActiveRun(jobs.get(run.job_id, run.job_id), run.until) for run in record.active]
+        return found
+
+    async def _follow(self, done: Sequence[_Decided]) -> None:
+        """What comes after the transaction."""
+        at = self._loop.now_ms()
+        queues: set[str] = set()
+        for one in done:
+            if one.rule.workflow is not None:
+                await self._workflows.start(one.firing.before, one.rule, one.claims, self._counts)
+                continue
+            for claim in one.claims:
+                late = (at - due_instant(one.rule, claim)) / 1000
+                self._counts.schedules.emitted(one.rule.task, claim.kind, late=late)
+            queues |= {each.job.queue for each in one.firing.occurrences if each.job is not None}
+        if queues:
+            self._fired(queues)
+        for one in done:
+            await self._cancel(one.cancel)
+
+    async def _cancel(self, jobs: Sequence[str]) -> None:
+        for job_id in jobs:
+            try:
+                await self._app.jobs.acancel(job_id, note=_CANCELLED)
+            except (JobConflict, JobNotFound):
+                # It has ended.
+                continue
+            except (TaskMQError, StoreUnavailable) as error:
+                _log.warning("job %s is not cancelled yet: %s", job_id, error)
+
+
+def _give_up(record: ScheduleRecord, turn: Turn, claim: OccurrenceClaim, occurrence: str) -> None:
+    turn.claims.remove(claim)
+    record.claims = [each for each in record.claims if (each.instant, each.run) != (claim.instant, claim.run)]
+    record.active = [run for run in record.active if run.job_id != occurrence]
+    record.counts.failed += 1
+
+
+def _broken(row: StoredSchedule, error: Exception, now: int) -> ScheduleFiring:
+    """The schedule as it is, to be looked at again later, here or by a scheduler that can read it."""
+    is_known: Mapping[str, object] = {} if isinstance(error, TaskMQError) else {"exc_info": error}
+    _log.error("schedule %s is not fired, and tried again: %s", row.name, error, **is_known)  # type: ignore[arg-type]
+    return ScheduleFiring(before=row, record=row.record, next=now + _BROKEN_MS)

@@ -1,0 +1,87 @@
+"""Schedules that start workflows.
+
+A workflow is started at the broker and in the state, so it cannot be part of the store's transaction. Its occurrence
+is claimed there first, with a lease, and the claim goes once it is started: whoever finds it after its lease starts
+the same workflow again, under the same id.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.app import TaskMQ
+from taskmq.client.services import AppServices
+from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedule
+from taskmq.errors import TaskMQError
+from taskmq.model.keys import scheduled_job_id
+from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
+from taskmq.scheduler.status import SchedulerCounts
+from taskmq.schedules.definition import StoredRule
+from taskmq.schedules.occurrence import due_instant, priority_of
+from taskmq.schedules.record import OccurrenceClaim, encode_record
+from taskmq.schedules.store_records import record_of
+from taskmq.schedules.target import KEEP_SECONDS, graph_for
+from taskmq.schedules.triggers import jitter_of
+from taskmq.schedules.turn import complete, next_look
+from taskmq.workflow.service import WorkflowService
+
+__all__ = ["ScheduledWorkflows"]
+
+_log = logging.getLogger("taskmq.scheduler")
+
+_TRIES: Final = 20
+
+
+class ScheduledWorkflows:
+    """Starts the workflows that are claimed."""
+
+    def __init__(self, app: TaskMQ, store: JobScheduleStore) -> None:
+        self._app = app
+        self._store = store
+
+    async def start(
+        self, row: StoredSchedule, rule: StoredRule, claims: Sequence[OccurrenceClaim], counts: SchedulerCounts
+    ) -> None:
+        """Start those of one schedule, and let the store know; what fails is started when its lease is over."""
+        started = [claim for claim in claims if await self._start(row, rule, claim)]
+        if not started:
+            return
+        now = self._app.sessions.clock.now_ms()
+        for claim in started:
+            counts.schedules.emitted(rule.task, claim.kind, late=(now - due_instant(rule, claim)) / 1000)
+        for _ in range(_TRIES):
+            rows = await self._store.load([row.id])
+            if not rows:
+                return
+            record = record_of(rows[0])
+            by_hand = record.history
+            complete(record, started, at=now, jitter=jitter_of(rule.name, rule.policy.jitter))
+            record.history = by_hand
+            change = ScheduleChange(
+                app=row.app,
+                name=row.name,
+                before=rows[0],
+                is_code=rows[0].is_code,
+                definition=rows[0].definition,
+                record=encode_record(record),
+                next=next_look(record, rule, now),
+            )
+            if (await self._store.write([change]))[0]:
+                return
+
+    async def _start(self, row: StoredSchedule, rule: StoredRule, claim: OccurrenceClaim) -> bool:
+        assert rule.workflow is not None
+        app = self._app
+        graph = graph_for(
+            rule.workflow,
+            meta={SCHEDULE_NAME: row.name, SCHEDULED_FOR: str(claim.instant)},
+            priority=priority_of(claim, None),
+        )
+        services = AppServices(app.producer, app.jobs, app.tasks.dependencies)
+        flow_id = scheduled_job_id(row.app, row.name, claim.instant, claim.run)
+        try:
+            await WorkflowService(services).start(graph, flow_id=flow_id, keep=KEEP_SECONDS)
+        except TaskMQError as error:
+            _log.warning("schedule %s: the workflow of %d is started later: %s", row.name, claim.instant, error)
+            return False
+        return True

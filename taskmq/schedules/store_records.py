@@ -1,0 +1,197 @@
+"""The schedules of an app that has a job store."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, TypeVar
+
+from taskmq.client.producer import Producer
+from taskmq.contracts.jobs import JobStore, ScheduleChange, StoredSchedule
+from taskmq.contracts.stores import KeptRecord
+from taskmq.errors import EncodeError, InvalidOption
+from taskmq.middleware.chain import Sending
+from taskmq.model.envelope import LAST_INSTANT
+from taskmq.run.context import current_context
+from taskmq.schedules.definition import ScheduleEntry, write_stored
+from taskmq.schedules.record import ActiveRun, Emitted, ScheduleRecord, decode_record, encode_record
+from taskmq.schedules.status import Occurrence
+
+__all__ = ["StoredRecords", "record_of"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("taskmq.schedules")
+
+_PAGE: Final = 500
+# Somebody else changed it in between; each of them has gained something.
+_TRIES: Final = 100
+
+
+def record_of(row: StoredSchedule) -> ScheduleRecord:
+    """The record of a row; an empty one where nobody has looked at the schedule yet.
+
+    Raises:
+        StateUnavailable: something else stands there.
+    """
+    return decode_record(KeptRecord("", row.record) if row.record else None, name=row.name)
+
+
+class StoredRecords:
+    """`ScheduleRecords` in a job store, for schedulers.
+
+    Args:
+        store: of the running loop.
+        app: the app's name.
+        producer: the app's: its queues, and its way to make a message.
+    """
+
+    def __init__(self, store: JobStore, app: str, producer: Producer) -> None:
+        self._store = store
+        self._app = app
+        self._producer = producer
+
+    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
+        if entry.workflow is not None:
+            return write_stored(entry, None)
+        if call is None:
+            token = current_context.set(None)
+            try:
+                call = entry.task.submission(*entry.args, **entry.kwargs)
+            finally:
+                current_context.reset(token)
+        if call.unique is not None:
+            raise InvalidOption(
+                f"schedule {entry.name!r}: task {entry.task.name} has unique=, which the store does not know: "
+                "limit the schedule itself with overlap="
+            )
+        if self._producer.queue(call.queue).ordered is not None:
+            raise InvalidOption(
+                f"schedule {entry.name!r}: queue {call.queue!r} is ordered, and jobs of the store cannot be"
+            )
+        return write_stored(entry, call)
+
+    async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:
+        (row,) = await self._store.schedules.find(self._app, [name])
+        present = None if row is None else row.definition
+        if present == after:
+            return True
+        if present != before:
+            return False
+        if after is None:
+            change = ScheduleChange(app=self._app, name=name, before=row, is_removed=True)
+        else:
+            # Due at once, so that it begins at the moment at which a scheduler first sees it.
+            record = b"" if row is None else row.record
+            change = ScheduleChange(
+                app=self._app, name=name, before=row, definition=after, record=record, next=await self.now()
+            )
+        return (await self._store.schedules.write([change]))[0]
+
+    async def definition(self, name: str) -> bytes | None:
+        (row,) = await self._store.schedules.find(self._app, [name])
+        return None if row is None or row.is_code else row.definition
+
+    async def definitions(self) -> dict[str, bytes]:
+        return {row.name: row.definition for row in await self._all() if not row.is_code}
+
+    async def read(self, entries: Sequence[ScheduleEntry]) -> list[ScheduleRecord]:
+        found: list[ScheduleRecord] = []
+        for start in range(0, len(entries), _PAGE):
+            names = [entry.name for entry in entries[start : start + _PAGE]]
+            rows = await self._store.schedules.find(self._app, names)
+            found += [ScheduleRecord() if row is None else record_of(row) for row in rows]
+        alive = await self._store.schedules.alive([run.job_id for record in found for run in record.active])
+        for record in found:
+            record.active = [ActiveRun(run.job_id, LAST_INSTANT) for run in record.active if run.job_id in alive]
+        return found
+
+    async def history(self, entry: ScheduleEntry, record: ScheduleRecord, *, limit: int) -> list[Occurrence]:
+        (row,) = await self._store.schedules.find(self._app, [entry.name])
+        if row is None:
+            return []
+        fired = await self._store.schedules.occurrences(row.id, limit=limit)
+        found = [Emitted(one.instant, one.at, one.kind) for one in fired]
+        # What somebody has asked for by hand is no occurrence.
+        found += record.history
+        return [Occurrence.of(one) for one in sorted(found, key=_by_time, reverse=True)][:limit]
+
+    async def change(self, entry: ScheduleEntry, change: Callable[[ScheduleRecord], T]) -> T:
+        for _ in range(_TRIES):
+            (row,) = await self._store.schedules.find(self._app, [entry.name])
+            record = ScheduleRecord() if row is None else record_of(row)
+            answer = change(record)
+            written = ScheduleChange(
+                app=self._app,
+                name=entry.name,
+                before=row,
+                is_code=not entry.is_dynamic,
+                definition=self.written(entry) if row is None else row.definition,
+                record=encode_record(record),
+                next=await self.now(),
+            )
+            if (await self._store.schedules.write([written]))[0]:
+                return answer
+        raise InvalidOption(f"schedule {entry.name!r}: others changed it {_TRIES} times meanwhile; try again")
+
+    async def now(self) -> int:
+        return await self._store.now_ms()
+
+    async def upsert(self, entries: Mapping[str, ScheduleEntry]) -> None:
+        """Let the store have what the app's code defines, and nothing that it does not define any more.
+
+        What cannot be kept there is left out, with an error in the log.
+
+        Raises:
+            StoreUnavailable: the store could not be reached; some may be there.
+        """
+        definitions: dict[str, bytes] = {}
+        for name, entry in entries.items():
+            try:
+                definitions[name] = self.written(entry)
+            except (InvalidOption, EncodeError) as error:
+                _log.error("schedule %s is not fired: %s", name, error)
+        known = {row.name: row for row in await self._all(only_code=True)}
+        changes: list[ScheduleChange] = []
+        for row in known.values():
+            if row.name not in entries:
+                _log.warning("schedule %s stops: the code of app %s does not define it any more", row.name, self._app)
+                changes.append(ScheduleChange(app=self._app, name=row.name, before=row, is_removed=True))
+        now = await self.now()
+        new = [name for name in definitions if name not in known]
+        taken = await self._find(new)
+        for name, definition in definitions.items():
+            there = known.get(name, taken.get(name))
+            if there is None or there.definition != definition or not there.is_code:
+                changes.append(
+                    ScheduleChange(
+                        app=self._app,
+                        name=name,
+                        before=there,
+                        is_code=True,
+                        definition=definition,
+                        record=b"" if there is None else there.record,
+                        next=now,
+                    )
+                )
+        for start in range(0, len(changes), _PAGE):
+            # What another scheduler was faster with is there already.
+            await self._store.schedules.write(changes[start : start + _PAGE])
+
+    async def _find(self, names: Collection[str]) -> dict[str, StoredSchedule]:
+        found: dict[str, StoredSchedule] = {}
+        wanted = list(names)
+        for start in range(0, len(wanted), _PAGE):
+            rows = await self._store.schedules.find(self._app, wanted[start : start + _PAGE])
+            found.update((row.name, row) for row in rows if row is not None)
+        return found
+
+    async def _all(self, *, only_code: bool = False) -> list[StoredSchedule]:
+        found: list[StoredSchedule] = []
+        while page := await self._store.schedules.list(
+            self._app, after=found[-1].name if found else "", limit=_PAGE, only_code=only_code
+        ):
+            found += page
+        return found
+
+
+def _by_time(emitted: Emitted) -> tuple[int, int]:
+    return emitted.at, emitted.instant

@@ -1,0 +1,129 @@
+"""`POST /bulk`: the same done to many jobs, page by page."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import post
+from litestar.params import JSONBody
+
+from taskmq.model.identity import Permission
+from taskmq.operations.bulk import BulkAction, BulkChange, act_on_page
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.inputs import (
+    CallerGiven,
+    Instant,
+    Note,
+    OwnJobs,
+    PriorityLevel,
+    ServedApp,
+    ShortText,
+    priority_number,
+)
+from taskmq.server.problems import Problem, problem_of
+from taskmq.server.settings import API, MOST_ITEMS
+
+__all__ = ["BULK"]
+
+_MOST_REFUSALS: Final = 100
+_CAP: Final = 100_000
+
+
+class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is done to which jobs.
+
+    Attributes:
+        action: cancel, hold, release, retry or change.
+        filter: as in the list of jobs; `everything` where it is to be all of them.
+        dry_run: only say how many there are.
+        limit: to so many in this request.
+        cursor: the `next` of the request before.
+        schedule_time, delay, priority: what `change` makes different.
+        note: why; for the jobs' histories and the audit.
+    """
+
+    action: BulkAction
+    filter: Annotated[str, msgspec.Meta(max_length=4_000)] = ""
+    everything: bool = False
+    dry_run: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ITEMS)] = 200
+    cursor: ShortText | None = None
+    schedule_time: Instant | None = None
+    delay: ShortText | float | None = None
+    priority: PriorityLevel | None = None
+    note: Note = ""
+
+
+class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that stayed as it was, and why."""
+
+    job_id: str
+    code: str
+    detail: str
+
+
+class BulkView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request has come to.
+
+    Attributes:
+        matched: jobs that it has looked at; of a dry run: all that fit, up to 100,000.
+        refused: how many stayed as they were; `refusals` are the first hundred of them.
+        next: what to say as `cursor` to go on; None at the end.
+    """
+
+    dry_run: bool
+    matched: int
+    done: int
+    refused: int
+    refusals: list[RefusalView]
+    next: str | None
+
+
+@post(
+    f"{API}/bulk",
+    status_code=200,
+    permission=Permission.JOBS_BULK,
+    operation_id="actOnJobs",
+    summary="Do the same to many jobs",
+    tags=["jobs"],
+)
+async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGiven, jobs: OwnJobs) -> BulkView:
+    """Cancel, hold, release, retry or change jobs that a filter finds, up to `limit` of them, the newest first.
+
+    Go on with `next` until it is null: so the caller sees the progress, sets the pace, and aborts by stopping. What a
+    request was answered for is done, whatever becomes of this server.
+    """
+    if not data.filter.strip() and not data.everything:
+        raise Problem.about("filter", "which jobs? Say a filter, or everything: true")
+    if "\0" in data.filter:
+        raise Problem.about("filter", "it has a NUL in it")
+    which = await jobs.filter(data.filter)
+    if data.dry_run:
+        count = await jobs.count(which, cap=_CAP)
+        return BulkView(dry_run=True, matched=min(count, _CAP), done=0, refused=0, refusals=[], next=None)
+    said = {"filter": data.filter, "cursor": data.cursor}
+    await caller.note_action(app, f"jobs.{data.action}", subject="", after=said, note=data.note)
+    page = await act_on_page(
+        jobs,
+        data.action,
+        which,
+        change=BulkChange(data.schedule_time, data.delay, priority_number(data.priority)),
+        after=data.cursor,
+        limit=data.limit,
+        note=data.note,
+    )
+    return BulkView(
+        dry_run=False,
+        matched=len(page.done) + len(page.refused),
+        done=len(page.done),
+        refused=len(page.refused),
+        refusals=[_refusal(jobs, *refusal) for refusal in page.refused[:_MOST_REFUSALS]],
+        next=page.after,
+    )
+
+
+BULK: Final[tuple[Any, ...]] = (act_on_jobs,)
+
+
+def _refusal(jobs: TenantJobs, record: Any, error: Any) -> RefusalView:
+    told = problem_of(error)
+    return RefusalView(job_id=jobs.name_of(record), code=told.code, detail=told.detail)

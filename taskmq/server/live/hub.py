@@ -1,0 +1,179 @@
+"""The server's one subscription to events, and who of its callers gets them."""
+
+import asyncio
+import secrets
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from taskmq.app import TaskMQ
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import TaskMQError
+from taskmq.model.telemetry.events import Event
+
+__all__ = ["EventHub", "EventInbox", "HubEvent"]
+
+_REMEMBERED: Final = 1_000
+_BUFFER: Final = 1_000
+_AGAIN: Final = 5.0
+
+
+class HubEvent(NamedTuple):
+    """An event as this server numbers it.
+
+    Attributes:
+        event: None: the broker was lost, or is back.
+    """
+
+    number: int
+    event: Event | None
+    is_connected: bool = True
+
+
+class EventInbox:
+    """What waits for one stream: at most 1,000 events.
+
+    Attributes:
+        missed: events that were dropped since the last were taken.
+        is_over: nothing will come any more.
+    """
+
+    def __init__(self, fits: Callable[[Event], bool]) -> None:
+        self.missed: int = 0
+        self.is_over: bool = False
+        self._fits = fits
+        self._waiting: deque[HubEvent] = deque()
+        self._changed = asyncio.Event()
+
+    def put(self, event: HubEvent) -> None:
+        """Keep it for the stream, where the stream wants it."""
+        if event.event is not None and not self._fits(event.event):
+            return
+        if len(self._waiting) >= _BUFFER:
+            self._waiting.popleft()
+            self.missed += 1
+        self._waiting.append(event)
+        self._changed.set()
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        self.is_over = True
+        self._changed.set()
+
+    async def take(self, timeout: float) -> list[HubEvent]:
+        """What has come; empty where nothing has within so many seconds, or all is over."""
+        if not self._waiting and not self.is_over:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._changed.wait()
+            except TimeoutError:
+                return []
+        found = list(self._waiting)
+        self._waiting.clear()
+        return found
+
+
+class EventHub:
+    """Listens while anybody does.
+
+    Attributes:
+        name: of this run of this server; event ids begin with it.
+    """
+
+    def __init__(self, app: TaskMQ) -> None:
+        self.name: str = secrets.token_hex(4)
+        self._app = app
+        self._subscriptions: set[EventInbox] = set()
+        self._users: Counter[str] = Counter()
+        self._last: deque[HubEvent] = deque(maxlen=_REMEMBERED)
+        self._number = 0
+        self._tasks = TaskSet("server events", failure="the server follows no events any more")
+        self._listening: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._subscriptions)
+
+    def streams_of(self, user: str) -> int:
+        """How many streams the user has open."""
+        return self._users[user]
+
+    @asynccontextmanager
+    async def subscribed(
+        self, user: str, fits: Callable[[Event], bool], *, last_id: str | None = None
+    ) -> AsyncGenerator[tuple[EventInbox, bool]]:
+        """A subscription while the block runs, and whether events may be missing between `last_id` and its first."""
+        subscription = EventInbox(fits)
+        has_gap = not self._replay(subscription, last_id)
+        self._subscriptions.add(subscription)
+        self._users[user] += 1
+        if self._is_closed:
+            subscription.end()
+        elif self._listening is None or self._listening.done():
+            self._listening = self._tasks.start(self._listen())
+        try:
+            yield subscription, has_gap
+        finally:
+            self._subscriptions.discard(subscription)
+            self._users[user] -= 1
+            if not self._users[user]:
+                del self._users[user]
+            if not self._subscriptions and self._listening is not None:
+                self._listening.cancel()
+                # What happens while nobody listens is not here afterwards.
+                self._last.clear()
+
+    def close(self) -> None:
+        """End all streams, and those that come; the server stops."""
+        self._is_closed = True
+        for subscription in self._subscriptions:
+            subscription.end()
+
+    async def aclose(self) -> None:
+        """Let the broker go."""
+        self.close()
+        await self._tasks.aclose()
+
+    def _replay(self, subscription: EventInbox, last_id: str | None) -> bool:
+        """Give what came after that event; whether nothing is missing."""
+        if last_id is None:
+            return True
+        if not self._subscriptions:
+            # Nobody has listened meanwhile.
+            return False
+        name, _, number = last_id.partition("-")
+        if name != self.name or not number.isdecimal() or len(number) > 18:
+            return False
+        wanted = int(number) + 1
+        for event in self._last:
+            if event.number >= wanted:
+                subscription.put(event)
+        oldest = self._last[0].number if self._last else self._number + 1
+        return wanted >= oldest
+
+    async def _listen(self) -> None:
+        is_connected = True
+        while True:
+            try:
+                async with self._app.events() as events:
+                    if not is_connected:
+                        is_connected = True
+                        self._tell(None, is_connected=True)
+                    async for event in events:
+                        self._tell(event)
+            except TaskMQError:
+                if is_connected:
+                    is_connected = False
+                    self._tell(None, is_connected=False)
+                await asyncio.sleep(_AGAIN)
+
+    def _tell(self, event: Event | None, *, is_connected: bool = True) -> None:
+        self._number += 1
+        told = HubEvent(self._number, event, is_connected)
+        self._last.append(told)
+        for subscription in self._subscriptions:
+            subscription.put(told)

@@ -1,0 +1,140 @@
+"""`GET /events`: server-sent events."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, get
+from litestar.params import FromQuery, QueryParameter
+from litestar.response import Stream
+
+from taskmq.errors import TaskMQError
+from taskmq.model.identity import Permission
+from taskmq.model.telemetry.events import Event, JobEvent
+from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.live.hub import EventHub, HubEvent
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+
+__all__ = ["EVENT_HANDLERS", "event_filter", "event_lines"]
+
+# So often a stream says that it lives, and looks whether its caller is still welcome.
+_HEARTBEAT: Final = 15.0
+_LONGEST_ID: Final = 64
+
+
+@get(
+    f"{API}/events",
+    permission=Permission.EVENTS_READ,
+    operation_id="followEvents",
+    summary="Follow live events",
+    tags=["events"],
+    media_type="text/event-stream",
+)
+async def follow_events(
+    request: Request[Any, Any, Any],
+    caller: CallerGiven,
+    queue: FromQuery[str | None] = None,
+    task: FromQuery[str | None] = None,
+    job_id: FromQuery[str | None] = None,
+    event: Annotated[str | None, QueryParameter(description="Of these kinds, with commas: dead,retried.")] = None,
+) -> Stream:
+    """What happens to jobs and workers, as server-sent events, until the client goes.
+
+    Each has an id to come back with (`Last-Event-ID`). `missed` says how many were dropped since the client was
+    slow, `gap` that some may be missing, `broker` that the broker was lost or is back. Events say no tenant yet, so
+    they are for roles on the instance.
+    """
+    if not caller.is_everybody:
+        raise Problem(403, "not_allowed", "events say no tenant: they are for roles on the instance")
+    hub: EventHub = request.app.state["events"]
+    most = request.app.state["settings"].streams
+    if hub.streams_of(caller.identity.user_id) >= most:
+        raise Problem(429, "too_many_streams", f"you have {most} streams open", headers={"Retry-After": "5"})
+    kinds = None if event is None else frozenset(event.split(","))
+    last_id = request.headers.get("last-event-id")
+    lines = event_lines(
+        hub,
+        caller.identity.user_id,
+        event_filter(queue=queue, task=task, job_id=job_id, kinds=kinds),
+        last_id=None if last_id is None else last_id[:_LONGEST_ID],
+        is_welcome=lambda: _is_welcome(request),
+    )
+    # Proxies that collect answers would hold the events up.
+    return Stream(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+EVENT_HANDLERS: Final[tuple[Any, ...]] = (follow_events,)
+
+
+async def event_lines(
+    hub: EventHub,
+    user: str,
+    fits: Callable[[Event], bool],
+    *,
+    last_id: str | None,
+    is_welcome: Callable[[], Awaitable[bool]],
+    heartbeat: float = _HEARTBEAT,
+) -> AsyncGenerator[bytes]:
+    """What is sent to one stream, until the server stops or its user is not welcome any more.
+
+    Args:
+        last_id: the last event that the client has.
+        is_welcome: asked after so many seconds in which nothing happened, and at least as often while much does.
+    """
+    loop = asyncio.get_running_loop()
+    async with hub.subscribed(user, fits, last_id=last_id) as (subscription, has_gap):
+        yield b"retry: 3000\n\n"
+        if has_gap:
+            yield _line("gap", {"after": last_id})
+        asked = loop.time()
+        while (found := await subscription.take(heartbeat)) or not subscription.is_over:
+            if not found:
+                yield b": here\n\n"
+            if loop.time() - asked >= heartbeat:
+                asked = loop.time()
+                if not await is_welcome():
+                    return
+            if subscription.missed:
+                yield _line("missed", {"count": subscription.missed})
+                subscription.missed = 0
+            for one in found:
+                yield _told(hub, one)
+
+
+async def _is_welcome(request: Request[Any, Any, Any]) -> bool:
+    try:
+        await request.app.state["identify"](request)
+    except (TaskMQError, Problem):
+        return False
+    return True
+
+
+def event_filter(
+    *, queue: str | None, task: str | None, job_id: str | None, kinds: frozenset[str] | None
+) -> Callable[[Event], bool]:
+    """Whether a stream wants an event; what is None does not matter."""
+
+    def fits(event: Event) -> bool:
+        if kinds is not None and event.event not in kinds:
+            return False
+        if isinstance(event, JobEvent):
+            return queue in (None, event.queue) and task in (None, event.task) and job_id in (None, event.job_id)
+        return queue is None and task is None and job_id is None
+
+    return fits
+
+
+def _told(hub: EventHub, one: HubEvent) -> bytes:
+    name = f"{hub.name}-{one.number}"
+    if one.event is None:
+        return _line("broker", {"is_connected": one.is_connected}, name)
+    facts = msgspec.to_builtins(one.event)
+    facts["at"] = instant_text(one.event.at)
+    return _line("job" if isinstance(one.event, JobEvent) else "worker", facts, name)
+
+
+def _line(kind: str, data: dict[str, Any], name: str = "") -> bytes:
+    head = f"id: {name}\nevent: {kind}\n" if name else f"event: {kind}\n"
+    return f"{head}data: {msgspec.json.encode(data).decode()}\n\n".encode()

@@ -1,0 +1,58 @@
+"""What is told of tasks to those who do not have their code."""
+
+from typing import Any
+
+from taskmq.errors import InvalidOption
+from taskmq.model.jobs.call_schemas import registration_of
+from taskmq.model.jobs.registrations import TaskFacts, TaskRegistration
+from taskmq.tasks.registry import TaskRegistry
+from taskmq.tasks.task import Task
+
+__all__ = ["registration_of_task", "registrations_of"]
+
+
+def registrations_of(tasks: TaskRegistry) -> list[TaskRegistration]:
+    """What is told of the tasks, by name; one whose annotations cannot be resolved is left out."""
+    found: list[TaskRegistration] = []
+    for name in sorted(tasks):
+        try:
+            found.append(registration_of_task(tasks[name]))
+        except InvalidOption:
+            # Whoever runs it says so.
+            continue
+    return found
+
+
+def registration_of_task(task: Task[..., Any]) -> TaskRegistration:
+    """What is told of one task.
+
+    Raises:
+        InvalidOption: its annotations cannot be resolved.
+    """
+    plan, call = task.plan, task.call_plan
+    return registration_of(
+        task.name,
+        task.queue,
+        task.signature.parameters,
+        doc=task.__doc__,
+        facts=TaskFacts(
+            priority=call.priority,
+            delay=call.delay,
+            expires=call.expires,
+            tenant=call.tenant,
+            meta=call.meta or {},
+            timeout=plan.timeout,
+            max_attempts=1 if plan.retry is None else plan.retry.max_attempts,
+            ack=plan.ack,
+            needs_code=_needs_code(task),
+        ),
+    )
+
+
+def _needs_code(task: Task[..., Any]) -> tuple[str, ...]:
+    makes_key = {
+        "unique": task.plan.unique is not None,
+        "idempotency_key": task.idempotency_key is not None,
+        "order_key": task.order_key is not None,
+    }
+    return tuple(name for name, is_made in makes_key.items() if is_made)

@@ -1,0 +1,185 @@
+"""docs/backup.md: its commands, and what it says of jobs that ran since."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from taskmq.model.states import JobState
+from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.integration.scheduler_stage import JOBS, Database, Stage, file_database, postgres_database, staged
+from tests.servers import PostgreSQL
+from tests.servers.postgres import find_program
+
+_PAGE = ROOT / "docs" / "backup.md"
+
+
+class _Shell:
+    """Runs the page's commands in a folder.
+
+    Attributes:
+        store: the database that they are given.
+    """
+
+    def __init__(self, folder: Path, store: str, restored: str = "") -> None:
+        self._folder = folder
+        write_files(_PAGE, folder)
+        dump = find_program("pg_dump")
+        assert dump is not None
+        paths = [str(Path(dump).parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+        self._environment = {**os.environ, "PATH": os.pathsep.join(paths), "RESTORED": restored}
+        self.store = store
+
+    def run(self, beginning: str) -> str:
+        """What the page's only command that begins so prints."""
+        (command,) = [
+            command for block in blocks_of(_PAGE) for command in block.commands if command.startswith(beginning)
+        ]
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self._folder,
+            env={**self._environment, "TASKMQ_STORE": self.store, "PYTHONPATH": str(self._folder)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+
+async def _happens_since(stage: Stage, back_up: Callable[[], object]) -> tuple[list[str], list[str]]:
+    """Jobs of before the backup and of after it, by their ids: all are dispatched, and all but one have run."""
+    await stage.consume()
+    early = await stage.submit()
+    back_up()
+    scheduler = stage.start()
+    late = await stage.submit(2)
+    await stage.until(lambda: len(stage.deliveries) == JOBS + 2)
+    await scheduler.stop()
+    # The reports wait at the broker.
+    await stage.finish(but=early[:1])
+    return early, late
+
+
+async def _parked(stage: Stage) -> int:
+    return sum([each.ready for each in await stage.broker.stats(["taskmq.parking"])])
+
+
+def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
+    postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
+) -> None:
+    restored = postgres_server.create_database()
+    shell = _Shell(tmp_path, job_store_url, restored)
+
+    async def main() -> None:
+        async with staged(postgres_database(postgres_server, job_store_url)) as stage:
+            early, _ = await _happens_since(stage, lambda: shell.run("pg_dump"))
+            shell.run("pg_restore")
+            shell.run("taskmq store check")
+            shell.store = restored
+            await stage.move_to(postgres_database(postgres_server, restored))
+            shell.run("taskmq job hold")
+            scheduler = stage.start()
+
+            jobs = await stage.until_ended(early)
+
+            assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+            for job_id in early:
+                kinds = [event.kind for event in await stage.store.events(job_id)]
+                assert kinds == ["hold", "unknown_attempt"]
+            # No invitation came after the restore; what was submitted since is for people to see.
+            assert len(stage.invitations) == JOBS + 2
+            while await _parked(stage) < 2:
+                await asyncio.sleep(0.01)
+            shell.run("taskmq job release")
+            await scheduler.stop()
+
+    asyncio.run(main())
+    postgres_server.drop_database(restored)
+
+
+def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so(tmp_path: Path) -> None:
+    shell = _Shell(tmp_path, f"sqlite:///{tmp_path}/jobs.db")
+
+    async def main() -> None:
+        async with staged(file_database(tmp_path / "jobs.db")) as stage:
+            early, _ = await _happens_since(stage, lambda: shell.run("python -c"))
+            await stage.move_to(file_database(tmp_path / "copy.db"))
+            scheduler = stage.start()
+
+            jobs = await stage.until_ended(early)
+            await stage.until(lambda: stage.database.sql(stage.database.batches) == "0")
+
+            assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+            for job_id in early:
+                runs = sum(each.id == job_id for each in stage.invitations)
+                kinds = [event.kind for event in await stage.store.events(job_id)]
+                # Either its report was first, or it ran twice: both are told.
+                assert kinds == ["unknown_attempt"]
+                assert runs in (1, 2)
+            await scheduler.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.campaign
+def test_a_base_backup_is_a_store_of_its_own(tmp_path: Path) -> None:
+    async def submit(database: Database) -> list[str]:
+        async with staged(database) as stage:
+            return await stage.submit()
+
+    async def run(database: Database, ids: list[str]) -> None:
+        async with staged(database) as stage:
+            await stage.consume()
+            scheduler = stage.start()
+            jobs = await stage.until_ended(ids)
+            assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+            await scheduler.stop()
+
+    with PostgreSQL() as first:
+        database = postgres_database(first, first.url)
+        asyncio.run(database.upgrade())
+        ids = asyncio.run(submit(database))
+        _Shell(tmp_path, first.url).run("pg_basebackup")
+        first.kill()
+        with PostgreSQL(base=tmp_path / "base") as second:
+            assert urlsplit(second.url).port != urlsplit(database.url).port
+            asyncio.run(run(postgres_database(second, second.url), ids))
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@pytest.mark.timeout(180)
+def test_jobs_whose_messages_were_purged_are_dispatched_again(
+    postgres_server: PostgreSQL, job_store_url: str
+) -> None:
+    database = postgres_database(postgres_server, job_store_url)
+
+    async def main() -> None:
+        async with staged(database) as stage:
+            scheduler = stage.start()
+            ids = await stage.submit()
+            await stage.until(lambda: database.sql(database.confirmed) == "1")
+            assert await stage.broker.purge("work.jobs") == JOBS
+            await stage.consume()
+            # As if five minutes had passed.
+            database.sql("update taskmq.job set dispatched = dispatched - 360000")
+            database.sql("update taskmq.dispatch_batch set at = at - 360000")
+
+            async with asyncio.timeout(120):
+                while len(stage.deliveries) < JOBS:
+                    await asyncio.sleep(0.05)
+            jobs = await stage.until_ended(ids)
+
+            assert {(job.state, job.token >> 32, job.attempt) for job in jobs} == {(JobState.SUCCEEDED, 2, 1)}
+            for job_id in ids:
+                assert [event.kind for event in await stage.store.events(job_id)] == ["undispatched"]
+            await scheduler.stop()
+
+    asyncio.run(main())

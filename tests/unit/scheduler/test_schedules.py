@@ -1,0 +1,437 @@
+"""Schedules of the store: fired by schedulers, each occurrence once, whatever becomes of these."""
+
+import asyncio
+import logging
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from taskmq import InvalidOption, TaskMQ, chain
+from taskmq.beat.beat import occurrence_job_id
+from taskmq.contracts.jobs import JobRecord, ScheduleChange
+from taskmq.errors import UnknownTask
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.states import JobState
+from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
+from taskmq.schedule import every, once
+from taskmq.testing.job_store import JobModel, MemoryJobStore
+from tests.unit.scheduler.stage import START, Process, Stage, play, until
+
+MINUTE = 60_000
+
+
+def _tasks(app: TaskMQ) -> None:
+    @app.task(name="tick", queue="work")
+    async def tick(number: int = 0) -> None: ...
+
+
+def _instants(stage: Stage) -> list[int]:
+    """The nominal instants of all occurrences that have become jobs, in ms since the start."""
+    return sorted(_instant(job) for job in stage.model.jobs.values())
+
+
+def _instant(job: JobRecord) -> int:
+    return int((decode_envelope(job.body).meta or {})[SCHEDULED_FOR]) - START
+
+
+async def _add(process: Process, name: str, trigger: Any, **options: Any) -> None:
+    await process.app.schedules.aadd(name, process.app.tasks["tick"], trigger, **options)
+
+
+async def _begun(stage: Stage) -> Process:
+    process = stage.start()
+    await until(lambda: process.scheduler.not_ready() is None and len(process.scheduler.status().slots) == 8)
+    return process
+
+
+def test_a_schedule_of_the_code_fires_at_its_instants_and_never_before() -> None:
+    def define(app: TaskMQ) -> None:
+        _tasks(app)
+        app.every("1s")(app.tasks["tick"])
+
+    async def test(stage: Stage) -> None:
+        await _begun(stage)
+        await stage.pass_by(9.5)
+
+        instants = _instants(stage)
+        assert instants == list(range(instants[0], instants[0] + 1000 * len(instants), 1000))
+        assert len(instants) >= 9
+        for job in stage.model.jobs.values():
+            assert 0 <= job.submitted - START - _instant(job) <= 50
+
+    play(test, define)
+
+
+def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_state() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
+        await stage.pass_by(6)
+
+        (job,) = stage.model.jobs.values()
+        envelope = decode_envelope(job.body)
+        assert job.key == envelope.id == occurrence_job_id(process.app, "mine", START + 5_000)
+        assert envelope.key is None
+        assert SCHEDULE_LIMIT not in (envelope.meta or {})
+        assert bytes(envelope.args) == b"[7]"
+        assert (await process.app.jobs.aget(envelope.id)).id == job.id
+
+    play(test, _tasks)
+
+
+def test_what_the_code_defines_no_more_stops_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def define(app: TaskMQ) -> None:
+        _tasks(app)
+        if not stopped:
+            app.every("1s", name="old")(app.tasks["tick"])
+        app.every("1h", name="kept")(app.tasks["tick"])
+
+    stopped: list[bool] = []
+
+    async def test(stage: Stage) -> None:
+        first = await _begun(stage)
+        await _add(first, "by hand", every("1h"))
+        await stage.pass_by(3)
+        await first.stop()
+        stopped.append(True)
+        count = len(stage.model.jobs)
+
+        await _begun(stage)
+        await stage.pass_by(5)
+
+        assert len(stage.model.jobs) == count
+        names = [row.name for row in await stage.store.schedules.list("shop", limit=9)]
+        assert names == ["by hand", "kept"]
+
+    with caplog.at_level(logging.WARNING, "taskmq.schedules"):
+        play(test, define)
+    assert [record.getMessage() for record in caplog.records] == [
+        "schedule old stops: the code of app shop does not define it any more"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"catchup": "skip"}, 0),
+        ({"catchup": "once"}, 1),
+        ({"catchup": "all"}, 100),
+        ({"catchup": "all", "catchup_limit": 500}, 120),
+        ({"catchup": "all", "catchup_limit": 500, "catchup_window": "30m"}, 30),
+    ],
+)
+def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count(
+    options: dict[str, Any], expected: int
+) -> None:
+    schedules = 20
+
+    async def test(stage: Stage) -> None:
+        first = await _begun(stage)
+        for number in range(schedules):
+            await _add(first, f"s{number}", every("1m"), **options)
+        # Longer after an instant than what counts as late, and not as missed.
+        await stage.pass_by((MINUTE - START % MINUTE) / 1000 + 42)
+        await first.kill()
+        before = Counter(_schedule(job) for job in stage.model.jobs.values())
+        await stage.pass_by(7_200)
+
+        again = await _begun(stage)
+        # Before the next instant; ten a second are made up for.
+        await stage.pass_by(15)
+
+        made = Counter(_schedule(job) for job in stage.model.jobs.values()) - before
+        assert made == (dict.fromkeys((f"s{number}" for number in range(schedules)), expected) if expected else {})
+        status = await again.app.schedules.astatus("s0")
+        assert status.missed == 120 - expected
+        assert status.coalesced == (119 if options["catchup"] == "once" else 0)
+        assert status.fired == before["s0"] + expected
+
+    play(test, _tasks)
+
+
+def _schedule(job: JobRecord) -> str:
+    return (decode_envelope(job.body).meta or {})["taskmq.schedule"]
+
+
+def test_a_paused_schedule_fires_nothing_until_it_is_resumed() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        schedules = process.app.schedules
+        await _add(process, "s", every("1s"), on_resume="skip")
+        await stage.pass_by(3)
+        await schedules.apause("s", note="why not")
+        count = len(stage.model.jobs)
+        await stage.pass_by(5)
+        paused = await schedules.astatus("s")
+        assert (paused.note, paused.next) == ("why not", None)
+        assert len(stage.model.jobs) == count
+        assert await schedules.anext("s") == []
+
+        await schedules.aresume("s")
+        await stage.pass_by(3.5)
+
+        assert 3 <= len(stage.model.jobs) - count <= 4
+        assert (await schedules.astatus("s")).missed >= 4
+        assert len(await schedules.anext("s", count=3)) == 3
+
+    play(test, _tasks)
+
+
+def test_a_schedule_is_changed_and_removed_while_it_runs() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        schedules = process.app.schedules
+        await _add(process, "s", every("1s"))
+        await stage.pass_by(3)
+        await schedules.achange("s", process.app.tasks["tick"], every("10m"), args=(3,))
+        await stage.pass_by(1.5)
+        count = len(stage.model.jobs)
+        await stage.pass_by(5)
+        assert len(stage.model.jobs) == count
+        assert await schedules.aexplain("s") == "tick: every 10 minutes"
+
+        await schedules.aremove("s")
+        await stage.pass_by(1_300)
+
+        assert len(stage.model.jobs) == count
+        assert await schedules.aall() == {}
+
+    play(test, _tasks)
+
+
+def test_a_run_by_hand_is_a_job_of_its_own_and_in_the_history() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add(process, "s", every("1s"))
+        await stage.pass_by(3)
+
+        job_id = await process.app.schedules.arun("s")
+
+        assert stage.job(job_id).state in (JobState.QUEUED, JobState.DISPATCHED)
+        history = await process.app.schedules.ahistory("s")
+        assert [one.kind for one in history].count("run") == 1
+        assert history[0].emitted >= history[-1].emitted
+        assert len(history) >= 3
+
+    play(test, _tasks)
+
+
+def test_a_backfill_emits_the_past_again_at_low_priority() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add(process, "s", every("1m"))
+        begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(hours=1)
+
+        found = await process.app.schedules.abackfill("s", begin, begin + timedelta(minutes=25))
+        await stage.pass_by(5)
+
+        jobs = [job for job in stage.model.jobs.values() if _instant(job) < -MINUTE]
+        assert len(jobs) == len(found.instants) >= 25
+        assert {job.priority for job in jobs} == {0}
+        assert (await process.app.schedules.astatus("s")).history[-1].kind == "backfill"
+
+    play(test, _tasks)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_occurrences_live_at_a_time_than_the_schedule_says(overlap: Any, most: int) -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        player = await stage.player_of_declared()
+        await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
+        worst = 0
+        for turn in range(40):
+            await stage.pass_by(0.5)
+            if turn == 20:
+                # Whoever comes next knows what lives.
+                await process.kill()
+                process = await _begun(stage)
+            living = [job for job in stage.model.jobs.values() if not job.state.is_final]
+            worst = max(worst, len(living))
+            if turn % 7 == 6:
+                await player.finish()
+
+        assert worst == most
+        status = await process.app.schedules.astatus("s")
+        assert status.fired == len(stage.model.jobs) >= 4
+        if overlap in ("skip", "buffer_one"):
+            assert status.skipped > 0
+        cancelled = [job for job in stage.model.jobs.values() if job.cancel_requested or job.state == "cancelled"]
+        assert bool(cancelled) is (overlap == "cancel_other")
+
+    play(test, _tasks)
+
+
+def test_what_is_buffered_starts_once_there_is_room() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        player = await stage.player_of_declared()
+        await _add(process, "s", every("1h"), overlap="buffer_one")
+        await stage.pass_by(3_600)
+        await until(lambda: bool(player.deliveries))
+        await stage.pass_by(3_600)
+        assert (await process.app.schedules.astatus("s")).waiting == 1
+        assert len(stage.model.jobs) == 1
+
+        await player.finish()
+        await stage.pass_by(2.5)
+
+        assert len(stage.model.jobs) == 2
+        assert [one.kind for one in await process.app.schedules.ahistory("s")] == ["buffered", "due"]
+
+    play(test, _tasks)
+
+
+def test_two_schedulers_of_which_one_dies_fire_every_instant_once() -> None:
+    async def test(stage: Stage) -> None:
+        first = await _begun(stage)
+        second = stage.start()
+        await until(lambda: len(second.scheduler.status().slots) == 4)
+        for number in range(40):
+            await _add(first, f"s{number}", every("1s"), catchup="all")
+        await stage.pass_by(5)
+        await second.kill()
+        await stage.pass_by(20)
+
+        by_schedule: dict[str, list[int]] = {}
+        for job in stage.model.jobs.values():
+            by_schedule.setdefault(_schedule(job), []).append(_instant(job))
+        assert len(by_schedule) == 40
+        for instants in by_schedule.values():
+            assert sorted(instants) == list(range(min(instants), max(instants) + 1, 1000))
+            assert len(instants) >= 22
+
+    play(test, _tasks)
+
+
+def test_a_schedule_that_cannot_be_read_is_left_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        await _add(process, "good", every("1s"))
+        await _add(process, "bad", every("1s"))
+        (row,) = await stage.store.schedules.find("shop", ["bad"])
+        assert row is not None
+        broken = row.definition.replace(b'"Every"', b'"Never"')
+        change = ScheduleChange(app="shop", name="bad", before=row, definition=broken, next=START)
+        assert await stage.store.schedules.write([change]) == [True]
+        await stage.pass_by(20)
+
+        assert {_schedule(job) for job in stage.model.jobs.values()} <= {"good", "bad"}
+        assert sum(_schedule(job) == "good" for job in stage.model.jobs.values()) >= 17
+
+    play(test, _tasks)
+    told = [record.getMessage() for record in caplog.records if "is not fired" in record.getMessage()]
+    assert len(told) == 1
+    assert "this taskmq has no trigger 'Never'" in told[0]
+
+
+class HeldBack(MemoryJobStore):
+    """A store whose firings wait until the test lets them through."""
+
+    def __init__(self, model: JobModel, clock: Any) -> None:
+        super().__init__(model, clock=clock)
+        self.may_fire = asyncio.Event()
+        self.answers: list[set[int] | None] = []
+        fire = self.schedules.fire
+
+        async def held(slot: int, epoch: int, firings: Any) -> set[int] | None:
+            await self.may_fire.wait()
+            self.answers.append(await fire(slot, epoch, firings))
+            return self.answers[-1]
+
+        self.schedules.fire = held  # type: ignore[method-assign]
+
+
+def test_what_a_scheduler_writes_after_it_was_replaced_is_refused() -> None:
+    async def test(stage: Stage) -> None:
+        store = HeldBack(stage.model, stage.clock)
+        frozen = stage.start(store=store)
+        await until(lambda: len(frozen.scheduler.status().slots) == 8)
+        await _add(frozen, "s", every("1s"))
+        await stage.pass_by(3)
+        # Its leases pass on, and what it has decided is still on its way.
+        leases = stage.model.leases
+        for slot in range(stage.model.slots):
+            lease = leases.find(f"slot:{slot}", now=stage.clock.now_ms())
+            assert lease is not None
+            leases.release(f"slot:{slot}", token=lease.token)
+        again = stage.start()
+        await until(lambda: len(again.scheduler.status().slots) > 0)
+        store.may_fire.set()
+        await stage.pass_by(4)
+
+        assert None in store.answers
+        assert store.answers[0] is None
+        assert frozen.scheduler.status().refused >= 1
+        instants = _instants(stage)
+        assert len(instants) == len(set(instants))
+
+    play(test, _tasks)
+
+
+def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="load", queue="work")
+        async def load(name: str) -> str:
+            return name
+
+        @app.task(name="shout", queue="work")
+        async def shout(text: str) -> str:
+            return text.upper()
+
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        load, shout = (process.app.tasks[name] for name in ("load", "shout"))
+        flow: Any = chain(load.s("a"), shout.s())  # type: ignore[arg-type]
+        await process.app.schedules.aadd("flow", flow, every("10s"))
+        await stage.pass_by(35)
+
+        async with stage.broker.peek("work", limit=100) as found:
+            sent = [decode_envelope(each.body, each.content_type) for each in found]
+        instants = [int((each.meta or {})[SCHEDULED_FOR]) for each in sent]
+        assert len(instants) == len(set(instants)) >= 3
+        assert [each.root for each in sent] == [occurrence_job_id(process.app, "flow", at) for at in instants]
+        status = await process.app.schedules.astatus("flow")
+        assert status.fired == len(sent) == len(status.history)
+        assert stage.model.jobs == {}
+
+    play(test, define)
+
+
+def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="single", queue="work", unique=True)
+        async def single() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        with pytest.raises(InvalidOption, match="unique="):
+            await process.app.schedules.aadd("s", process.app.tasks["single"], every("1s"))
+
+    play(test, define)
+
+
+def test_a_schedule_starts_a_definition_in_the_version_that_it_had() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        app = process.app
+        await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})
+        await app.schedules.aadd("s", "monthly", every("1s"))
+        await app.definitions.aput("monthly", app.tasks["tick"], args=[2], queue="work")
+        await stage.pass_by(3)
+        await app.schedules.arun("s")
+
+        assert len(stage.model.jobs) >= 3
+        for job in stage.model.jobs.values():
+            assert bytes(decode_envelope(job.body).args) == b"[1]"
+            assert job.detail is not None
+            assert (job.detail.definition, job.detail.definition_version) == ("monthly", 1)
+            assert job.detail.labels == {"team": "web"}
+        assert await app.schedules.aexplain("s") == "monthly version 1 (tick): every second"
+        with pytest.raises(UnknownTask):
+            await app.schedules.aadd("t", "yearly", every("1s"))
+
+    play(test, _tasks)

@@ -1,0 +1,101 @@
+"""The same done to many jobs, page by page."""
+
+from tests.unit.server.kit import Site
+
+
+def _bulk(site: Site, action: str, which: str = "", by: str = "acme-admin", **more: object) -> dict[str, object]:
+    answer = site("POST", "/bulk", {"action": action, "filter": which, **more}, by=by)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, object] = answer.json()
+    return found
+
+
+def test_a_dry_run_says_how_many_there_are_and_does_nothing(site: Site) -> None:
+    for number in range(3):
+        site.submit(job_id=f"j{number}")
+
+    found = _bulk(site, "cancel", "task:data_*", dry_run=True)
+
+    assert (found["matched"], found["done"], found["next"]) == (3, 0, None)
+    assert site("GET", "/jobs/count?filter=status:scheduled").json()["count"] == 3
+
+
+def test_jobs_are_cancelled_page_by_page_until_there_are_none(site: Site) -> None:
+    for number in range(5):
+        site.submit(job_id=f"j{number}")
+    site.submit(job_id="charge", job_type="billing.charge", payload={"amount": 1})
+    site.submit(by="other-admin", job_id="theirs")
+
+    first = _bulk(site, "cancel", "task:data_*", limit=3, note="ordered twice")
+    second = _bulk(site, "cancel", "task:data_*", limit=3, cursor=first["next"])
+
+    assert (first["done"], second["done"], second["next"]) == (3, 2, None)
+    assert site.ids("?status=cancelled") == [f"j{number}" for number in (4, 3, 2, 1, 0)]
+    assert site.ids("?status=queued", by="other-admin") == ["theirs"]
+    assert site("GET", "/jobs/j4/history").json()["items"][0]["note"] == "ordered twice"
+    entries = site("GET", "/audit?action=jobs.", by="all-admin").json()["items"]
+    assert [(entry["action"], entry["after"]["filter"], entry["tenant"]) for entry in entries] == [
+        ("jobs.cancel", "task:data_*", "acme")
+    ] * 2
+
+
+def test_what_cannot_be_done_to_a_job_is_told_of_that_job(site: Site) -> None:
+    site.submit(job_id="ended")
+    site("DELETE", "/jobs/ended")
+    site.submit(job_id="waits")
+
+    found = _bulk(site, "hold", everything=True)
+
+    assert (found["matched"], found["done"], found["refused"]) == (2, 1, 1)
+    assert [(one["job_id"], one["code"]) for one in found["refusals"]] == [("ended", "job_conflict")]  # type: ignore[attr-defined]
+
+
+def test_ended_jobs_are_repeated_once_each(site: Site) -> None:
+    for number in range(3):
+        site.submit(job_id=f"j{number}")
+        site("DELETE", f"/jobs/j{number}")
+
+    first = _bulk(site, "retry", "task:data_*", limit=2)
+    second = _bulk(site, "retry", "task:data_*", limit=2, cursor=first["next"])
+
+    assert (first["done"], second["done"], second["next"]) == (2, 1, None)
+    assert site("GET", "/jobs/count").json()["count"] == 6
+
+
+def test_many_jobs_are_changed_and_released(site: Site) -> None:
+    site.submit(job_id="a", held=True)
+    site.submit(job_id="b", held=True)
+
+    changed = _bulk(site, "change", "status:held", priority="low", schedule_time="2099-02-01T00:00:00Z")
+    released = _bulk(site, "release", "status:held")
+
+    assert (changed["done"], released["done"]) == (2, 2)
+    assert {(job["priority"], job["state"]) for job in site("GET", "/jobs").json()} == {(1, "scheduled")}
+
+
+def test_a_bulk_without_a_filter_or_a_change_is_refused(site: Site) -> None:
+    for body in (
+        {"action": "cancel"},
+        {"action": "cancel", "filter": "  "},
+        {"action": "change", "filter": "status:held"},
+        {"action": "explode", "everything": True},
+        {"action": "cancel", "filter": "stats:held"},
+        {"action": "cancel", "everything": True, "limit": 1_001},
+    ):
+        assert site("POST", "/bulk", body).status_code == 400
+
+
+def test_jobs_of_tasks_that_the_caller_may_not_call_stay(site: Site) -> None:
+    site.submit()
+    site.submit(job_id="charge", job_type="billing.charge", payload={"amount": 1})
+
+    found = _bulk(site, "retry", by="picky", everything=True)
+
+    assert found["done"] == 1
+    assert found["refusals"] == [
+        {
+            "job_id": "order-17",
+            "code": "not_allowed",
+            "detail": "task 'data_processing' is not among those that you may call",
+        }
+    ]

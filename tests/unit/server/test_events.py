@@ -1,0 +1,192 @@
+"""Live events: who gets which, what was missed, and how streams end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.events.stream import as_broadcasting
+from taskmq.model.telemetry.events import JobEvent, encode_batch, job_topic
+from taskmq.server.live.hub import EventHub, EventInbox
+from taskmq.server.live.stream import event_filter, event_lines
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import Site
+
+
+def _event(number: int, **facts: Any) -> JobEvent:
+    given: dict[str, Any] = {"event": "dead", "job_id": f"j{number}", "task": "t", "queue": "q", **facts}
+    return JobEvent(number=number, at=1_800_000_000_000 + number, **given)
+
+
+def _run(test: Callable[[TaskMQ, EventHub], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with TaskMQ(new_url()) as app, asyncio.timeout(20):
+            hub = EventHub(app)
+            try:
+                await test(app, hub)
+            finally:
+                await hub.aclose()
+
+    asyncio.run(main())
+
+
+async def _tell(app: TaskMQ, *events: JobEvent) -> None:
+    broker = as_broadcasting(app.sessions.current().broker)
+    for event in events:
+        broker.announce(job_topic(event.event, event.queue), encode_batch("w1", [event], dropped=0))
+
+
+async def _take(subscription: EventInbox, last: str) -> list[str]:
+    """The jobs of the events up to this job's, without `j0`."""
+    found: list[str] = []
+    while last not in found:
+        found += [one.event.job_id for one in await subscription.take(10) if isinstance(one.event, JobEvent)]
+    return [name for name in found if name != "j0"]
+
+
+async def _listens(app: TaskMQ, subscription: EventInbox) -> None:
+    """Return once the hub hears the broker: an event is told until it has come."""
+    while not await subscription.take(0.01):
+        await _tell(app, _event(0))
+
+
+def test_every_stream_gets_the_events_that_fit_from_one_subscription() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with AsyncExitStack() as stack:
+            everything, _ = await stack.enter_async_context(hub.subscribed("ann", lambda _: True))
+            only, _ = await stack.enter_async_context(
+                hub.subscribed("bob", lambda event: isinstance(event, JobEvent) and event.job_id == "j2")
+            )
+            await _listens(app, everything)
+
+            await _tell(app, _event(1), _event(2), _event(3))
+
+            assert await _take(everything, "j3") == ["j1", "j2", "j3"]
+            assert await _take(only, "j2") == ["j2"]
+            assert (hub.streams_of("ann"), hub.streams_of("bob"), hub.streams_of("eve")) == (1, 1, 0)
+
+    _run(test)
+
+
+def test_a_stream_that_comes_back_gets_what_it_has_missed() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("bob", lambda _: True):
+            for number in (1, 2, 3):
+                hub._tell(_event(number))
+
+            async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (subscription, has_gap):
+                assert not has_gap
+                assert await _take(subscription, "j3") == ["j2", "j3"]
+
+    _run(test)
+
+
+@pytest.mark.parametrize("last_id", ["another-1", "nonsense", "-", "{hub}-x", "{hub}-" + "9" * 40, "{hub}-100"])
+def test_a_stream_that_comes_back_from_elsewhere_or_late_is_told_of_a_gap(last_id: str) -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("bob", lambda _: True):
+            for number in range(1_200):
+                hub._tell(_event(number))
+
+            name = last_id.replace("{hub}", hub.name)
+            async with hub.subscribed("ann", lambda _: True, last_id=name) as (_, has_gap):
+                assert has_gap
+
+    _run(test)
+
+
+def test_what_happens_while_nobody_listens_is_a_gap() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("ann", lambda _: True):
+            hub._tell(_event(1))
+
+        async with hub.subscribed("ann", lambda _: True, last_id=f"{hub.name}-1") as (_, has_gap):
+            assert has_gap
+
+    _run(test)
+
+
+def test_a_slow_stream_misses_the_oldest_and_knows_how_many() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("ann", lambda _: True) as (subscription, _):
+            for number in range(1_010):
+                hub._tell(_event(number))
+
+            assert subscription.missed == 10
+            assert (await _take(subscription, "j1009"))[0] == "j10"
+
+    _run(test)
+
+
+def test_streams_end_when_the_server_stops_also_those_that_come() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async with hub.subscribed("ann", lambda _: True) as (subscription, _):
+            hub.close()
+            assert subscription.is_over
+            assert await subscription.take(10) == []
+        async with hub.subscribed("ann", lambda _: True) as (late, _):
+            assert late.is_over
+
+    _run(test)
+
+
+def test_a_stream_is_lines_of_server_sent_events() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        fits = event_filter(queue="q", task=None, job_id=None, kinds=frozenset({"dead"}))
+        lines = event_lines(hub, "ann", fits, last_id="old-7", is_welcome=_always)
+        found = [await anext(lines), await anext(lines)]
+        for event in (_event(1), _event(2, event="retried"), _event(3, queue="other"), None):
+            hub._tell(event, is_connected=event is not None)
+        hub.close()
+        found += [line async for line in lines]
+
+        told = [line.decode() for line in found]
+        assert told[:2] == ["retry: 3000\n\n", 'event: gap\ndata: {"after":"old-7"}\n\n']
+        assert told[2].startswith(f"id: {hub.name}-1\nevent: job\ndata: ")
+        assert '"job_id":"j1"' in told[2]
+        assert told[3] == f'id: {hub.name}-4\nevent: broker\ndata: {{"is_connected":false}}\n\n'
+        assert len(told) == 4
+
+    _run(test)
+
+
+def test_a_slow_stream_is_told_how_many_it_has_missed() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        lines = event_lines(hub, "ann", lambda _: True, last_id=None, is_welcome=_always)
+        await anext(lines)
+        for number in range(1_007):
+            hub._tell(_event(number))
+
+        assert await anext(lines) == b'event: missed\ndata: {"count":7}\n\n'
+        await lines.aclose()
+
+    _run(test)
+
+
+def test_a_stream_ends_once_its_caller_is_not_welcome_any_more() -> None:
+    async def test(app: TaskMQ, hub: EventHub) -> None:
+        async def never() -> bool:
+            return False
+
+        lines = event_lines(hub, "ann", lambda _: True, last_id=None, is_welcome=never, heartbeat=0.01)
+
+        assert [line async for line in lines] == [b"retry: 3000\n\n", b": here\n\n"]
+        assert hub.streams_of("ann") == 0
+
+    _run(test)
+
+
+async def _always() -> bool:
+    return True
+
+
+def test_events_are_for_roles_on_the_instance_and_streams_are_few(site: Site) -> None:
+    hub = site.hub
+    hub._users["all-viewer"] = 10
+
+    refused, too_many = site("GET", "/events"), site("GET", "/events", by="all-viewer")
+
+    assert (refused.status_code, too_many.status_code) == (403, 429)
