@@ -30,7 +30,9 @@ def shop() -> Iterator[Harness]:
         await app.jobs.asubmit("count", number, job_id=f"after {number}")
         return number
 
-    @app.task(name="fail", queue="work", lane="store", retry=RetryPolicy(max_attempts=3, base="10m", jitter=False))
+    @app.task(
+        name="fail", queue="work", lane="store", retry=RetryPolicy(max_attempts=3, base="10m", cap="1h", jitter=False)
+    )
     async def fail() -> None:
         raise Sold("out")
 
