@@ -15,7 +15,7 @@ from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.model.telemetry.metrics import ServerSnapshot
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.access import Identify, authorise, caller_of, permission_of
+from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.edge import Edge
@@ -70,7 +70,15 @@ def build(
         lifespan=[_connections],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
-        state=State({"app": app, "identify": identify, "settings": settings, "events": EventHub(app)}),
+        state=State(
+            {
+                "app": app,
+                "identify": identify,
+                "settings": settings,
+                "events": EventHub(app),
+                "limits": RequestLimits(settings.rate),
+            }
+        ),
         # The process's own logging counts.
         logging_config=None,
     )

@@ -23,6 +23,7 @@ def server(
     port: int = 8787,
     root_path: str = "",
     read_only: Annotated[bool, Parameter(negative="")] = False,
+    rate: float = 200.0,
     health_port: str | None = None,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
@@ -41,6 +42,8 @@ def server(
         The prefix under which clients see it, such as /taskmq.
     read_only
         Change nothing.
+    rate
+        Requests a second of one credential, ten times as many at once; 0: as many as come.
     health_port
         Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     default_store
@@ -56,7 +59,7 @@ def server(
 
     options = current_globals()
     start_logging()
-    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only)
+    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only, rate=rate)
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")

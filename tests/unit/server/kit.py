@@ -15,6 +15,7 @@ from taskmq import TaskMQ
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
 from taskmq.server import Identify, ServerApplication, ServerSettings, build
+from taskmq.server.access import RequestLimits
 from taskmq.server.live import EventHub
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
@@ -135,7 +136,13 @@ def served(
         return build(app, identify=identify, settings=settings)
     edge = _built_once()
     edge.litestar.state = State(
-        {"app": app, "identify": identify, "settings": ServerSettings(), "events": EventHub(app)}
+        {
+            "app": app,
+            "identify": identify,
+            "settings": ServerSettings(),
+            "events": EventHub(app),
+            "limits": RequestLimits(0),
+        }
     )
     return edge
 
