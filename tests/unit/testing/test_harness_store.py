@@ -10,6 +10,7 @@ from taskmq import RetryPolicy, TaskMQ
 from taskmq.errors import JobCancelled, TaskFailed, UnsupportedFeature
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import JobState
+from taskmq.schedule import every
 from taskmq.testing import Harness
 
 
@@ -111,6 +112,17 @@ def test_jobs_are_cancelled_held_changed_and_listed(shop: Harness) -> None:
     jobs.release(second.id)
     shop.drain()
     assert second.result() == 2
+
+
+def test_schedules_are_emitted_by_the_test_s_beat(shop: Harness) -> None:
+    shop.app.schedules.add("hourly", shop.app.tasks["count"], every("1h"), args=(1,))
+
+    shop.advance("3h")
+    assert len(shop.sent_to("count")) == 3
+    shop.app.schedules.pause("hourly")
+    shop.advance("3h")
+
+    assert len(shop.sent_to("count")) == 3
 
 
 def test_coroutines_use_it_as_well(shop: Harness) -> None:
