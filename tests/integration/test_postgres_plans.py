@@ -9,7 +9,7 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from taskmq_sql.postgres import reports, statements, submission
+from taskmq_sql.postgres import reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
 from taskmq_sql.postgres.schedules import statements as schedules
 
@@ -26,6 +26,8 @@ _STATEMENTS: Final[dict[str, str]] = {
     **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
+    "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
 # Whoever asks for the front of each lane asks the index in its order.

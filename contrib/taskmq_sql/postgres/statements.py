@@ -216,17 +216,21 @@ select t.due, t.id, t.shard from unnest($1::smallint[]) as s(shard) cross join l
   (select due, id, shard from taskmq.timer where shard = s.shard and due < $2 order by shard, due, id limit $3) t
 order by t.due, t.id limit $3"""
 
-FIRE: Final = f"""
-with {_FENCE.format(key="$4", epoch="$5")},
+FIRE: Final = """
+with fence as materialized (
+  select l.key from unnest($4::text[], $5::bigint[]) as h(key, epoch) cross join lateral
+    (select key from taskmq.lease where key = h.key and epoch = h.epoch and holder is not null for share) l),
 gone as (delete from taskmq.timer where ctid = any(array(
-   select d.ctid from unnest($1::smallint[], $2::bigint[], $3::uuid[]) as f(shard, due, id) cross join lateral
+   select d.ctid from unnest($1::smallint[], $2::bigint[], $3::uuid[], $6::text[]) as f(shard, due, id, key)
+   cross join lateral
      (select ctid from taskmq.timer where shard = f.shard and due = f.due and id = f.id for update) d
-   where exists (select from fence))) returning id),
+   where f.key in (select key from fence))) returning id),
 u as (update taskmq.job j set state = 1, version = j.version + 1
       where j.id = any(array(select id from gone)) and j.state in (4, 13)
       returning j.id, j.queue, j.priority, j.tenant, j.due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue from u"""
+"""Timers of any number of slots, each with the key of its slot ($6); of those that are held ($4, $5)."""
 
 IN_FLIGHT: Final = f"""
 select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body
