@@ -34,6 +34,7 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import require_store
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
 from taskmq.model.envelope import JSON, encode_envelope
+from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
@@ -70,6 +71,11 @@ class Producer:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self._open_send: Callable[[Sending], AbstractContextManager[object]] = send_chain(self.middleware)
 
+    @property
+    def jobs(self) -> JobService:
+        """The app's jobs, which it submits to where a call goes to the store."""
+        return self._jobs
+
     def queue(self, name: str) -> WorkQueue:
         """The queue of that name, as the app describes it, else with the values of `WorkQueue(name)`.
 
@@ -77,6 +83,10 @@ class Producer:
             InvalidOption: a queue cannot be called that.
         """
         return self._queues.named(name)
+
+    def policies(self) -> dict[str, QueuePolicy]:
+        """How jobs of the store take turns in the queues that the app describes."""
+        return {name: QueuePolicy(policy=self._queues.named(name).policy) for name in self._queues}
 
     def opened(self, sending: Sending) -> AbstractContextManager[object]:
         """What the middleware wants around a call that goes another way than to the broker; it may change it."""

@@ -14,7 +14,7 @@ import hashlib
 import re
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn, get_args
 
 from taskmq.errors import InvalidOption
 
@@ -22,8 +22,10 @@ __all__ = [
     "CLASSES",
     "DEFAULT_QUEUE",
     "PARKING",
+    "POLICIES",
     "TOPIC_QUEUE",
     "UNROUTABLE",
+    "Policy",
     "PriorityClass",
     "PriorityMode",
     "QueueKind",
@@ -56,6 +58,17 @@ PriorityClass = Literal["high", "default", "low"]
 CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "default", "low")
 QueueKind = Literal["quorum", "classic"]
 PriorityMode = Literal["classes", "native"]
+Policy = Literal["fifo", "priority", "fair", "weighted", "deadline", "round_robin"]
+"""In which order jobs of the store are dispatched to a queue:
+
+- `fair`: priority classes by their shares, in each the tenants by the time that their jobs take, all alike;
+- `weighted`: the same, tenants and pools by their weights;
+- `round_robin`: the same, one job of each tenant after the other, however long they take;
+- `priority`: the highest priority first, whoever submitted it; who waits rises;
+- `deadline`: priority classes by their shares, in each the job that expires first;
+- `fifo`: the job that has waited longest.
+"""
+POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 
 _SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
@@ -96,6 +109,8 @@ class WorkQueue:
             lets a few more in. Delayed jobs and retries always find a place.
         max_bytes: the same for the sum of their bodies.
         delivery_limit: how often a quorum queue takes a message back before it makes it a dead letter. Default: 100.
+        policy: in which order jobs of the store are dispatched to it, see docs/scheduling.md; the store may say
+            otherwise while they wait.
 
     Raises:
         InvalidOption: a value that cannot be; names the queue.
@@ -109,11 +124,14 @@ class WorkQueue:
     max_length: int | None = None
     max_bytes: int | None = None
     delivery_limit: int | None = None
+    policy: Policy = "fair"
 
     def __post_init__(self) -> None:
         check_queue_name(self.name)
         if self.kind not in ("quorum", "classic"):
             self._refuse(f"kind={self.kind!r}: 'quorum' or 'classic'")
+        if self.policy not in POLICIES:
+            self._refuse(f"policy={self.policy!r}: one of {', '.join(POLICIES)}")
         if self.priorities not in ("classes", "native"):
             self._refuse(f"priorities={self.priorities!r}: 'classes' or 'native'")
         for option, most in (

@@ -10,7 +10,7 @@ of the time, however many there are.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick
@@ -18,6 +18,7 @@ from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
+from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.scheduler.fairness import Shares, Window
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.publish import InvitationPublisher
@@ -45,6 +46,7 @@ class JobDispatcher:
 
     Args:
         slots_of: live worker slots of a queue; None: nobody knows.
+        policies: of queues, as the app describes them.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class JobDispatcher:
         publisher: InvitationPublisher,
         *,
         slots_of: Callable[[str], int | None],
+        policies: Mapping[str, QueuePolicy],
         counts: SchedulerCounts,
     ) -> None:
         self._store = store
@@ -64,6 +67,7 @@ class JobDispatcher:
         self._slots_of = slots_of
         self._counts = counts
         self._shares = Shares()
+        self._shares.configure(policies, {})
         self._windows: dict[str, Window] = {}
         self._publishing = TaskSet("publishes jobs", failure="jobs are published by the slot's next holder")
         self._waking = asyncio.Event()
@@ -90,6 +94,19 @@ class JobDispatcher:
         self._window(queue).ended(count, now=self._now())
         if self._shares:
             self._waking.set()
+
+    def resume(self, batch: DispatchBatch) -> None:
+        """An earlier holder of the slot has dispatched it: it is in flight."""
+        self._ledger.add(batch)
+        self._shares.taken(_found(batch))
+
+    def began(self, job_id: str) -> None:
+        """A job is known to run."""
+        self._shares.began(job_id, now=self._now())
+
+    def left(self, job_id: str, seconds: float | None) -> None:
+        """A job is not in flight any more, and has run for so long; 0: it never did; None: nobody knows."""
+        self._shares.ended(job_id, seconds)
 
     def window(self, queue: str) -> int:
         """How many jobs of a queue may be in flight now."""
@@ -139,10 +156,17 @@ class JobDispatcher:
             # Jobs that wait in the store can be changed, and those that wait here cannot.
             return False
         await self._refresh()
-        picks = self._shares.picks(self._room, limit=_BATCH)
+        picks = self._shares.picks(self._room, limit=_BATCH, now=self._now())
         if not picks:
             return False
-        batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, picks)
+        batch: DispatchBatch | None = None
+        try:
+            batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, picks)
+        finally:
+            # What became of the picks, also where nobody knows: another dispatch counts what is in flight anew.
+            if batch is not None:
+                self._ledger.add(batch)
+            self._shares.taken(() if batch is None else _found(batch))
         if batch is None:
             # All of them had expired, somebody has changed them, or the slot is another scheduler's.
             for pick in picks:
@@ -152,7 +176,6 @@ class JobDispatcher:
             return False
         self._fruitless.reset()
         self._see_ends(picks, batch)
-        self._ledger.add(batch)
         self._counts.dispatched += len(batch.jobs)
         self.publish(batch)
         return True
@@ -202,3 +225,7 @@ class JobDispatcher:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _found(batch: DispatchBatch) -> list[tuple[str, str, Lane]]:
+    return [(job.id, job.task, Lane(job.queue, job.priority, job.tenant)) for job in batch.jobs]

@@ -72,7 +72,7 @@ class HeldSlot:
         self.lease = lease
         self._counts = counts
         reports = reports_queue(app.name, lease.slot)
-        self.ledger = Ledger(store.dispatching)
+        self.ledger = Ledger(store.dispatching, left=self._left)
         self.publisher = InvitationPublisher(
             session,
             store.dispatching,
@@ -83,7 +83,13 @@ class HeldSlot:
             room=self._has_room,
         )
         self.dispatcher = JobDispatcher(
-            store.dispatching, lease, self.ledger, self.publisher, slots_of=workers.slots_of, counts=counts
+            store.dispatching,
+            lease,
+            self.ledger,
+            self.publisher,
+            slots_of=workers.slots_of,
+            policies=app.producer.policies(),
+            counts=counts,
         )
         clock = StoreClock(store.now_ms)
         self.timers = Timers(store, lease, clock, fired=fired, counts=counts)
@@ -96,6 +102,7 @@ class HeldSlot:
             declare=self.publisher.declare_reports,
             parked=ParkedReports(session, app.sessions.clock, name=reports),
             results=AcceptedResults(app, store),
+            began=self.dispatcher.began,
             ended=self.dispatcher.ended,
             again=again,
             counts=counts,
@@ -155,7 +162,7 @@ class HeldSlot:
                 await unless_set(self._gives_up, self.ledger.wait_until_drained())
 
     async def _take_over(self) -> list[DispatchBatch] | None:
-        """What an earlier holder has left is in flight here; None where the slot is not held any more."""
+        """What an earlier holder has left is in flight here; None where the slot is to be given back."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
@@ -163,6 +170,9 @@ class HeldSlot:
             except StoreUnavailable as error:
                 if not backoff.failures:
                     _log.warning("slot %d is not taken over for now: %s", self.lease.slot, error)
+                if not error.is_certain:
+                    # What was answered is not given a second time: the slot is given back, and taken anew.
+                    return None
                 await pause(self._is_stopping, backoff.next())
                 continue
             for batch in batches:
@@ -171,7 +181,7 @@ class HeldSlot:
         return None
 
     async def _take(self, batch: DispatchBatch) -> None:
-        self.ledger.add(batch)
+        self.dispatcher.resume(batch)
         if batch.confirmed:
             self.ledger.confirmed(batch.id)
             return
@@ -182,7 +192,7 @@ class HeldSlot:
         if once:
             await self._store.fail(once, reason=_NOBODY_KNOWS)
             for job in once:
-                self.ledger.left(job.id, job.token)
+                self.ledger.left(job.id, job.token, seconds=0.0)
         rest = [job for job in batch.jobs if not self._runs_once(job.task)]
         if rest:
             self.dispatcher.publish(DispatchBatch(batch.id, False, rest))
@@ -192,3 +202,6 @@ class HeldSlot:
 
     def _has_room(self) -> None:
         self.dispatcher.has_room()
+
+    def _left(self, job_id: str, seconds: float | None) -> None:
+        self.dispatcher.left(job_id, seconds)

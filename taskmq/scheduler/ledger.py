@@ -7,7 +7,7 @@ learns in batches what has become of batches: that the broker has confirmed them
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, DispatchStore, JobRecord
@@ -27,6 +27,10 @@ _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 
 
+def _nobody_asks(job_id: str, seconds: float | None, /) -> None:
+    """What leaves makes no difference to anybody."""
+
+
 class Flight(NamedTuple):
     """A job in flight.
 
@@ -42,10 +46,15 @@ class Flight(NamedTuple):
 
 
 class Ledger:
-    """The jobs of one slot that are in flight, by their ids: a `Service`, which tells the store of batches."""
+    """The jobs of one slot that are in flight, by their ids: a `Service`, which tells the store of batches.
 
-    def __init__(self, store: DispatchStore) -> None:
+    Args:
+        left: called with each job that leaves, and the seconds for which it has run, as far as that is known.
+    """
+
+    def __init__(self, store: DispatchStore, *, left: Callable[[str, float | None], None] = _nobody_asks) -> None:
         self._store = store
+        self._tell_left = left
         self._flights: dict[str, Flight] = {}
         self._detached: dict[str, float] = {}
         self._left_of: dict[int, int] = {}
@@ -93,15 +102,18 @@ class Ledger:
             self._confirmed.add(batch)
             self._has_news.set()
 
-    def left(self, job_id: str, token: int) -> Flight | None:
+    def left(self, job_id: str, token: int, *, seconds: float | None = None) -> Flight | None:
         """The job has been reported, given back or ended: it is not in flight any more.
 
         None, and nothing is changed, where it is not in flight under this token.
+
+        Args:
+            seconds: for which it has run, 0: it never did; None: nobody knows.
         """
         flight = self._flights.get(job_id)
         if flight is None or flight.token != token:
             return None
-        self._leave(job_id, flight)
+        self._leave(job_id, flight, seconds)
         return flight
 
     def find(self, job_id: str, token: int) -> Flight | None:
@@ -173,9 +185,10 @@ class Ledger:
             await self._store.confirm(confirmed)
             self._confirmed.difference_update(confirmed)
 
-    def _leave(self, job_id: str, flight: Flight) -> None:
+    def _leave(self, job_id: str, flight: Flight, seconds: float | None = None) -> None:
         del self._flights[job_id]
         self._detached.pop(job_id, None)
+        self._tell_left(job_id, seconds)
         self._queues[flight.queue] -= 1
         self._left_of[flight.batch] -= 1
         if not self._left_of[flight.batch]:

@@ -232,5 +232,5 @@ class InvitationPublisher:
                 if await pause(self._is_stopping, backoff.next()):
                     return
         for job in jobs:
-            self._ledger.left(job.id, job.token)
+            self._ledger.left(job.id, job.token, seconds=0.0)
         self._room()

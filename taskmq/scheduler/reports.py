@@ -43,6 +43,8 @@ __all__ = ["ReportConsumer"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 500
+# What says that it has run also where nobody knows for how long.
+_RAN: Final = frozenset({"succeeded", "failed", "retry"})
 _PREFETCH: Final = 200
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
@@ -61,6 +63,7 @@ class ReportConsumer:
     Args:
         name: of the slot's queue.
         declare: makes sure that the queue is there.
+        began: called with a job that is known to run.
         ended: called with a queue and how many of its jobs have left the broker and the workers.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
     """
@@ -75,6 +78,7 @@ class ReportConsumer:
         declare: Callable[[], Awaitable[None]],
         parked: ParkedReports,
         results: AcceptedResults,
+        began: Callable[[str], None],
         ended: Callable[[str, int], None],
         again: Callable[[str, str, float], None],
         counts: SchedulerCounts,
@@ -86,6 +90,7 @@ class ReportConsumer:
         self._declare = declare
         self._parked = parked
         self._results = results
+        self._began = began
         self._ended = ended
         self._again = again
         self._counts = counts
@@ -216,7 +221,7 @@ class ReportConsumer:
                 if goes_on(report.kind):
                     self._note_run(report)
                 else:
-                    self._ledger.left(report.id, report.token)
+                    self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
                     ended[flight.queue] += 1
             if one.outcome == "unknown":
                 _log.error("job %s: its report is parked, the store has no such job", report.id)
@@ -233,10 +238,18 @@ class ReportConsumer:
             await self._results.put(ends)
 
     def _note_run(self, report: Report) -> None:
+        self._began(report.id)
         if report.kind == "detached":
             self._ledger.heard(report.id, report.token, now=asyncio.get_running_loop().time())
         else:
             self._ledger.has_message(report.id)
+
+
+def _seconds_of(report: Report) -> float | None:
+    """For how long it has run; None: nobody knows, its worker may have died."""
+    if report.kind in _RAN and report.started is None:
+        return None
+    return report.ran / 1000
 
 
 def _end_of(report: Report) -> JobState:

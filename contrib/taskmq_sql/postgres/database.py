@@ -10,8 +10,8 @@ from taskmq.contracts.jobs import SLOTS
 from taskmq.errors import InvalidSetting, StoreMismatch
 from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, UNSYNCED, Connection, Connections
-from taskmq_sql.postgres.days import make_days
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.upkeep.days import make_days
 
 __all__ = ["Database"]
 

@@ -22,7 +22,6 @@ from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.days import drop_days, make_days
 from taskmq_sql.postgres.leases import PostgresLeases
 from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
@@ -39,12 +38,14 @@ from taskmq_sql.postgres.statements import (
     TAKE_OVER,
     UNDISPATCH,
 )
+from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 
 __all__ = ["PostgresDispatch"]
 
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 _OVER: Final = "its time was over before it started"
+_DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
 
 
@@ -162,6 +163,7 @@ class PostgresDispatch:
     async def maintain(self) -> None:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
+            await connection.execute(_DROP_KEYS)
 
         await self._database.changes.run("statement", maintain)
         await self.drop_days(KEPT_DAYS)

@@ -27,13 +27,14 @@ from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
+from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
+from taskmq_sql.postgres.upkeep.pooling import is_pooled_by_transaction
 
 __all__ = ["PostgresJobStore"]
 
@@ -188,6 +189,9 @@ class PostgresJobStore:
         await self._rows("select 1")
 
     async def diagnose(self) -> list[Finding]:
+        # First: in front of it nothing else can be asked reliably.
+        if await is_pooled_by_transaction(self._database.reads.connect_bare):
+            return [POOLED_BY_TRANSACTION]
         return await self._database.reads.run("read", lambda connection: diagnose(connection, self.address))
 
     async def aclose(self) -> None:

@@ -1,129 +1,167 @@
-"""Whose turn it is in the queues of one slot. Pure.
+"""Whose turn it is in the queues of one slot, and what each has had. Pure: times are seconds.
 
-    queue -> priority class (high, default, low: 60 / 30 / 10 turns of a hundred) -> tenants by turns -> lane
+    refresh (lanes) -> picks -> taken (the jobs that were found) -> began -> ended (what they took)
 
 A class that has no jobs leaves its turns to the others, and no class is ever without: nothing starves behind a flood
-of higher ones. Within a class each tenant that has jobs gets one turn after the other, whatever the others have
-queued; of its own jobs those of higher priority go first.
+of higher ones. Within a class each tenant gets as much run time as any other, or by its pool's weight, whatever the
+others have queued.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Final
 
 from taskmq.contracts.jobs import Lane, Pick
-from taskmq.model.topology import CLASSES, PriorityClass, class_of
+from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
+from taskmq.scheduler.fairness.accounts import one_slot
+from taskmq.scheduler.fairness.costs import RunTimes
+from taskmq.scheduler.fairness.queue_turns import Head, Needs, QueueTurns
 
-__all__ = ["WEIGHTS", "Shares"]
-
-WEIGHTS: Final[Mapping[PriorityClass, int]] = MappingProxyType({"high": 60, "default": 30, "low": 10})
-"""Turns of each class, of a hundred, as long as all have jobs."""
-
-_Turns = OrderedDict[str, list[Lane]]
+__all__ = ["Shares"]
 
 
 class Shares:
-    """Deals out turns among the lanes that have jobs."""
+    """Deals out turns among the lanes that have jobs.
 
-    def __init__(self, weights: Mapping[PriorityClass, int] = WEIGHTS) -> None:
-        self._weights = weights
-        self._queues: OrderedDict[str, _QueueTurns] = OrderedDict()
+    Args:
+        needs, capacities: see `QueueTurns`.
+    """
+
+    def __init__(self, *, needs: Needs = one_slot, capacities: Amounts | None = None) -> None:
+        self._needs = needs
+        self._capacities = capacities
+        self._policies: Mapping[str, QueuePolicy] = {}
+        self._pools: Mapping[str, TenantPool] = {}
+        self._times = RunTimes()
+        self._queues: OrderedDict[str, QueueTurns] = OrderedDict()
+        self._backlog: dict[str, dict[Lane, Head | None]] = {}
+        self._queue_of: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """How many queues have jobs, as far as is known here."""
-        return len(self._queues)
+        """How many queues have jobs that are ready, as far as is known here."""
+        return sum(1 for turns in self._queues.values() if len(turns))
 
-    def refresh(self, lanes: Iterable[Lane]) -> None:
-        """These are the lanes that have jobs. Who was there before keeps the place in its row."""
-        by_queue: dict[str, list[Lane]] = {}
+    def configure(self, policies: Mapping[str, QueuePolicy], pools: Mapping[str, TenantPool]) -> None:
+        """From now on it is so; what waits and what is in flight is dealt with accordingly.
+
+        Raises:
+            InvalidOption: these are no pools, see `check_pools`; nothing is changed then.
+        """
+        if policies == self._policies and pools == self._pools:
+            return
+        self._queues = OrderedDict(
+            (queue, self._turns(queue, policies, pools, before)) for queue, before in self._queues.items()
+        )
+        self._policies, self._pools = dict(policies), dict(pools)
+
+    def refresh(self, lanes: Iterable[Lane], heads: Mapping[Lane, Head] | None = None) -> None:
+        """These are the lanes that have jobs. Who was there before keeps its place.
+
+        Args:
+            heads: of lanes in queues whose policy goes by age (`wants_heads`).
+        """
+        by_queue: dict[str, dict[Lane, Head | None]] = {}
         for lane in lanes:
-            by_queue.setdefault(lane.queue, []).append(lane)
-        for gone in self._queues.keys() - by_queue.keys():
-            del self._queues[gone]
+            by_queue.setdefault(lane.queue, {})[lane] = None if heads is None else heads.get(lane)
+        for queue, turns in list(self._queues.items()):
+            if queue not in by_queue:
+                turns.refresh({})
+                self._drop_idle(queue)
+        self._backlog = by_queue
         for queue, its in by_queue.items():
-            if queue not in self._queues:
-                self._queues[queue] = _QueueTurns(self._weights)
-            self._queues[queue].refresh(its)
+            self._of(queue).refresh(its)
+
+    def arrived(self, lane: Lane, head: Head | None = None) -> None:
+        """The lane has jobs, or another first one."""
+        self._backlog.setdefault(lane.queue, {})[lane] = head
+        self._of(lane.queue).add(lane, head)
+
+    def wants_heads(self) -> bool:
+        """Whether a queue here goes by the age of jobs."""
+        return any(turns.by_heads for turns in self._queues.values())
 
     def exhausted(self, lane: Lane) -> None:
         """The lane had fewer jobs than were picked: nobody waits for it until the next refresh."""
-        turns = self._queues.get(lane.queue)
-        if turns is not None and turns.remove(lane):
-            del self._queues[lane.queue]
+        if (turns := self._queues.get(lane.queue)) is not None:
+            turns.remove(lane)
+            self._backlog.get(lane.queue, {}).pop(lane, None)
+            self._drop_idle(lane.queue)
 
-    def picks(self, room: Callable[[str], int], *, limit: int) -> list[Pick]:
+    def picks(self, room: Callable[[str], int], *, limit: int, now: float = 0.0) -> list[Pick]:
         """Up to `limit` jobs, of each queue at most as many as it has room for.
 
-        The queues take turns at being the first, so that none of them uses up the limit of all.
+        The queues take turns at being the first, so that none of them uses up the limit of all. What is picked counts
+        as in flight until `taken`.
         """
         found: list[Pick] = []
         for queue, turns in self._queues.items():
-            if (count := min(room(queue), limit)) > 0:
-                limit -= count
-                found += turns.picks(count)
+            if len(turns) and (count := min(room(queue), limit)) > 0:
+                turns.look_at_running(now=now)
+                picked = turns.picks(count)
+                limit -= sum(picked.values())
+                found += [Pick(lane, number) for lane, number in picked.items()]
         if found:
             self._queues.move_to_end(found[0].lane.queue)
         return found
 
+    def taken(self, jobs: Iterable[tuple[str, str, Lane]]) -> None:
+        """What was picked has come to these jobs, which are in flight now: id, task and lane of each.
 
-class _QueueTurns:
-    def __init__(self, weights: Mapping[PriorityClass, int]) -> None:
-        self._weights = weights
-        self._classes: dict[PriorityClass, _Turns] = {name: OrderedDict[str, list[Lane]]() for name in CLASSES}
-        self._credit: dict[PriorityClass, int] = dict.fromkeys(CLASSES, 0)
+        Also those that an earlier holder of the slot has dispatched.
+        """
+        by_queue: dict[str, list[tuple[str, str, Lane]]] = {}
+        for job in jobs:
+            self.ended(job[0], 0.0)
+            self._queue_of[job[0]] = job[2].queue
+            by_queue.setdefault(job[2].queue, []).append(job)
+        for queue in [*self._queues, *(queue for queue in by_queue if queue not in self._queues)]:
+            self._of(queue).taken(by_queue.get(queue, ()))
 
-    def refresh(self, lanes: Iterable[Lane]) -> None:
-        fresh: dict[PriorityClass, dict[str, list[Lane]]] = {name: {} for name in CLASSES}
-        for lane in sorted(lanes, key=_highest_first):
-            fresh[class_of(lane.priority)].setdefault(lane.tenant, []).append(lane)
-        for name, tenants in fresh.items():
-            turns = self._classes[name]
-            for gone in turns.keys() - tenants.keys():
-                del turns[gone]
-            # An update leaves those that are there in their places, and puts the others behind them.
-            turns.update(tenants)
-            self._forfeit(name)
+    def began(self, job_id: str, *, now: float) -> None:
+        """A job is known to run."""
+        if (queue := self._queue_of.get(job_id)) is not None:
+            self._queues[queue].began(job_id, now=now)
 
-    def remove(self, lane: Lane) -> bool:
-        """Whether nothing is left."""
-        name = class_of(lane.priority)
-        turns = self._classes[name]
-        lanes = turns.get(lane.tenant, [])
-        if lane in lanes:
-            lanes.remove(lane)
-        if not lanes:
-            turns.pop(lane.tenant, None)
-        self._forfeit(name)
-        return not any(self._classes.values())
+    def ended(self, job_id: str, seconds: float | None) -> None:
+        """A job has left.
 
-    def picks(self, count: int) -> list[Pick]:
-        counts: dict[Lane, int] = {}
-        there: list[PriorityClass] = [name for name, turns in self._classes.items() if turns]
-        if len(there) == 1 and len(self._classes[there[0]]) == 1:
-            # One tenant alone needs no turns.
-            (lanes,) = self._classes[there[0]].values()
-            return [Pick(lanes[0], count)]
-        for _ in range(count):
-            turns = self._classes[self._next_class(there)]
-            tenant, lanes = next(iter(turns.items()))
-            turns.move_to_end(tenant)
-            counts[lanes[0]] = counts.get(lanes[0], 0) + 1
-        return [Pick(lane, number) for lane, number in counts.items()]
+        Args:
+            seconds: for which it has run, 0: it never did; None: nobody knows.
+        """
+        queue = self._queue_of.pop(job_id, None)
+        if queue is None:
+            return
+        turns = self._queues[queue]
+        job = turns.flights.find(job_id)
+        if job is not None and seconds:
+            self._times.took(job.task, job.lane, seconds)
+        turns.ended(job_id, seconds)
+        self._drop_idle(queue)
 
-    def _next_class(self, there: list[PriorityClass]) -> PriorityClass:
-        """By smooth weighted turns: each is paid its weight, who has the most goes and pays for all."""
-        for name in there:
-            self._credit[name] += self._weights[name]
-        chosen = max(there, key=self._credit.__getitem__)
-        self._credit[chosen] -= sum(self._weights[name] for name in there)
-        return chosen
+    def _of(self, queue: str) -> QueueTurns:
+        found = self._queues.get(queue)
+        if found is None:
+            found = self._queues[queue] = self._turns(queue, self._policies, self._pools, None)
+        return found
 
-    def _forfeit(self, name: PriorityClass) -> None:
-        """A class without jobs saves up no turns."""
-        if not self._classes[name]:
-            self._credit[name] = 0
+    def _turns(
+        self,
+        queue: str,
+        policies: Mapping[str, QueuePolicy],
+        pools: Mapping[str, TenantPool],
+        before: QueueTurns | None,
+    ) -> QueueTurns:
+        turns = QueueTurns(
+            policies.get(queue, FAIR),
+            pools,
+            self._times,
+            () if before is None else before.flights,
+            needs=self._needs,
+            capacities=self._capacities,
+        )
+        turns.refresh(self._backlog.get(queue, {}))
+        return turns
 
-
-def _highest_first(lane: Lane) -> int:
-    return -lane.priority
+    def _drop_idle(self, queue: str) -> None:
+        turns = self._queues[queue]
+        if not len(turns) and not len(turns.flights):
+            del self._queues[queue]

@@ -12,7 +12,11 @@ __all__ = ["FLOOR", "Window"]
 FLOOR: Final = 64
 """The window of a queue of which no live worker is known."""
 
-_PER_SLOT: Final = 2
+# Beside a job for each slot, so many that wait there: as many again, or what short runs need until the next dispatch.
+# Each of them is one that no other may pass any more.
+_WAITING: Final = 0.25
+_WAITING_AT_LEAST: Final = 4
+_UNTIL_NEXT: Final = 0.25
 # What jobs need that end at once: so many seconds of the present rate.
 _SECONDS: Final = 0.05
 _MEMORY: Final = 0.5
@@ -20,7 +24,9 @@ _INTERVAL: Final = 0.05
 
 
 class Window:
-    """Of one queue: twice its live worker slots, or what 50 ms of the present rate need. Times are seconds."""
+    """Of one queue: its live worker slots and a quarter more, up to twice as many where runs are short; or what 50 ms
+    of the present rate need. Times are seconds.
+    """
 
     def __init__(self) -> None:
         self._rate = 0.0
@@ -44,8 +50,12 @@ class Window:
             slots: live worker slots; None: nobody knows.
         """
         self._roll(now)
-        least = FLOOR if slots is None else _PER_SLOT * slots
+        least = FLOOR if slots is None else slots + self._waiting(slots)
         return max(least, ceil(self._rate * _SECONDS))
+
+    def _waiting(self, slots: int) -> int:
+        wanted = max(_WAITING_AT_LEAST, ceil(slots * _WAITING), ceil(self._rate * _UNTIL_NEXT))
+        return min(slots, wanted)
 
     def _roll(self, now: float) -> None:
         if self._since is None:

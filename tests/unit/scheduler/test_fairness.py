@@ -146,12 +146,25 @@ def test_picks_are_of_lanes_that_are_there_and_fill_the_room(
 # Windows
 
 
-def test_a_window_is_twice_the_live_slots_or_a_fixed_size_where_none_is_known() -> None:
+def test_a_window_is_a_quarter_more_than_the_slots_or_fixed_where_none_is_known() -> None:
     window = Window()
 
     assert window.size(None, now=0.0) == FLOOR
-    assert window.size(10, now=1.0) == 20
+    assert window.size(100, now=1.0) == 125
+    assert window.size(10, now=1.0) == 14
+    assert window.size(3, now=1.0) == 6
     assert window.size(0, now=2.0) == 0
+
+
+def test_a_window_is_twice_the_slots_where_their_runs_are_short() -> None:
+    window = Window()
+    now = 0.0
+    for _ in range(100):
+        now += 0.05
+        window.ended(25, now=now)
+
+    # Of 100 slots each ends five in a second.
+    assert window.size(100, now=now) == 200
 
 
 def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
@@ -165,7 +178,8 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
     assert round(window.size(8, now=now), -1) == 500
     assert round(window.rate, -2) == 10_000
 
-    assert window.size(8, now=now + 10) == 16
+    window.size(8, now=now + 10)
+    assert window.size(8, now=now + 20) == 12
 
 
 # Slots

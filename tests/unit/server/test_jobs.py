@@ -61,6 +61,7 @@ def test_a_list_goes_on_page_by_page(site: Site) -> None:
     assert [job["job_id"] for job in second["items"]] == ["j2", "j1"]
     assert ([job["job_id"] for job in third["items"]], third["next"]) == (["j0"], None)
     assert site("GET", "/jobs?cursor=").json()["items"][0]["job_id"] == "j4"
+    assert site("GET", "/jobs?cursor=nonsense").json()["code"] == "invalid_option"
 
 
 def test_a_filter_that_cannot_be_read_is_refused_with_its_column(site: Site) -> None:
@@ -144,7 +145,6 @@ def test_what_has_ended_is_not_changed(site: Site) -> None:
         ({"job_type": "data_processing", "priority": 10}, "priority"),
         ({"job_type": "data_processing", "schedule_time": "2099-01-01T00:00:00"}, "schedule_time"),
         ({"job_type": "data_processing", "payload": [1]}, "payload"),
-        ({"job_type": "data_processing", "queue": "billing"}, "queue"),
         ({"job_type": "data_processing", "task": "report"}, "task"),
         ({"job_type": "data_processing", "job_id": ""}, "job_id"),
         ({"job_type": "data_processing", "job_id": "a\0b"}, "job_id"),
@@ -158,6 +158,13 @@ def test_a_field_that_is_wrong_is_named(site: Site, body: object, field: str) ->
     assert answer.status_code == 400
     assert [error["field"] for error in answer.json()["errors"]] == [field]
     assert site.ids() == []
+
+
+def test_a_job_waits_in_the_queue_of_its_task(site: Site) -> None:
+    refused = site("POST", "/jobs", {"job_type": "data_processing", "queue": "billing"})
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_option")
+    assert site("POST", "/jobs", {"job_type": "data_processing", "queue": "work"}).status_code == 201
 
 
 def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) -> None:

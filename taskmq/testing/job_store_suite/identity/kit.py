@@ -54,7 +54,7 @@ class People:
 
     async def session(self, user: User, key: SecretKey | None = None, **fields: Any) -> BrowserSession:
         """A session with a secret; an hour idle, and two at the longest."""
-        given = {"idle_ms": HOUR, "longest_ms": 2 * HOUR, **fields}
+        given: dict[str, Any] = {"idle_ms": HOUR, "longest_ms": 2 * HOUR, **fields}
         digest = (key or secret()).digest
         new = NewBrowserSession(id=str(uuid.uuid4()), user_id=user.id, digest=digest, **given)
         return await self.credentials.add_session(new, by=BY)

@@ -1,0 +1,247 @@
+"""Who decides: taskmq's own code, and what others do, as their papers and manuals define it.
+
+- `Ours`: `taskmq.scheduler.fairness`, with a policy and pools.
+- `Fifo`: what came first.
+- `Counted`: one job of each tenant after the other, by weight, whatever they take (weighted round robin of counts, as
+  services with fairness keys do).
+- `InstantFair`: the tenant with the least running work by its weight, below its minimum first: YARN's FairScheduler.
+- `Drf`: the tenant with the least dominant share of what runs (Ghodsi et al., NSDI 2011).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from benchmarks.fairness.simulation import VirtualJob
+from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
+from taskmq.scheduler.fairness import Shares
+from taskmq.scheduler.fairness.order import Order
+
+__all__ = ["Counted", "Drf", "Fifo", "InstantFair", "Ours"]
+
+_QUEUE = "work"
+_ONE_SLOT: Amounts = {"slots": 1.0}
+
+
+class Ours:
+    """The scheduler's own decisions."""
+
+    def __init__(
+        self,
+        policy: QueuePolicy = FAIR,
+        pools: Iterable[TenantPool] = (),
+        *,
+        capacities: Amounts | None = None,
+        needs: Mapping[str, Amounts] | None = None,
+    ) -> None:
+        by_tenant = needs or {}
+        self.shares = Shares(needs=lambda lane: by_tenant.get(lane.tenant, _ONE_SLOT), capacities=capacities)
+        self.configure(policy, pools)
+        self.waiting: dict[Lane, deque[VirtualJob]] = {}
+        self.running: dict[str, VirtualJob] = {}
+        self._has_changed: set[Lane] = set()
+
+    def configure(self, policy: QueuePolicy, pools: Iterable[TenantPool]) -> None:
+        """From now on it is so."""
+        self.shares.configure({_QUEUE: policy}, {pool.name: pool for pool in pools})
+
+    def succeed(self, other: "Ours") -> "Ours":
+        """Go on where another one has died, with nothing of it: what waits and runs is all that is known."""
+        self.waiting = other.waiting
+        for lane, jobs in self.waiting.items():
+            self.shares.arrived(lane, (jobs[0].submitted, jobs[0].expires))
+        self.running = other.running
+        self.shares.taken([(name, job.tenant, _lane(job)) for name, job in self.running.items()])
+        return self
+
+    def arrived(self, job: VirtualJob) -> None:
+        lane = _lane(job)
+        waiting = self.waiting.get(lane)
+        if waiting is None:
+            waiting = self.waiting[lane] = deque()
+            self.shares.arrived(lane, (job.submitted, job.expires))
+        waiting.append(job)
+
+    def next(self, room: int, now: float) -> list[VirtualJob]:
+        # By age one at a time is exact.
+        room = 1 if self.shares.wants_heads() else room
+        found: list[VirtualJob] = []
+        for pick in self.shares.picks(lambda _: room, limit=room, now=now):
+            waiting = self.waiting[pick.lane]
+            found += [waiting.popleft() for _ in range(min(pick.count, len(waiting)))]
+            if not waiting:
+                del self.waiting[pick.lane]
+                self.shares.exhausted(pick.lane)
+            elif self.shares.wants_heads():
+                self.shares.arrived(pick.lane, (waiting[0].submitted, waiting[0].expires))
+        for job in found:
+            self.running[str(job.number)] = job
+        self.shares.taken([(str(job.number), job.tenant, _lane(job)) for job in found])
+        return found
+
+    def returned(self, job: VirtualJob) -> None:
+        del self.running[str(job.number)]
+        self.shares.ended(str(job.number), 0.0)
+        lane = _lane(job)
+        self.waiting.setdefault(lane, deque()).appendleft(job)
+        self.shares.arrived(lane, (job.submitted, job.expires))
+
+    def began(self, job: VirtualJob, now: float) -> None:
+        self.shares.began(str(job.number), now=now)
+
+    def ended(self, job: VirtualJob) -> None:
+        del self.running[str(job.number)]
+        self.shares.ended(str(job.number), job.seconds)
+
+
+def _lane(job: VirtualJob) -> Lane:
+    return Lane(_QUEUE, job.priority, job.tenant)
+
+
+class Fifo:
+    """What came first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[VirtualJob] = deque()
+
+    def arrived(self, job: VirtualJob) -> None:
+        self._waiting.append(job)
+
+    def next(self, room: int, now: float) -> list[VirtualJob]:
+        return [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+
+    def returned(self, job: VirtualJob) -> None:
+        self._waiting.appendleft(job)
+
+    def began(self, job: VirtualJob, now: float) -> None:
+        pass
+
+    def ended(self, job: VirtualJob) -> None:
+        pass
+
+
+class _ByTenant:
+    """The tenant with the least key goes first; a subclass says which that is."""
+
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        self._weights = weights or {}
+        self._waiting: dict[str, deque[VirtualJob]] = {}
+        self._order: Order[str] = Order()
+
+    def arrived(self, job: VirtualJob) -> None:
+        waiting = self._waiting.setdefault(job.tenant, deque())
+        waiting.append(job)
+        if job.tenant not in self._order:
+            self._returns(job.tenant)
+            self._order.put(job.tenant, (self._key(job.tenant), 0.0))
+
+    def next(self, room: int, now: float) -> list[VirtualJob]:
+        found: list[VirtualJob] = []
+        while len(found) < room and (tenant := self._order.first()) is not None:
+            waiting = self._waiting[tenant]
+            job = waiting.popleft()
+            found.append(job)
+            self._takes(job)
+            if waiting:
+                self._order.put(tenant, (self._key(tenant), 0.0))
+            else:
+                self._order.discard(tenant)
+        return found
+
+    def returned(self, job: VirtualJob) -> None:
+        self._gives(job)
+        self._waiting[job.tenant].appendleft(job)
+        self._order.put(job.tenant, (self._key(job.tenant), 0.0))
+
+    def began(self, job: VirtualJob, now: float) -> None:
+        pass
+
+    def ended(self, job: VirtualJob) -> None:
+        self._gives(job)
+        if job.tenant in self._order:
+            self._order.put(job.tenant, (self._key(job.tenant), 0.0))
+
+    def _weight(self, tenant: str) -> float:
+        return self._weights.get(tenant, 1.0)
+
+    def _returns(self, tenant: str) -> None:
+        pass
+
+    def _takes(self, job: VirtualJob) -> None:
+        raise NotImplementedError
+
+    def _gives(self, job: VirtualJob) -> None:
+        raise NotImplementedError
+
+    def _key(self, tenant: str) -> float:
+        raise NotImplementedError
+
+
+class Counted(_ByTenant):
+    """By how many jobs each has started, whatever they take."""
+
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        super().__init__(weights)
+        self._virtual: dict[str, float] = {}
+        self._clock = 0.0
+
+    def _returns(self, tenant: str) -> None:
+        self._virtual[tenant] = max(self._virtual.get(tenant, 0.0), self._clock)
+
+    def _takes(self, job: VirtualJob) -> None:
+        self._clock = max(self._clock, self._virtual[job.tenant])
+        self._virtual[job.tenant] += 1 / self._weight(job.tenant)
+
+    def _gives(self, job: VirtualJob) -> None:
+        pass
+
+    def _key(self, tenant: str) -> float:
+        return self._virtual[tenant]
+
+
+class InstantFair(_ByTenant):
+    """By what runs now: of those below their minimum the one that has the least part of it, else by weight."""
+
+    def __init__(
+        self, weights: Mapping[str, float] | None = None, minimums: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(weights)
+        self._minimums = minimums or {}
+        self._running: dict[str, int] = {}
+
+    def _takes(self, job: VirtualJob) -> None:
+        self._running[job.tenant] = self._running.get(job.tenant, 0) + 1
+
+    def _gives(self, job: VirtualJob) -> None:
+        self._running[job.tenant] -= 1
+
+    def _key(self, tenant: str) -> float:
+        running = self._running.get(tenant, 0)
+        least = self._minimums.get(tenant, 0.0)
+        return running / least - 1 if running < least else running / self._weight(tenant)
+
+
+class Drf(_ByTenant):
+    """By the dominant share of what runs now."""
+
+    def __init__(self, capacities: Amounts, weights: Mapping[str, float] | None = None) -> None:
+        super().__init__(weights)
+        self._capacities = capacities
+        self._used: dict[str, dict[str, float]] = {}
+
+    def _takes(self, job: VirtualJob) -> None:
+        self._add(job, 1)
+
+    def _gives(self, job: VirtualJob) -> None:
+        self._add(job, -1)
+
+    def _add(self, job: VirtualJob, sign: int) -> None:
+        used = self._used.setdefault(job.tenant, dict.fromkeys(self._capacities, 0.0))
+        for name in used:
+            used[name] += sign * job.needs.get(name, 0.0)
+
+    def _key(self, tenant: str) -> float:
+        used = self._used.get(tenant, {})
+        return max((amount / self._capacities[name] for name, amount in used.items()), default=0.0) / self._weight(
+            tenant
+        )

@@ -1,0 +1,171 @@
+"""Policies of queues and pools of tenants: what operators say about whose turn it is. Pure.
+
+    queue -> policy
+    pool  -> its parent -> ... -> the queue: weight among its neighbours, a guaranteed minimum, a cap
+
+The jobs of a tenant belong to the pool of the tenant's name; a tenant that has none is a pool by itself, with the
+values of the pool `*` where there is one. Amounts are of jobs in flight (`slots`) or of other resources, in each
+queue for itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, NoReturn
+
+import msgspec
+
+from taskmq.errors import InvalidOption
+from taskmq.model.topology import CLASSES, POLICIES, Policy, PriorityClass
+from taskmq.model.units import did_you_mean
+
+__all__ = [
+    "CLASS_SHARES",
+    "EVERY_TENANT",
+    "FAIR",
+    "SLOTS_ASKED",
+    "Amounts",
+    "QueuePolicy",
+    "TenantPool",
+    "check_pools",
+    "path_of",
+    "shares_of",
+]
+
+EVERY_TENANT: Final = "*"
+"""The pool whose values hold for tenants that have no pool of their own."""
+CLASS_SHARES: Final[Mapping[PriorityClass, int]] = {"high": 60, "default": 30, "low": 10}
+
+Amounts = Mapping[str, float]
+SLOTS_ASKED: Final = "slots"
+"""The resource that every job needs one of."""
+
+_Share = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+_LONGEST: Final = 200
+
+
+class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the jobs of a queue take turns.
+
+    Attributes:
+        policy: see `Policy`.
+        shares: of the capacity, of each priority class, as long as all have jobs.
+        strict: the highest class that has jobs goes first, always, so lower ones may starve; for `priority`: who
+            waits does not rise.
+        ageing: seconds after which a job that waits in a `priority` queue counts one priority more.
+    """
+
+    policy: Policy = "fair"
+    shares: dict[PriorityClass, _Share] = msgspec.field(
+        default_factory=lambda: dict[PriorityClass, float](CLASS_SHARES)
+    )
+    strict: bool = False
+    ageing: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 60.0
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise InvalidOption(f"policy={self.policy!r}: {did_you_mean(str(self.policy), POLICIES)}")
+        if set(self.shares) != set(CLASSES) or not all(share > 0 for share in self.shares.values()):
+            raise InvalidOption(f"shares={self.shares!r}: a number above 0 for each of {', '.join(CLASSES)}")
+        if self.ageing <= 0:
+            raise InvalidOption(f"ageing={self.ageing!r}: seconds, more than 0")
+
+
+FAIR: Final = QueuePolicy()
+"""What a queue has of which nobody says otherwise."""
+
+
+class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A share of a queue's capacity.
+
+    Attributes:
+        name: the tenant whose jobs belong to it, or that of a pool of pools; `*`: see `EVERY_TENANT`.
+        parent: the pool that it is a part of; None: of the queue itself.
+        weight: beside its neighbours, in `weighted` queues. What one of them does not use is lent to the others, and
+            taken back as runs end.
+        min: amounts that it gets first whenever it has jobs; all minimums together get at most nine tenths.
+        max: amounts above which its jobs wait.
+    """
+
+    name: str
+    parent: str | None = None
+    weight: _Share = 1.0
+    min: dict[str, _Amount] = {}
+    max: dict[str, _Amount] = {}
+
+    def __post_init__(self) -> None:
+        if len(self.name.encode(errors="replace")) > _LONGEST or not self.name.isprintable():
+            self._refuse(f"the name is to have at most {_LONGEST} printable bytes")
+        if not 0 < self.weight <= 1e6:
+            self._refuse(f"weight={self.weight!r}: a number above 0, up to 1,000,000")
+        for option, amounts in (("min", self.min), ("max", self.max)):
+            for resource, amount in amounts.items():
+                if not 0 <= amount <= 1e12:
+                    self._refuse(f"{option} of {resource}={amount!r}: a number from 0 to 1e12")
+        for resource, amount in self.min.items():
+            if amount > self.max.get(resource, amount):
+                self._refuse(f"min of {resource} is more than its max: {amount:g} > {self.max[resource]:g}")
+        if self.name == EVERY_TENANT and self.min:
+            self._refuse("a minimum for every tenant can be promised to none: give it to pools by name")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise InvalidOption(f"pool {self.name!r}: {reason}")
+
+
+def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:
+    """The pools by name.
+
+    Raises:
+        InvalidOption: two have one name, a parent is missing, or a pool is above itself.
+    """
+    found: dict[str, TenantPool] = {}
+    for pool in pools:
+        if pool.name in found:
+            raise InvalidOption(f"pool {pool.name!r} is described twice")
+        found[pool.name] = pool
+    for pool in found.values():
+        if pool.parent is not None and (pool.parent not in found or pool.parent == EVERY_TENANT):
+            raise InvalidOption(f"pool {pool.name!r}: there is no pool {pool.parent!r} that it could be a part of")
+        seen = {pool.name}
+        above = pool.parent
+        while above is not None:
+            if above in seen:
+                raise InvalidOption(f"pool {pool.name!r} is a part of itself: {' -> '.join(sorted(seen))}")
+            seen.add(above)
+            above = found[above].parent if above in found else None
+    return found
+
+
+def path_of(tenant: str, pools: Mapping[str, TenantPool]) -> list[TenantPool]:
+    """The pools of a tenant's jobs, the outermost first; the last one is its own."""
+    own = pools.get(tenant)
+    if own is None:
+        usual = pools.get(EVERY_TENANT)
+        return [
+            TenantPool(name=tenant) if usual is None else msgspec.structs.replace(usual, name=tenant, parent=None)
+        ]
+    path = [own]
+    while path[0].parent is not None:
+        path.insert(0, pools[path[0].parent])
+    return path
+
+
+def shares_of(tenants: Iterable[str], pools: Mapping[str, TenantPool], *, weighted: bool) -> dict[str, float]:
+    """Which part of a queue each of these tenants is due, as long as all of them have jobs; together 1."""
+    children: dict[str | None, dict[str, float]] = {}
+    paths = {tenant: path_of(tenant, pools) for tenant in tenants}
+    parents = {pool.parent for path in paths.values() for pool in path}
+    for tenant, path in paths.items():
+        for pool in path:
+            children.setdefault(pool.parent, {})[pool.name] = pool.weight if weighted else 1.0
+        if tenant in parents:
+            # Its own jobs stand beside its parts.
+            children.setdefault(tenant, {})[""] = 1.0
+    found: dict[str, float] = {}
+    for tenant, path in paths.items():
+        share = 1.0
+        for pool in path:
+            share *= children[pool.parent][pool.name] / sum(children[pool.parent].values())
+        if tenant in parents:
+            share /= sum(children[tenant].values())
+        found[tenant] = share
+    return found

@@ -1,0 +1,145 @@
+"""What each pool has in flight in one queue, beside its minimum and its cap. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, TenantPool, check_pools, path_of
+
+__all__ = ["Account", "Accounts", "one_slot"]
+
+# All minimums together get at most so much of a queue: the rest is for those that were promised nothing.
+_PROMISED_AT_MOST: Final = 0.9
+
+
+class Account:
+    """What one pool uses, with all that is below it.
+
+    Attributes:
+        used: amounts in flight.
+        flights: how many jobs in flight that is.
+        is_blocked: its next job would be above its cap: nothing below it is picked until one of its jobs has ended.
+        suspended: pools below it that are owed something and cannot have it while it is blocked.
+    """
+
+    __slots__ = ("flights", "is_blocked", "least", "most", "name", "parent", "suspended", "used", "weight")
+
+    def __init__(self, pool: TenantPool, parent: "Account | None") -> None:
+        self.name = pool.name
+        self.parent = parent
+        self.weight = pool.weight
+        self.least: Amounts = {resource: amount for resource, amount in pool.min.items() if amount > 0}
+        self.most: Amounts = pool.max
+        self.used: dict[str, float] = {}
+        self.flights = 0
+        self.is_blocked = False
+        self.suspended: list[Account] = []
+
+    def path(self) -> "Iterator[Account]":
+        """It, its parent, and so on."""
+        account: Account | None = self
+        while account is not None:
+            yield account
+            account = account.parent
+
+    def full(self, needs: Amounts) -> "Account | None":
+        """The outermost pool that has no room for such a job; None: all have."""
+        found: Account | None = None
+        account: Account | None = self
+        while account is not None:
+            if account.most and not account.has_room(needs):
+                found = account
+            account = account.parent
+        return found
+
+    def take(self, needs: Amounts) -> None:
+        """A job goes into flight."""
+        account: Account | None = self
+        while account is not None:
+            account.flights += 1
+            used = account.used
+            for resource, amount in needs.items():
+                used[resource] = used.get(resource, 0.0) + amount
+            account = account.parent
+
+    def give(self, needs: Amounts) -> None:
+        """A job has left."""
+        for account in self.path():
+            account.flights -= 1
+            if not account.flights:
+                # Sums of fractions leave something behind.
+                account.used.clear()
+                continue
+            for resource, amount in needs.items():
+                account.used[resource] -= amount
+
+    def part_of_minimum(self) -> float:
+        """How much of its minimum it has, of the resource of which it has most; 1: all."""
+        return max(self.used.get(resource, 0.0) / amount for resource, amount in self.least.items())
+
+    def has_room(self, needs: Amounts) -> bool:
+        """Whether such a job is within its own cap."""
+        return all(
+            self.used.get(resource, 0.0) + needs.get(resource, 0.0) <= most * (1 + 1e-9)
+            for resource, most in self.most.items()
+            if needs.get(resource, 0.0) > 0
+        )
+
+
+class Accounts:
+    """The accounts of one queue, made when they are needed.
+
+    Raises:
+        InvalidOption: these are no pools, see `check_pools`.
+    """
+
+    def __init__(self, pools: Mapping[str, TenantPool]) -> None:
+        self._pools = check_pools(pools.values())
+        self._parents = {pool.parent for pool in pools.values()}
+        self._found: dict[str, Account] = {}
+        self._own: dict[str, Account] = {}
+        self._promised: dict[str, float] = {}
+        for pool in pools.values():
+            if not any(above.min for above in path_of(pool.name, pools)[:-1]):
+                for resource, amount in pool.min.items():
+                    self._promised[resource] = self._promised.get(resource, 0.0) + amount
+
+    def __len__(self) -> int:
+        return len(self._found) + len(self._own)
+
+    def of(self, tenant: str) -> Account:
+        """The account of a tenant's jobs, below which there is none."""
+        known = self._own.get(tenant) if tenant in self._parents else self._found.get(tenant)
+        if known is not None:
+            return known
+        account: Account | None = None
+        for pool in path_of(tenant, self._pools):
+            found = self._found.get(pool.name)
+            if found is None:
+                found = self._found[pool.name] = Account(pool, account)
+            account = found
+        assert account is not None
+        if tenant in self._parents:
+            account = self._own[tenant] = Account(TenantPool(name=tenant), account)
+        return account
+
+    def forget(self, account: Account) -> None:
+        """Nobody needs it for now."""
+        if self._own.pop(account.name, None) is None:
+            self._found.pop(account.name, None)
+
+    def honoured(self, capacities: Amounts) -> float:
+        """Which part of all minimums can be kept: 1 unless more was promised than there is."""
+        part = 1.0
+        for resource, promised in self._promised.items():
+            capacity = capacities.get(resource)
+            if capacity is not None and promised > 0:
+                part = min(part, _PROMISED_AT_MOST * capacity / promised)
+        return part
+
+
+def one_slot(_: object) -> Amounts:
+    """What a job needs of which nothing else is known."""
+    return _ONE_SLOT
+
+
+_ONE_SLOT: Final[Amounts] = {SLOTS_ASKED: 1.0}

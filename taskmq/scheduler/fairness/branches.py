@@ -1,0 +1,200 @@
+"""The tree in which pools of one queue take turns. Pure.
+
+    queue -> priority class -> pool -> ... -> the jobs of one tenant and class, by lanes
+
+Of its children a branch serves the one with the least key. By turns that is the one with the least *virtual time*:
+what its jobs have taken, divided by its weight. One that had no jobs for a while comes back at the virtual time of
+those that had (start-time fair queueing): nobody saves up turns. By heads it is the one whose first job comes first.
+"""
+
+from math import inf
+from typing import Final
+
+from taskmq.contracts.jobs import Lane
+from taskmq.scheduler.fairness.accounts import Account
+from taskmq.scheduler.fairness.order import Key, Order
+
+__all__ = ["Branch", "Leaf"]
+
+# Of a tenant's jobs in one class each priority gets four times the turns of the one below it.
+_EACH_PRIORITY: Final = 4.0
+# So many jobs of a lane are taken for as old as the first one, which is all that is known of it.
+_AS_OLD: Final = 8
+
+
+class Branch:
+    """A pool in one class, a class, or the queue itself.
+
+    Args:
+        by_heads: how its children take turns.
+        rank: of its class, 0 for the highest.
+
+    Attributes:
+        virtual: what its jobs have taken, by its weight.
+        clock: the virtual time of what was served last below it.
+        children: those that have jobs which may be picked.
+    """
+
+    __slots__ = ("account", "by_heads", "by_rank", "children", "clock", "parent", "rank", "virtual", "weight")
+
+    def __init__(
+        self,
+        parent: "Branch | None",
+        account: Account | None = None,
+        *,
+        weight: float = 1.0,
+        rank: int = 0,
+        by_heads: bool = False,
+        by_rank: bool = False,
+    ) -> None:
+        self.parent = parent
+        self.account = account
+        self.weight = weight
+        self.rank = rank
+        self.by_heads = by_heads
+        self.by_rank = by_rank
+        self.virtual = 0.0
+        self.clock = 0.0
+        self.children: Order[Branch] = Order()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.children
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its parent may serve it."""
+        return self.parent is not None and self in self.parent.children
+
+    @property
+    def top(self) -> "Branch":
+        """The class that it belongs to."""
+        branch = self
+        while branch.parent is not None and branch.parent.parent is not None:
+            branch = branch.parent
+        return branch
+
+    def head(self) -> Key:
+        """The key of what would be served first."""
+        first = self.children.first()
+        assert first is not None
+        return self.children.key(first)
+
+    def key_of(self, child: "Branch") -> Key:
+        """By what it orders a child."""
+        if self.by_rank:
+            return (child.rank, 0.0)
+        return child.head() if self.by_heads else (child.virtual, 0.0)
+
+    def list_up(self) -> None:
+        """It has jobs that may be picked."""
+        parent = self.parent
+        if (
+            parent is None
+            or self.is_listed
+            or self.is_empty
+            or (self.account is not None and self.account.is_blocked)
+        ):
+            return
+        self.virtual = max(self.virtual, parent.clock)
+        parent.children.put(self, parent.key_of(self))
+        parent.list_up()
+
+    def unlist(self) -> None:
+        """Nothing of it may be picked for now."""
+        if (parent := self.parent) is not None and self.is_listed:
+            parent.children.discard(self)
+            if parent.is_empty:
+                parent.unlist()
+
+    def charge(self, cost: float) -> None:
+        """Its jobs have taken so much, or less than was charged."""
+        branch: Branch = self
+        while (parent := branch.parent) is not None:
+            branch.virtual += cost / branch.weight
+            if branch in parent.children:
+                parent.children.put(branch, parent.key_of(branch))
+            branch = parent
+
+    def reorder(self) -> None:
+        """Its key, and so perhaps that of those above, is another one."""
+        branch: Branch = self
+        while (parent := branch.parent) is not None:
+            if branch in parent.children:
+                parent.children.put(branch, parent.key_of(branch))
+            branch = parent
+
+    def serve(self) -> "Leaf | None":
+        """The jobs below it whose turn it is."""
+        branch: Branch = self
+        while not isinstance(branch, Leaf):
+            child = branch.children.first()
+            if child is None:
+                return None
+            branch.clock = max(branch.clock, child.virtual)
+            branch = child
+        return branch
+
+
+class Leaf(Branch):
+    """The jobs of one tenant and class, by lanes.
+
+    Attributes:
+        lanes: those that have jobs.
+        flights: how many of its jobs are in flight.
+        known: the lanes that it was asked for.
+    """
+
+    __slots__ = ("_clock", "_served", "flights", "known", "lanes")
+
+    def __init__(
+        self, parent: Branch, account: Account, *, weight: float, rank: int, by_heads: bool, by_rank: bool
+    ) -> None:
+        super().__init__(parent, account, weight=weight, rank=rank, by_heads=by_heads, by_rank=by_rank)
+        self.known: list[Lane] = []
+        self.lanes: Order[Lane] = Order()
+        self.flights = 0
+        self._served: dict[Lane, float] = {}
+        self._clock = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.lanes
+
+    def head(self) -> Key:
+        first = self.lanes.first()
+        assert first is not None
+        return self.lanes.key(first)
+
+    def put(self, lane: Lane, head: Key) -> None:
+        """The lane has jobs; `head` is the key of its first one, where that counts."""
+        if self.by_heads:
+            self._served.pop(lane, None)
+            self.lanes.put(lane, head)
+        elif lane not in self.lanes:
+            self._served[lane] = max(self._served.get(lane, 0.0), self._clock)
+            self.lanes.put(lane, self._turn_of(lane))
+
+    def served(self, lane: Lane) -> None:
+        """A job of the lane was picked."""
+        if self.by_heads:
+            count = self._served[lane] = self._served.get(lane, 0.0) + 1
+            if count >= _AS_OLD:
+                self.lanes.put(lane, (inf, 0.0))
+        else:
+            self._clock = max(self._clock, self._served[lane])
+            self._served[lane] += _EACH_PRIORITY**-lane.priority
+            self.lanes.put(lane, self._turn_of(lane))
+
+    def forget(self, lane: Lane) -> None:
+        """The lane has no jobs any more."""
+        self.lanes.discard(lane)
+        if not self.lanes:
+            self._served.clear()
+            self._clock = 0.0
+
+    def _turn_of(self, lane: Lane) -> Key:
+        if self.by_rank:
+            return (-lane.priority, 0.0)
+        # When its next one will have been served: so the highest goes first, also where all are new.
+        return (self._served[lane] + _EACH_PRIORITY**-lane.priority, -lane.priority)

@@ -1,0 +1,356 @@
+"""Whose turn it is in one queue. Pure.
+
+    a pool below its minimum, the furthest below first
+    else: priority class -> pool -> ... -> tenant -> lane (`branches`), passing those that are at their caps
+
+Everything is charged to what was served: also what a pool got for its minimum counts when it takes turns.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Final
+
+from taskmq.contracts.jobs import Lane
+from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool
+from taskmq.model.topology import CLASSES, Policy, class_of
+from taskmq.scheduler.fairness.accounts import Account, Accounts, one_slot
+from taskmq.scheduler.fairness.branches import Branch, Leaf
+from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
+from taskmq.scheduler.fairness.order import Key, Order
+
+__all__ = ["Head", "Needs", "QueueTurns"]
+
+Head = tuple[float, float]
+"""Of the first job of a lane: since when it is due, and when it expires; seconds."""
+Needs = Callable[[Lane], Amounts]
+
+_Charge = tuple[Amounts, float]
+
+_NOTHING: Final = 1e-12
+_NO_HEAD: Final[Head] = (0.0, inf)
+_IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
+_BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
+
+
+class QueueTurns:
+    """Deals out turns among the lanes of one queue, and keeps the account of what is in flight.
+
+    Made anew, and told of the backlog and of what is in flight, it goes on where another one was.
+
+    Args:
+        needs: what the next job of a lane takes; a slot, unless something else is said.
+        capacities: of the resources beside slots.
+
+    Raises:
+        InvalidOption: these are no pools, see `check_pools`.
+    """
+
+    def __init__(
+        self,
+        policy: QueuePolicy,
+        pools: Mapping[str, TenantPool],
+        times: RunTimes,
+        flights: Iterable[ChargedJob] = (),
+        *,
+        needs: Needs = one_slot,
+        capacities: Amounts | None = None,
+    ) -> None:
+        self.policy = policy
+        self._needs = needs
+        self._capacities = dict(capacities or {})
+        self._times = times
+        self._accounts = Accounts(pools)
+        self._owed: Order[Account] = Order()
+        # Where each takes turns, by class.
+        self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
+        self._lanes: set[Lane] = set()
+        self._leaves: dict[Lane, Leaf] = {}
+        self._picked: dict[Lane, list[_Charge]] = {}
+        self.flights = Flights()
+        self.by_heads = policy.policy in _BY_HEADS
+        self._root = Branch(None, by_rank=policy.strict)
+        self._classes: list[Branch] = []
+        if policy.policy in _IN_CLASSES:
+            for rank, name in enumerate(CLASSES):
+                self._classes.append(
+                    Branch(self._root, weight=policy.shares[name], rank=rank, by_heads=self.by_heads)
+                )
+        else:
+            self._classes.append(Branch(self._root, by_heads=self.by_heads))
+        for job in flights:
+            self._fly(job)
+
+    def __len__(self) -> int:
+        """How many lanes have jobs, as far as is known here."""
+        return len(self._lanes)
+
+    # The backlog ------------------------------------------------------------------------------------------
+
+    def refresh(self, lanes: Mapping[Lane, Head | None]) -> None:
+        """These are the lanes that have jobs. Who was there before keeps its place."""
+        for lane in self._lanes - lanes.keys():
+            self.remove(lane)
+        for lane in lanes if self.by_heads else sorted(lanes.keys() - self._lanes):
+            self.add(lane, lanes[lane])
+
+    def add(self, lane: Lane, head: Head | None) -> None:
+        """The lane has jobs; `head`, of its first one, counts where the policy goes by age."""
+        self._lanes.add(lane)
+        leaf = self._leaf(lane)
+        leaf.put(lane, self._key(lane, head or _NO_HEAD))
+        if leaf.is_listed:
+            if self.by_heads:
+                leaf.reorder()
+            return
+        leaf.list_up()
+        self._see(leaf.account)
+
+    def remove(self, lane: Lane) -> None:
+        """The lane has no jobs any more."""
+        if lane not in self._lanes:
+            return
+        self._lanes.discard(lane)
+        leaf = self._leaf(lane)
+        leaf.forget(lane)
+        if leaf.is_empty:
+            leaf.unlist()
+            self._see(leaf.account)
+            self._prune(leaf)
+        elif self.by_heads:
+            leaf.reorder()
+
+    def _key(self, lane: Lane, head: Head) -> Key:
+        due, expires = head
+        match self.policy.policy:
+            case "deadline":
+                return (expires, due)
+            case "priority" if self.policy.strict:
+                return (-lane.priority, due)
+            case "priority":
+                # Whoever waits rises by one priority in this time: so what has waited longer for it goes first.
+                return (due - lane.priority * self.policy.ageing, -lane.priority)
+            case _:
+                return (due, 0.0)
+
+    # The decision -----------------------------------------------------------------------------------------
+
+    def picks(self, count: int) -> dict[Lane, int]:
+        """Whose turn it is, so many times; fewer where all others have to wait.
+
+        What is picked counts as in flight until `taken` says what became of it.
+        """
+        self._capacities[SLOTS_ASKED] = len(self.flights) + self._open() + float(count)
+        honoured = self._accounts.honoured(self._capacities)
+        found: dict[Lane, int] = {}
+        for _ in range(count):
+            lane = self._pick(honoured)
+            if lane is None:
+                break
+            found[lane] = found.get(lane, 0) + 1
+        return found
+
+    def taken(self, jobs: Iterable[tuple[str, str, Lane]]) -> None:
+        """What was picked has come to these jobs: id, task and lane of each, which are in flight now."""
+        picked, self._picked = self._picked, {}
+        found: dict[Lane, list[ChargedJob]] = {}
+        for job_id, task, lane in jobs:
+            needs = self._needs(lane)
+            seconds = self._seconds(self._times.expected(task, lane))
+            job = ChargedJob(job_id, task, lane, needs, self._worth(needs), seconds)
+            found.setdefault(lane, []).append(job)
+        for lane in [*picked, *(lane for lane in found if lane not in picked)]:
+            self._settle(self._leaf(lane), picked.get(lane, []), found.get(lane, []))
+
+    def _settle(self, leaf: Leaf, picked: list[_Charge], found: list[ChargedJob]) -> None:
+        cost = 0.0
+        for job in found:
+            self.flights.add(job)
+            cost += job.worth * job.seconds
+        for _, charged in picked:
+            cost -= charged
+        for needs, _ in picked[len(found) :]:
+            self._give(leaf, needs)
+        for job in found[len(picked) :]:
+            self._take(leaf, job.needs)
+        # What came of the order of sums is no cost.
+        if abs(cost) > _NOTHING:
+            leaf.charge(cost)
+        self._prune(leaf)
+
+    def _pick(self, honoured: float) -> Lane | None:
+        while True:
+            leaf = self._owed_leaf(honoured) or self._root.serve()
+            if leaf is None:
+                return None
+            lane = leaf.lanes.first()
+            assert lane is not None
+            assert leaf.account is not None
+            needs = self._needs(lane)
+            if (full := leaf.account.full(needs)) is not None:
+                self._block(full)
+                continue
+            leaf.served(lane)
+            self._take(leaf, needs)
+            cost = self._worth(needs) * self._seconds(self._times.expected_next(lane))
+            self._picked.setdefault(lane, []).append((needs, cost))
+            leaf.charge(cost)
+            return lane
+
+    def _owed_leaf(self, honoured: float) -> Leaf | None:
+        while (owed := self._owed.first()) is not None and self._owed.key(owed)[0] < honoured:
+            blocked = next((above for above in owed.path() if above.is_blocked), None)
+            if blocked is None:
+                branches = [branch for branch in self._branches[owed].values() if branch.is_listed]
+                return min(branches, key=lambda branch: self._root.key_of(branch.top)).serve()
+            self._owed.discard(owed)
+            blocked.suspended.append(owed)
+        return None
+
+    # What is in flight ------------------------------------------------------------------------------------
+
+    def began(self, job_id: str, *, now: float) -> None:
+        """A job is known to run: it is charged more if it runs for longer than was charged."""
+        if self.policy.policy != "round_robin":
+            self.flights.began(job_id, now=now)
+
+    def look_at_running(self, *, now: float) -> None:
+        """Charge those that run for longer than was charged: as much again."""
+        for job in self.flights.overdue(now=now):
+            self._leaf(job.lane).charge(job.worth * job.seconds)
+            job.seconds *= 2
+
+    def ended(self, job_id: str, seconds: float | None) -> None:
+        """A job that is in flight has left.
+
+        Args:
+            seconds: for which it has run; None: nobody knows.
+        """
+        job = self.flights.remove(job_id)
+        leaf = self._leaf(job.lane)
+        self._give(leaf, job.needs)
+        if seconds is not None:
+            leaf.charge(job.worth * (self._seconds(seconds) - job.seconds))
+        self._prune(leaf)
+
+    def _fly(self, job: ChargedJob) -> None:
+        leaf = self._leaf(job.lane)
+        job.seconds = self._seconds(self._times.expected(job.task, job.lane))
+        self._take(leaf, job.needs)
+        self.flights.add(job)
+        leaf.charge(job.worth * job.seconds)
+
+    def _seconds(self, seconds: float) -> float:
+        """What counts of a run time: in `round_robin` each run is one turn."""
+        return 1.0 if self.policy.policy == "round_robin" else seconds
+
+    def _worth(self, needs: Amounts) -> float:
+        """How many slots it comes to: of the resource of which it takes the largest part (dominant resource)."""
+        slots = needs.get(SLOTS_ASKED, 0.0)
+        if len(needs) == 1:
+            return slots
+        whole = self._capacities.get(SLOTS_ASKED, 1.0)
+        parts = [
+            amount * whole / self._capacities[name] for name, amount in needs.items() if self._capacities.get(name)
+        ]
+        return max(parts, default=slots)
+
+    def _open(self) -> int:
+        return sum(map(len, self._picked.values()))
+
+    def _take(self, leaf: Leaf, needs: Amounts) -> None:
+        assert leaf.account is not None
+        leaf.flights += 1
+        leaf.account.take(needs)
+        self._see(leaf.account)
+
+    def _give(self, leaf: Leaf, needs: Amounts) -> None:
+        assert leaf.account is not None
+        leaf.flights -= 1
+        leaf.account.give(needs)
+        account: Account | None = leaf.account
+        while account is not None:
+            if account.is_blocked:
+                self._unblock(account)
+            account = account.parent
+        self._see(leaf.account)
+
+    # Caps, minimums ---------------------------------------------------------------------------------------
+
+    def _block(self, account: Account) -> None:
+        account.is_blocked = True
+        for branch in self._branches[account].values():
+            branch.unlist()
+        self._see(account)
+
+    def _unblock(self, account: Account) -> None:
+        account.is_blocked = False
+        for branch in self._branches[account].values():
+            branch.list_up()
+        for owed in account.suspended:
+            self._see(owed)
+        account.suspended.clear()
+
+    def _see(self, account: Account | None) -> None:
+        """See which of these pools are owed something."""
+        while account is not None:
+            if account.least:
+                if any(branch.is_listed for branch in self._branches[account].values()):
+                    self._owed.put(account, (account.part_of_minimum(), 0.0))
+                else:
+                    self._owed.discard(account)
+            account = account.parent
+
+    # The tree ---------------------------------------------------------------------------------------------
+
+    def _leaf(self, lane: Lane) -> Leaf:
+        found = self._leaves.get(lane)
+        if found is None:
+            found = self._leaves[lane] = self._leaf_of(lane)
+            found.known.append(lane)
+        return found
+
+    def _leaf_of(self, lane: Lane) -> Leaf:
+        rank = 0 if len(self._classes) == 1 else CLASSES.index(class_of(lane.priority))
+        account = self._accounts.of(lane.tenant)
+        found = self._branches[account].get(rank)
+        if isinstance(found, Leaf):
+            return found
+        parent = self._classes[rank]
+        for above in reversed(list(account.path())[1:]):
+            branch = self._branches[above].get(rank)
+            if branch is None:
+                branch = Branch(parent, above, weight=self._weight(above), by_heads=self.by_heads)
+                branch.virtual = parent.clock
+                self._branches[above][rank] = branch
+            parent = branch
+        leaf = Leaf(
+            parent,
+            account,
+            weight=self._weight(account),
+            rank=rank,
+            by_heads=self.by_heads,
+            by_rank=self.policy.strict,
+        )
+        self._branches[account][rank] = leaf
+        return leaf
+
+    def _weight(self, account: Account) -> float:
+        return account.weight if self.policy.policy == "weighted" else 1.0
+
+    def _prune(self, leaf: Leaf) -> None:
+        """Forget one that has no jobs and has taken no more than the others."""
+        if leaf.flights or leaf.lanes:
+            return
+        parent, account = leaf.parent, leaf.account
+        assert parent is not None
+        assert account is not None
+        if leaf.virtual > parent.clock and not parent.is_empty:
+            return
+        of_account = self._branches[account]
+        del of_account[leaf.rank]
+        for lane in leaf.known:
+            del self._leaves[lane]
+        if not of_account and not account.flights:
+            del self._branches[account]
+            self._accounts.forget(account)

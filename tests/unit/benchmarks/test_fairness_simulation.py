@@ -1,0 +1,106 @@
+"""The claims of `python -m benchmarks.fairness` at a fraction of their size, and what the simulator promises."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks.fairness import scenarios
+from benchmarks.fairness.orders import Counted, Drf, Fifo, InstantFair, Ours
+from benchmarks.fairness.pictures import bars, lines
+from benchmarks.fairness.simulation import Simulation, VirtualJob
+
+
+def test_worker_seconds_follow_the_weights_although_runs_differ_a_hundredfold() -> None:
+    found = scenarios.flood(jobs=2_000, slots=16, seconds=180.0)
+
+    parts = {
+        name: share * 10 / scenarios.WEIGHTS[name] for name, share in found["taskmq weighted"].shares(60).items()
+    }
+    assert parts == pytest.approx(dict.fromkeys(parts, 1.0), abs=0.05)
+    assert scenarios.jain(parts.values()) >= 0.95
+    # What the others make of the same.
+    assert found["FIFO"].shares()["bronze"] > 0.95
+    assert found["round robin of counts"].shares()["bronze"] > 0.8
+
+
+def test_a_quiet_tenant_waits_at_most_twice_as_long_beside_a_flood() -> None:
+    found = scenarios.quiet(jobs=4_000, slots=64, seconds=120.0)
+
+    p95 = {name: scenarios.percentile(responses, 0.95) for name, responses in found.items()}
+    assert p95["taskmq weighted"] <= 2 * p95["alone"]
+    assert p95["FIFO"] > 10 * p95["alone"]
+
+
+def test_the_lowest_class_keeps_its_share_unless_classes_are_strict() -> None:
+    found = scenarios.strict_flood(jobs=4_000, slots=16, seconds=100.0)
+
+    assert found["60/30/10"]["low"] >= 0.099
+    assert found["strict"]["low"] == 0.0
+
+
+def test_every_tenant_of_many_is_served_in_its_turn() -> None:
+    found = scenarios.decisions(300, count_of=1_000, batch=100)
+
+    assert found.served == 300
+
+
+def test_a_minimum_is_taken_back_within_one_run_and_a_cap_holds() -> None:
+    outcome = scenarios.lent(slots=16, seconds=90.0)
+
+    counts = dict(outcome.running)
+    assert all(running.get("capped", 0) <= 2 for running in counts.values())
+    assert counts[20.0].get("guest", 0) == 14
+    assert counts[34.0].get("owner", 0) >= 8
+
+
+def test_weights_hold_over_schedulers_that_know_only_what_runs() -> None:
+    found = scenarios.killed(jobs=3_000, slots=32, seconds=240.0, every=80.0).shares(60.0)
+
+    parts = {name: share * 10 / scenarios.WEIGHTS[name] for name, share in found.items()}
+    assert parts == pytest.approx(dict.fromkeys(parts, 1.0), abs=0.25)
+
+
+def test_dominant_shares_come_out_alike() -> None:
+    found = scenarios.paper(seconds=200.0)
+
+    assert scenarios.jain(found["taskmq fair"].values()) >= 0.95
+    assert scenarios.jain(found["DRF"].values()) >= 0.95
+    assert scenarios.jain(found["FIFO"].values()) < 0.8
+
+
+def test_policies_differ_in_what_they_are_for() -> None:
+    found = scenarios.policies(seconds=120.0)
+
+    waits = {
+        policy: {tenant: scenarios.percentile(outcome.waits[tenant], 0.95) for tenant in ("web", "urgent")}
+        for policy, outcome in found.items()
+    }
+    assert waits["fifo"]["urgent"] > 10
+    assert max(waits[policy]["urgent"] for policy in waits if policy != "fifo") < 4
+    assert waits["deadline"]["web"] < waits["weighted"]["web"] < waits["fair"]["web"] < waits["round_robin"]["web"]
+
+
+def test_a_small_cluster_runs_a_trace_to_its_end() -> None:
+    trace = scenarios.cluster(Ours, nodes=2, jobs=400, tenants=20)
+
+    assert trace.outcome.decided == 400
+    assert len(trace.slowdowns) <= 20
+    assert 0.5 < trace.outcome.utilisation <= 1.0
+
+
+@pytest.mark.parametrize("turns", [Ours, Fifo, Counted, InstantFair, lambda: Drf({"cpu": 2.0})])
+def test_a_job_that_does_not_fit_waits_until_something_has_ended(turns: type[Fifo]) -> None:
+    needs = {"slots": 1.0, "cpu": 2.0}
+    jobs = [VirtualJob(number, "t", 5.0, needs=needs) for number in range(2)]
+
+    outcome = Simulation(turns(), slots=8, capacities={"cpu": 2.0}).run(jobs)
+
+    assert outcome.waits["t"] == [0.0, 5.0]
+    assert (outcome.ended, outcome.until) == (2, 10.0)
+
+
+def test_pictures_are_well_formed() -> None:
+    drawn = lines("a < b", {"one": {"x": [(0.0, 0.5), (1.0, 2.0)]}, "none": {}}, unit="u", top=1.0)
+
+    for picture in (drawn, bars("a < b", {"taskmq": 1.0, "other": 0.0}, unit="s")):
+        assert ET.fromstring(picture).tag.endswith("svg")
