@@ -68,7 +68,7 @@ async def _life(app: TaskMQ, slot: int, epoch: int, count: int) -> None:
 
 
 async def _whole(path: Path, jobs: int) -> Figures:
-    app = TaskMQ("memory://bench-whole", store=f"sqlite:///{path}", name="bench")
+    app = TaskMQ(f"memory://{path.parent.name}", store=f"sqlite:///{path}", name="bench")
     ended = 0
     everything = asyncio.Event()
 

@@ -48,6 +48,8 @@ KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 _OVER: Final = "its time was over before it started"
 _DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
+# With a take-over, which is on the disk when it is acted on.
+_LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
 
 
@@ -142,7 +144,7 @@ class PostgresDispatch:
             rows = await connection.fetch(TAKE_OVER, slot_key(slot), epoch, slot)
             under_way = {row["batch"] for row in rows if row["id"] is not None}
             if over := {row["batch"] for row in rows} - under_way:
-                await connection.execute(FORGET, sorted(over))
+                await connection.execute(_LEAVE_BATCHES, sorted(over))
             return [row for row in rows if row["id"] is not None]
 
         rows = await self._database.dispatches.run("transaction", take_over)
