@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import secrets
 import uuid
 from typing import Final
@@ -31,6 +32,8 @@ from taskmq.model.identity import (
 )
 
 __all__ = ["Access", "LoggedIn", "SessionTimes", "actor_of", "identity_of_session", "identity_of_token"]
+
+_log = logging.getLogger("taskmq.access")
 
 _GENERIC: Final = "the name or the password is wrong, or the account is disabled"
 _NO_CREDENTIAL: Final = "sign in, or present an API token that is good"
@@ -159,10 +162,13 @@ class Access:
         """
         keys = throttle_keys(name, address)
         if (wait := await self._store.credentials.begin_login(keys)) > 0:
+            _log.warning("a login from %s was refused unseen: too many have failed", _printable(address))
             raise LoginThrottled(wait / 1000)
         found = await self._store.accounts.account_named(name)
         is_right = await self._hasher.is_right(password, None if found is None else found[1])
         if found is None or not is_right or found[0].user.disabled is not None:
+            # Not the name: people type their password there.
+            _log.warning("a login from %s has failed", _printable(address))
             raise NotAuthenticated(_GENERIC)
         await self._store.credentials.end_login(keys)
         account, kept = found
@@ -291,3 +297,7 @@ def actor_of(identity: Identity, *, address: str = "", request_id: str = "", not
         request_id=request_id,
         note=note,
     )
+
+
+def _printable(address: str) -> str:
+    return address.encode("unicode_escape").decode()[:64]

@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.codec import ReturnType, Signature, encode_value
+from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
 from taskmq.model.units import did_you_mean
@@ -226,9 +226,10 @@ def _options_of(content: DefinitionContent) -> dict[str, Any]:
 def _asked_for(name: str, *facts: object) -> bytes:
     """What tells a submission from others: as it was asked for, whichever version the definition has by then."""
     try:
-        return msgspec.json.encode([name, *facts], enc_hook=repr, order="deterministic")
-    except UnicodeEncodeError as error:
-        raise EncodeError(f"definition {name}: {error}") from None
+        plain = decode_value(encode_value([name, *facts], JSON), JSON)
+    except EncodeError as error:
+        raise EncodeError(f"definition {name}: {error}") from error.__cause__
+    return msgspec.json.encode(plain, order="deterministic")
 
 
 def _encoded(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[msgspec.Raw, msgspec.Raw]:

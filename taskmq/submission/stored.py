@@ -6,12 +6,23 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
-from taskmq.contracts.stores import ErrorRecord
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound, StateUnavailable, StoreUnavailable, TooLarge
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.errors import (
+    DuplicateJob,
+    InvalidOption,
+    JobConflict,
+    JobNotFound,
+    ResultDamaged,
+    StateUnavailable,
+    StoreUnavailable,
+    TooLarge,
+)
+from taskmq.middleware.chain import Sending
 from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
@@ -19,9 +30,10 @@ from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.group_commit import GroupCommit
+from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["By", "Change", "StoredJobs", "check_cursor", "ready_topic"]
+__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic"]
 
 T = TypeVar("T")
 
@@ -91,6 +103,8 @@ class StoredJobs:
     async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
         """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
 
+        That another one has its unique key is for the caller to see.
+
         Raises:
             JobConflict: its id is that of another job.
             StoreUnavailable: the store could not be reached.
@@ -105,7 +119,7 @@ class StoredJobs:
         return _same(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        """Keep many; what became of each. A conflict is the caller's to look for."""
+        """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
         jobs = [await self._light(job) for job in jobs]
         for job in jobs:
             self._check_size(job)
@@ -150,6 +164,21 @@ class StoredJobs:
         for slot in slots:
             session.broker.announce(ready_topic(slot), b"")
 
+    async def given(self, sending: Sending, answer: Submitted) -> str:
+        """What the job is called that a caller gets for a call.
+
+        Raises:
+            DuplicateJob: another job has the key, and the task's calls are refused then.
+        """
+        if not answer.is_duplicate or sending.unique is None:
+            return sending.envelope.id
+        # One of the caller's own transaction is not there for others yet.
+        record = await self.find(answer.id)
+        name = answer.id if record is None else name_of(record)
+        if sending.unique.rule.policy in ("existing", "throttle"):
+            return name
+        raise DuplicateJob(sending.envelope.task, job_id=name)
+
     # Looking -------------------------------------------------------------------------------------------
 
     async def find(self, job_id: str) -> JobRecord | None:
@@ -170,6 +199,19 @@ class StoredJobs:
         if (record := await self.find(job_id)) is None:
             raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is not kept any more")
         return record
+
+    async def redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere.
+
+        Raises:
+            ResultDamaged, ResultExpired, StateUnavailable: there is none, or it cannot be fetched.
+        """
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self._sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return msgspec.structs.replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     # Changing ------------------------------------------------------------------------------------------
 
@@ -280,21 +322,6 @@ class StoredJobs:
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
 
 
-def check_cursor(after: str) -> None:
-    """See whether a list can go on there.
-
-    Raises:
-        InvalidOption: it is no cursor.
-    """
-    # Not for those who only send.
-    from uuid import UUID
-
-    try:
-        UUID(after)
-    except ValueError:
-        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
-
-
 def instant_ms(moment: datetime, *, what: str) -> int:
     """Milliseconds since the epoch, within what an envelope can hold.
 
@@ -324,7 +351,7 @@ def _entry(
 
 
 def _same(job: NewJob, answer: Submitted) -> Submitted:
-    if answer.is_same:
+    if answer.is_same or answer.is_duplicate:
         return answer
     raise JobConflict(
         f"job {job.key!r} was submitted before, as job {answer.id} with other content; it is {answer.state}. Give "
@@ -343,3 +370,18 @@ def _is_nothing(decision: Decision, record: JobRecord, action: Action, change: C
 def _conflict(record: JobRecord, reason: str) -> JobConflict:
     name = record.key or record.id
     return JobConflict(f"job {name} {reason}", state=str(record.state), version=record.version)
+
+
+def check_cursor(after: str) -> None:
+    """Refuse what is no place in a list.
+
+    Raises:
+        InvalidOption: it is not what a list has given.
+    """
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None

@@ -45,6 +45,7 @@ __all__ = ["PostgresDispatch"]
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 _OVER: Final = "its time was over before it started"
+_DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
 
 
@@ -162,6 +163,7 @@ class PostgresDispatch:
     async def maintain(self) -> None:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
+            await connection.execute(_DROP_KEYS)
 
         await self._database.changes.run("statement", maintain)
         await self.drop_days(KEPT_DAYS)

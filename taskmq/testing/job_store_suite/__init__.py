@@ -30,6 +30,7 @@ from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRo
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
+from taskmq.testing.job_store_suite.uniqueness import UniqueJobs, UniqueRaces
 from taskmq.testing.job_store_suite.updates import Updates
 
 __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
@@ -37,6 +38,7 @@ __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
 
 class JobStoreSuite(
     Submissions,
+    UniqueJobs,
     Lists,
     Updates,
     Dispatches,
@@ -48,6 +50,7 @@ class JobStoreSuite(
     SlotLeases,
     IdentityCases,
     Races,
+    UniqueRaces,
     Definitions,
     RegisteredTasks,
     StoreClosure,

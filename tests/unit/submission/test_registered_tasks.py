@@ -235,6 +235,14 @@ def test_a_registration_that_has_changed_counts_within_five_seconds(code: TaskMQ
     asyncio.run(main())
 
 
+def test_a_task_whose_annotations_cannot_be_resolved_is_not_registered(code: TaskMQ) -> None:
+    async def lost(value: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    code.task(name="lost")(lost)
+
+    assert [one.task for one in registrations_of(code.tasks)] == ["only", "report", "ship"]
+
+
 def test_without_what_checks_schemas_a_job_is_refused(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema_rs", None)
 
