@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, PrimaryKeyConstraint, Table, Text, Uuid
+from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.types import TypeEngine
 
 revision = "0005"
@@ -15,7 +15,7 @@ understood_by_previous = True
 # A copy: `taskmq_sql.jobs.tables` goes on, this stays what it was.
 metadata: Final = MetaData(schema="taskmq")
 
-_ID: Final[TypeEngine[Any]] = Uuid().with_variant(LargeBinary(16), "sqlite")
+_ID: Final[TypeEngine[Any]] = Uuid()
 
 Table(
     "unique_key",
