@@ -370,18 +370,3 @@ def _is_nothing(decision: Decision, record: JobRecord, action: Action, change: C
 def _conflict(record: JobRecord, reason: str) -> JobConflict:
     name = record.key or record.id
     return JobConflict(f"job {name} {reason}", state=str(record.state), version=record.version)
-
-
-def check_cursor(after: str) -> None:
-    """Refuse what is no place in a list.
-
-    Raises:
-        InvalidOption: it is not what a list has given.
-    """
-    # Not for those who only send.
-    from uuid import UUID
-
-    try:
-        UUID(after)
-    except ValueError:
-        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
