@@ -322,6 +322,21 @@ class StoredJobs:
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
 
 
+def check_cursor(after: str) -> None:
+    """Refuse what is no place in a list.
+
+    Raises:
+        InvalidOption: it is not what a list has given.
+    """
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
+
+
 def instant_ms(moment: datetime, *, what: str) -> int:
     """Milliseconds since the epoch, within what an envelope can hold.
 
