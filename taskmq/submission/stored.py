@@ -323,10 +323,10 @@ class StoredJobs:
 
 
 def check_cursor(after: str) -> None:
-    """See whether a list can go on there.
+    """Refuse what is no place in a list.
 
     Raises:
-        InvalidOption: it is no cursor.
+        InvalidOption: it is not what a list has given.
     """
     # Not for those who only send.
     from uuid import UUID
