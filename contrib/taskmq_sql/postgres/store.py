@@ -36,7 +36,7 @@ from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
-from taskmq_sql.postgres.upkeep.pooling import is_pooled_by_transaction
+from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 
 __all__ = ["PostgresJobStore"]
 
