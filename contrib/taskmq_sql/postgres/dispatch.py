@@ -12,6 +12,7 @@ from taskmq.contracts.jobs import (
     DueJob,
     JobRecord,
     Lane,
+    LaneHead,
     Pick,
     slot_key,
 )
@@ -33,6 +34,7 @@ from taskmq_sql.postgres.statements import (
     EXISTING,
     FIRE,
     FORGET,
+    HEADS,
     IN_FLIGHT,
     LANES,
     TAKE_OVER,
@@ -75,6 +77,18 @@ class PostgresDispatch:
         queues = await self._names.texts("queue", {row[0] for row in rows})
         tenants = await self._names.texts("tenant", {row[2] for row in rows})
         return [Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows]
+
+    async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        numbers = await self._names.find("queue", queues)
+        rows = await self._database.dispatches.run(
+            "read", lambda connection: connection.fetch(HEADS, sorted(numbers.values()))
+        )
+        names = {number: name for name, number in numbers.items()}
+        tenants = await self._names.texts("tenant", {row[2] for row in rows})
+        return {
+            Lane(names[queue], priority, tenants[tenant]): LaneHead(due, expires)
+            for queue, priority, tenant, due, expires in rows
+        }
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})

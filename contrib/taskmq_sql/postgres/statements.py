@@ -21,6 +21,7 @@ __all__ = [
     "FIRE",
     "FORGET",
     "FORGOTTEN",
+    "HEADS",
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
@@ -77,6 +78,19 @@ with recursive l as (
      order by queue, priority, tenant limit 1) r)
 select queue, priority, tenant from l"""
 """One probe of the key's index a lane, however many jobs are in it."""
+
+HEADS: Final = """
+with recursive l as (
+  select r.* from unnest($1::int[]) as q(id) cross join lateral
+    (select queue, priority, tenant, due, id from taskmq.ready where queue = q.id
+     order by queue, priority, tenant, due, id limit 1) r
+  union all
+  select r.* from l cross join lateral
+    (select queue, priority, tenant, due, id from taskmq.ready
+     where queue = l.queue and (priority, tenant) > (l.priority, l.tenant)
+     order by queue, priority, tenant, due, id limit 1) r)
+select queue, priority, tenant, due, (select j.expires from taskmq.job j where j.id = l.id) as expires from l"""
+"""The same of these queues, with the first job of each."""
 
 _FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
 and holder is not null for share)"
