@@ -3,7 +3,7 @@
 - `division`: which slots a scheduler takes, and which it gives back.
 - `window`: how many jobs of a queue may be at the broker and with workers at a time.
 - `shares`: whose turn it is, over the queues of a slot; `queue_turns`: in one queue, by its policy.
-- `branches`: the tree of classes, pools and tenants that take turns; `pool_use`: what each pool has in flight beside
+- `branches`: the tree of classes, pools and tenants that take turns; `accounts`: what each pool has in flight beside
   its minimum and its cap; `costs`: what runs will probably take, and have taken; `order`: the heap below all of it.
 
 A caller says what there is and what time it is, and gets values back. The same calls give the same turns: so the

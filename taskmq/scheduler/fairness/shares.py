@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
+from taskmq.scheduler.fairness.accounts import one_slot
 from taskmq.scheduler.fairness.costs import RunTimes
-from taskmq.scheduler.fairness.pool_use import one_slot
 from taskmq.scheduler.fairness.queue_turns import BY_HEADS, Head, Needs, QueueTurns
 
 __all__ = ["Shares"]

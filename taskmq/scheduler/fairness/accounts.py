@@ -5,13 +5,13 @@ from typing import Final
 
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, TenantPool, check_pools, path_of
 
-__all__ = ["PoolUse", "PoolUses", "one_slot"]
+__all__ = ["Account", "Accounts", "one_slot"]
 
 # All minimums together get at most so much of a queue: the rest is for those that were promised nothing.
 _PROMISED_AT_MOST: Final = 0.9
 
 
-class PoolUse:
+class Account:
     """What one pool uses, with all that is below it.
 
     Attributes:
@@ -23,7 +23,7 @@ class PoolUse:
 
     __slots__ = ("flights", "is_blocked", "least", "most", "name", "parent", "suspended", "used", "weight")
 
-    def __init__(self, pool: TenantPool, parent: "PoolUse | None") -> None:
+    def __init__(self, pool: TenantPool, parent: "Account | None") -> None:
         self.name = pool.name
         self.parent = parent
         self.weight = pool.weight
@@ -32,45 +32,45 @@ class PoolUse:
         self.used: dict[str, float] = {}
         self.flights = 0
         self.is_blocked = False
-        self.suspended: list[PoolUse] = []
+        self.suspended: list[Account] = []
 
-    def path(self) -> "Iterator[PoolUse]":
+    def path(self) -> "Iterator[Account]":
         """It, its parent, and so on."""
-        use: PoolUse | None = self
-        while use is not None:
-            yield use
-            use = use.parent
+        account: Account | None = self
+        while account is not None:
+            yield account
+            account = account.parent
 
-    def full(self, needs: Amounts) -> "PoolUse | None":
+    def full(self, needs: Amounts) -> "Account | None":
         """The outermost pool that has no room for such a job; None: all have."""
-        found: PoolUse | None = None
-        use: PoolUse | None = self
-        while use is not None:
-            if use.most and not use.has_room(needs):
-                found = use
-            use = use.parent
+        found: Account | None = None
+        account: Account | None = self
+        while account is not None:
+            if account.most and not account.has_room(needs):
+                found = account
+            account = account.parent
         return found
 
     def take(self, needs: Amounts, count: int = 1) -> None:
         """Jobs go into flight."""
-        use: PoolUse | None = self
-        while use is not None:
-            use.flights += count
-            used = use.used
+        account: Account | None = self
+        while account is not None:
+            account.flights += count
+            used = account.used
             for resource, amount in needs.items():
                 used[resource] = used.get(resource, 0.0) + amount * count
-            use = use.parent
+            account = account.parent
 
     def give(self, needs: Amounts) -> None:
         """A job has left."""
-        for use in self.path():
-            use.flights -= 1
-            if not use.flights:
+        for account in self.path():
+            account.flights -= 1
+            if not account.flights:
                 # Sums of fractions leave something behind.
-                use.used.clear()
+                account.used.clear()
                 continue
             for resource, amount in needs.items():
-                use.used[resource] -= amount
+                account.used[resource] -= amount
 
     def part_of_minimum(self) -> float:
         """How much of its minimum it has, of the resource of which it has most; 1: all."""
@@ -85,8 +85,8 @@ class PoolUse:
         )
 
 
-class PoolUses:
-    """The pools' uses in one queue, made when they are needed.
+class Accounts:
+    """The accounts of one queue, made when they are needed.
 
     Raises:
         InvalidOption: these are no pools, see `check_pools`.
@@ -95,8 +95,8 @@ class PoolUses:
     def __init__(self, pools: Mapping[str, TenantPool]) -> None:
         self._pools = check_pools(pools.values())
         self._parents = {pool.parent for pool in pools.values()}
-        self._found: dict[str, PoolUse] = {}
-        self._own: dict[str, PoolUse] = {}
+        self._found: dict[str, Account] = {}
+        self._own: dict[str, Account] = {}
         self._promised: dict[str, float] = {}
         for pool in pools.values():
             if not any(above.min for above in path_of(pool.name, pools)[:-1]):
@@ -106,26 +106,26 @@ class PoolUses:
     def __len__(self) -> int:
         return len(self._found) + len(self._own)
 
-    def of(self, tenant: str) -> PoolUse:
-        """The use of a tenant's jobs, below which there is none."""
+    def of(self, tenant: str) -> Account:
+        """The account of a tenant's jobs, below which there is none."""
         known = self._own.get(tenant) if tenant in self._parents else self._found.get(tenant)
         if known is not None:
             return known
-        use: PoolUse | None = None
+        account: Account | None = None
         for pool in path_of(tenant, self._pools):
             found = self._found.get(pool.name)
             if found is None:
-                found = self._found[pool.name] = PoolUse(pool, use)
-            use = found
-        assert use is not None
+                found = self._found[pool.name] = Account(pool, account)
+            account = found
+        assert account is not None
         if tenant in self._parents:
-            use = self._own[tenant] = PoolUse(TenantPool(name=tenant), use)
-        return use
+            account = self._own[tenant] = Account(TenantPool(name=tenant), account)
+        return account
 
-    def forget(self, use: PoolUse) -> None:
+    def forget(self, account: Account) -> None:
         """Nobody needs it for now."""
-        if self._own.pop(use.name, None) is None:
-            self._found.pop(use.name, None)
+        if self._own.pop(account.name, None) is None:
+            self._found.pop(account.name, None)
 
     def honoured(self, capacities: Amounts) -> float:
         """Which part of all minimums can be kept: 1 unless more was promised than there is."""
