@@ -102,10 +102,11 @@ def policy(queue: str, policy: str, /, *, strict: Annotated[bool, Parameter(nega
         The highest class first, always: lower ones may starve.
     """
     from taskmq.model.jobs.pools import QueuePolicy
-    from taskmq.model.topology import POLICIES
+    from taskmq.model.topology import POLICIES, Policy
     from taskmq.operations import pools as operations
 
-    chosen = next((name for name in POLICIES if name == policy), None)
+    known: dict[str, Policy] = {str(name): name for name in POLICIES}
+    chosen = known.get(policy)
     if chosen is None and policy != "none":
         raise InvalidOption(f"policy {policy!r}: one of {', '.join(POLICIES)}, or none")
     wanted = None if chosen is None else QueuePolicy(policy=chosen, strict=strict)
