@@ -137,7 +137,7 @@ def _pools(report: _Report) -> None:
 
 def _killed(report: _Report) -> None:
     found = scenarios.killed().shares(60.0)
-    report.row("killed each 30 s", _percent(found))
+    report.row("killed each 2 minutes", _percent(found))
     total = sum(scenarios.WEIGHTS.values())
     worst = max(abs(share / (scenarios.WEIGHTS[name] / total) - 1) for name, share in found.items())
     report.claim(f"weights hold while the scheduler is killed: off by {worst:.1%} at most", holds=worst <= 0.1)

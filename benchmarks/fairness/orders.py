@@ -39,6 +39,7 @@ class Ours:
         self.configure(policy, pools)
         self.waiting: dict[Lane, deque[VirtualJob]] = {}
         self.running: dict[str, VirtualJob] = {}
+        self._count = 0
         self._has_changed: set[Lane] = set()
 
     def configure(self, policy: QueuePolicy, pools: Iterable[TenantPool]) -> None:
@@ -51,6 +52,7 @@ class Ours:
         for lane, jobs in self.waiting.items():
             self.shares.arrived(lane, (jobs[0].submitted, jobs[0].expires))
         self.running = other.running
+        self._count = sum(map(len, self.waiting.values()))
         self.shares.taken([(name, job.tenant, _lane(job)) for name, job in self.running.items()])
         return self
 
@@ -61,10 +63,11 @@ class Ours:
             waiting = self.waiting[lane] = deque()
             self.shares.arrived(lane, (job.submitted, job.expires))
         waiting.append(job)
+        self._count += 1
 
     def next(self, room: int, now: float) -> list[VirtualJob]:
         # By age one at a time is exact.
-        room = 1 if self.shares.wants_heads() else room
+        room = 1 if self.shares.wants_heads() else min(room, self._count)
         found: list[VirtualJob] = []
         for pick in self.shares.picks(lambda _: room, limit=room, now=now):
             waiting = self.waiting[pick.lane]
@@ -74,6 +77,7 @@ class Ours:
                 self.shares.exhausted(pick.lane)
             elif self.shares.wants_heads():
                 self.shares.arrived(pick.lane, (waiting[0].submitted, waiting[0].expires))
+        self._count -= len(found)
         for job in found:
             self.running[str(job.number)] = job
         self.shares.taken([(str(job.number), job.tenant, _lane(job)) for job in found])
@@ -83,6 +87,7 @@ class Ours:
         del self.running[str(job.number)]
         self.shares.ended(str(job.number), 0.0)
         lane = _lane(job)
+        self._count += 1
         self.waiting.setdefault(lane, deque()).appendleft(job)
         self.shares.arrived(lane, (job.submitted, job.expires))
 

@@ -281,9 +281,7 @@ class Trace:
     slowdowns: dict[str, float] = field(default_factory=dict)
 
 
-def cluster(
-    turns: Callable[[], Turns], *, nodes: int = 10_000, jobs: int = 1_000_000, tenants: int = 10_000
-) -> Trace:
+def cluster(turns: Callable[[], Turns], *, nodes: int = 1_000, jobs: int = 100_000, tenants: int = 1_000) -> Trace:
     """A cluster of nodes with 8 slots each, and jobs as the large public traces describe them.
 
     Run times are log-normal (a median of 60 s, and a tail of hours); tenants submit by a power law, so the largest

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from taskmq.access.passwords import PasswordHasher
-from taskmq.contracts.identity import Account, Actor, ApiToken, BrowserSession, IdentityStore, NewBrowserSession
+from taskmq.contracts.identity import Actor, ApiToken, BrowserSession, IdentityStore, NewBrowserSession, UserAccount
 from taskmq.errors import IdentityNotFound, LoginThrottled, NotAuthenticated, NotPermitted
 from taskmq.model.clock import Clock
 from taskmq.model.identity import (
@@ -261,7 +261,7 @@ class Access:
         raise IdentityNotFound(f"there is no tenant {tenant!r}")
 
 
-def identity_of_token(token: ApiToken, account: Account) -> Identity:
+def identity_of_token(token: ApiToken, account: UserAccount) -> Identity:
     """What a token leaves of what its user may do; without scopes it is not good for their account."""
     return Identity(
         user_id=account.user.id,
@@ -275,7 +275,7 @@ def identity_of_token(token: ApiToken, account: Account) -> Identity:
     )
 
 
-def identity_of_session(session: BrowserSession, account: Account) -> Identity:
+def identity_of_session(session: BrowserSession, account: UserAccount) -> Identity:
     """What a session may do: all that its user may."""
     return Identity(
         user_id=account.user.id,

@@ -51,6 +51,7 @@ _COMMANDS = {
     ),
     "definition": ("taskmq.cli.jobs.definition:app", "Templates of jobs: put, show, list, versions, delete."),
     "task": ("taskmq.cli.jobs.task:app", "Tasks that workers and schedulers have registered: list, show."),
+    "pool": ("taskmq.cli.operators.pool:app", "Pools of tenants, and policies of queues: list, set, remove."),
     "queue": ("taskmq.cli.operators.queue:app", "Queues: list, show, pause, resume, purge."),
     "schedule": (
         "taskmq.cli.operators.schedule:app",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
 from taskmq.model.jobs.filter_text import parse_filter
@@ -72,12 +73,12 @@ class TenantJobs:
 
     Args:
         tenant: whose jobs; "" are those that have no tenant, None everybody's.
-        by: who acts, for the history and as owner.
+        by: who acts, for the history and as owner; what an `Actor` changes is in the audit, too.
         allows: whether they may call a task of that name.
     """
 
     def __init__(
-        self, app: TaskMQ, tenant: str | None, *, by: str, allows: Callable[[str], bool] = lambda _: True
+        self, app: TaskMQ, tenant: str | None, *, by: str | Actor, allows: Callable[[str], bool] = lambda _: True
     ) -> None:
         self._allows = allows
         self._app = app
@@ -109,7 +110,7 @@ class TenantJobs:
             order.kwargs,
             options,
             description=order.description,
-            owner=self._by,
+            owner=self._by if isinstance(self._by, str) else self._by.user,
             labels=order.labels,
             held=order.held,
         )

@@ -10,7 +10,8 @@ of the time, however many there are.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchBatch, DispatchStore, Lane, Pick
@@ -18,8 +19,8 @@ from taskmq.durable.service import pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
-from taskmq.model.jobs.pools import QueuePolicy
-from taskmq.scheduler.fairness import Shares, Window
+from taskmq.model.jobs.pools import QueuePolicy, Sharing
+from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.slots import HeldLease
@@ -31,6 +32,7 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _POLL: Final = 0.5
 _PACE: Final = 0.004
+_SHARING: Final = 1.0
 _BATCH: Final = 500
 # Reading the lanes takes at most a tenth of the time.
 _READING: Final = 10
@@ -47,6 +49,7 @@ class JobDispatcher:
     Args:
         slots_of: live worker slots of a queue; None: nobody knows.
         policies: of queues, as the app describes them.
+        sharing: reads what operators have said about turns, which goes before.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class JobDispatcher:
         *,
         slots_of: Callable[[str], int | None],
         policies: Mapping[str, QueuePolicy],
+        sharing: Callable[[], Awaitable[Sharing]],
         counts: SchedulerCounts,
     ) -> None:
         self._store = store
@@ -68,6 +72,10 @@ class JobDispatcher:
         self._counts = counts
         self._shares = Shares()
         self._shares.configure(policies, {})
+        self._policies = policies
+        self._read_sharing = sharing
+        self._next_sharing = 0.0
+        self._followed = 0
         self._windows: dict[str, Window] = {}
         self._publishing = TaskSet("publishes jobs", failure="jobs are published by the slot's next holder")
         self._waking = asyncio.Event()
@@ -188,7 +196,11 @@ class JobDispatcher:
         self._is_stale = False
         self._next_poll = began + _POLL
         try:
-            self._shares.refresh(await self._store.lanes(self._lease.slot))
+            if began >= self._next_sharing:
+                self._follow(await self._read_sharing())
+                self._next_sharing = began + _SHARING
+            lanes = await self._store.lanes(self._lease.slot)
+            self._shares.refresh(lanes, await self._heads(lanes))
         except StoreUnavailable:
             self._is_stale = True
             raise
@@ -196,6 +208,26 @@ class JobDispatcher:
         # Of two readings the shorter one: the first of a connection, or one behind a stall, says little of the next.
         before, self._reading = self._reading, ended - began
         self._earliest_read = ended + max(_PACE, _READING * min(before, self._reading))
+
+    async def _heads(self, lanes: Sequence[Lane]) -> dict[Lane, Head]:
+        """The ages of jobs, in queues that go by age."""
+        queues = sorted({lane.queue for lane in lanes if self._shares.goes_by_heads(lane.queue)})
+        if not queues:
+            return {}
+        # Who has been served has another first job now.
+        self._is_stale = True
+        return {
+            lane: (head.due / 1000, inf if head.expires is None else head.expires / 1000)
+            for lane, head in (await self._store.heads(queues)).items()
+        }
+
+    def _follow(self, sharing: Sharing) -> None:
+        """Do from now on as operators say."""
+        if sharing.version == self._followed:
+            return
+        self._shares.configure({**self._policies, **sharing.queues}, sharing.pools)
+        self._followed = sharing.version
+        _log.info("slot %d: follows version %d of policies and pools", self._lease.slot, sharing.version)
 
     def _see_ends(self, picks: list[Pick], batch: DispatchBatch) -> None:
         found = Counter(Lane(job.queue, job.priority, job.tenant) for job in batch.jobs)

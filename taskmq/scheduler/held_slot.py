@@ -89,6 +89,7 @@ class HeldSlot:
             self.publisher,
             slots_of=workers.slots_of,
             policies=app.producer.policies(),
+            sharing=store.sharing,
             counts=counts,
         )
         clock = StoreClock(store.now_ms)

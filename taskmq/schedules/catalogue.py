@@ -344,7 +344,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
             graph = graph_for(entry.workflow, meta=said, priority=None)
             await WorkflowService(entry.task.services).start(graph, flow_id=job_id, keep=KEEP_SECONDS)
         else:
-            is_stored = self._producer.sessions.current().store is not None
+            is_stored = self._producer.sessions.keeps_schedules
             if entry.definition:
                 jobs, version = self._producer.jobs, entry.definition_version
                 sending = await jobs.named_sending(entry.definition, entry.args, entry.kwargs, version=version)
@@ -411,7 +411,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def _records(self) -> ScheduleRecords:
         sessions = self._producer.sessions
         session = sessions.current()
-        if session.store is not None:
+        if session.store is not None and sessions.keeps_schedules:
             # Not for those who have none.
             from taskmq.schedules.store_records import StoredRecords
 

@@ -60,8 +60,8 @@ class StoredRecords:
                 current_context.reset(token)
         if call.unique is not None:
             raise InvalidOption(
-                f"schedule {entry.name!r}: task {entry.task.name} has unique=, which the store does not know: "
-                "limit the schedule itself with overlap="
+                f"schedule {entry.name!r}: task {entry.task.name} has unique=, by which its occurrences would be "
+                "dropped unseen: leave it out, and say overlap='skip' of the schedule"
             )
         if self._producer.queue(call.queue).ordered is not None:
             raise InvalidOption(

@@ -128,7 +128,7 @@ def _events_of(state: State) -> EventHub:
 
 
 def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
-    return TenantJobs(state["app"], caller.tenant, by=caller.name, allows=caller.allows)
+    return TenantJobs(state["app"], caller.tenant, by=caller.actor(), allows=caller.allows)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from taskmq.contracts.jobs import JobRecord, JobStore, slot_key
+from taskmq.model.jobs.pools import path_of, shares_of
 from taskmq.model.states import UNDERWAY, JobState
 
 __all__ = ["Explanation", "explain_job"]
@@ -40,6 +41,7 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
         case JobState.QUEUED:
             reasons.append(f"it is ready since {_when(record.due)} and waits for its turn in queue {record.queue!r}")
+            reasons += await _turn(store, record)
         case JobState.DISPATCHED:
             reasons.append(
                 f"its message is at the broker since {_when(record.dispatched)}, in {record.queue}.jobs: it waits "
@@ -58,6 +60,25 @@ async def explain_job(store: JobStore, record: JobRecord) -> Explanation:
     if record.error is not None:
         reasons.append(f"its last attempt failed: {record.error.type_name}: {record.error.message}"[:500])
     return Explanation(state=record.state, reasons=reasons)
+
+
+async def _turn(store: JobStore, record: JobRecord) -> list[str]:
+    """Beside whom it waits, and what was said of its pool."""
+    said = await store.sharing()
+    lanes = await store.dispatching.lanes(store.dispatching.slot_of(record.queue))
+    tenants = {lane.tenant for lane in lanes if lane.queue == record.queue} | {record.tenant}
+    policy = said.queues.get(record.queue)
+    reasons: list[str] = []
+    if len(tenants) > 1:
+        reasons.append(f"{len(tenants) - 1} other tenants have jobs in that queue, too")
+    if policy is not None and policy.policy in {"fair", "weighted"}:
+        share = shares_of(tenants, said.pools, weighted=policy.policy == "weighted")[record.tenant]
+        reasons.append(f"its pool is due {share:.1%} of the queue while all of them have jobs ({policy.policy})")
+    return reasons + [
+        f"pool {pool.name!r} has at most {pool.max['slots']:g} jobs in flight, and its others wait"
+        for pool in path_of(record.tenant, said.pools)
+        if "slots" in pool.max
+    ]
 
 
 def _when(milliseconds: int | None) -> str:

@@ -26,7 +26,7 @@ from taskmq.submission.definitions import Definitions
 from taskmq.submission.explain import Explanation, explain_job
 from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job, result_of
-from taskmq.submission.stored import NOTHING, Change, StoredJobs, check_cursor, instant_ms
+from taskmq.submission.stored import NOTHING, By, Change, StoredJobs, check_cursor, instant_ms
 from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
@@ -379,7 +379,7 @@ class Jobs(JobService):
         expires: datetime | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        by: str = "",
+        by: By = "",
         note: str = "",
     ) -> JobRecord:
         """Change a job that no worker has yet; the job afterwards. What is not given stays.
@@ -387,7 +387,8 @@ class Jobs(JobService):
         Args:
             version: that the job must have; None: whichever it has.
             args, kwargs: in place of all its arguments.
-            by, note: who, and why: for its history.
+            by, note: who, and why: for its history. By an `Actor` it is in the audit as well, by the same
+                transaction; so it is with the other changes.
 
         Raises:
             InvalidArguments: they do not fit its task.
@@ -419,7 +420,7 @@ class Jobs(JobService):
         expires: datetime | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        by: str = "",
+        by: By = "",
         note: str = "",
     ) -> JobRecord:
         """`change` for coroutines."""
@@ -444,11 +445,11 @@ class Jobs(JobService):
             )
         return await self._store.edit(job_id, "change", version=version, change=change, by=by, note=note)
 
-    def cancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    def cancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
         return self.sessions.run_sync(self.acancel(job_id, version=version, by=by, note=note), instead="acancel")
 
-    async def acancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    async def acancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """`cancel` for coroutines."""
         after = await self._do("cancel", job_id, version=version, by=by, note=note)
         if not after.state.is_final and self.sessions.current().state is not None:
@@ -457,27 +458,27 @@ class Jobs(JobService):
             await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
-    def hold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    def hold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Have a job that waits not run until it is released."""
         return self.sessions.run_sync(self.ahold(job_id, version=version, by=by, note=note), instead="ahold")
 
-    async def ahold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    async def ahold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """`hold` for coroutines."""
         return await self._do("hold", job_id, version=version, by=by, note=note)
 
-    def release(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    def release(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Let a held job run, at its time."""
         return self.sessions.run_sync(self.arelease(job_id, version=version, by=by, note=note), instead="arelease")
 
-    async def arelease(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    async def arelease(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """`release` for coroutines."""
         return await self._do("release", job_id, version=version, by=by, note=note)
 
-    def retry(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> Job[Any]:
+    def retry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
         """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it."""
         return self.sessions.run_sync(self.aretry(job_id, version=version, by=by, note=note), instead="aretry")
 
-    async def aretry(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> Job[Any]:
+    async def aretry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
         """`retry` for coroutines."""
         record = await self._store.get(job_id)
         if record.state.is_final:
@@ -502,7 +503,7 @@ class Jobs(JobService):
         await self._store.submit(job)
         return Job(name_of(job), task=job.task, jobs=self, returns=self._returns(job.task))
 
-    async def _do(self, action: Action, job_id: str, *, version: int | None, by: str, note: str) -> JobRecord:
+    async def _do(self, action: Action, job_id: str, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job_id, action, version=version, by=by, note=note)
 
     # What handles ask ----------------------------------------------------------------------------------

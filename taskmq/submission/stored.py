@@ -9,6 +9,7 @@ import msgspec
 from taskmq.client.large_values import REFERENCE
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import (
@@ -24,6 +25,7 @@ from taskmq.errors import (
 from taskmq.middleware.chain import Sending
 from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
+from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
@@ -31,9 +33,12 @@ from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic"]
+__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic"]
 
 T = TypeVar("T")
+
+By = str | Actor
+"""Who changes a job: a name, or one whose changes are in the audit as well."""
 
 # Somebody else may change the job at the same moment; each of them gains something.
 _TRIES: Final = 20
@@ -217,13 +222,14 @@ class StoredJobs:
         *,
         version: int | None = None,
         change: Change = NOTHING,
-        by: str = "",
+        by: By = "",
         note: str = "",
     ) -> JobRecord:
         """Do what an operator asks for; the job afterwards.
 
         Args:
             version: that the job must have; None: whichever it has.
+            by: who; what an `Actor` does is in the audit, too.
 
         Raises:
             JobNotFound: there is no such job.
@@ -278,7 +284,7 @@ class StoredJobs:
         change: Change,
         *,
         now: int,
-        by: str,
+        by: By,
         note: str,
     ) -> JobUpdate:
         is_end = decision.state is JobState.CANCELLED
@@ -296,8 +302,9 @@ class StoredJobs:
             cancel_requested=reason if decision.is_request else msgspec.UNSET,
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
-            by=by,
+            by=by if isinstance(by, str) else by.user,
             note=note or (change.words() if action == "change" else ""),
+            audit=None if isinstance(by, str) else _entry(record, decision, action, change, by=by, note=note),
         )
 
     def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
@@ -315,6 +322,21 @@ class StoredJobs:
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
 
 
+def check_cursor(after: str) -> None:
+    """Refuse what is no place in a list.
+
+    Raises:
+        InvalidOption: it is not what a list has given.
+    """
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
+
+
 def instant_ms(moment: datetime, *, what: str) -> int:
     """Milliseconds since the epoch, within what an envelope can hold.
 
@@ -324,6 +346,23 @@ def instant_ms(moment: datetime, *, what: str) -> int:
     if moment.tzinfo is None:
         raise InvalidOption(f"{what}={moment!r}: a datetime with a time zone, for example datetime.now(UTC)")
     return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
+
+
+def _entry(
+    record: JobRecord, decision: Decision, action: Action, change: Change, *, by: Actor, note: str
+) -> AuditEntry:
+    """Of the audit: never with arguments, which are nobody's but the task's."""
+    after: dict[str, Any] = {"state": str(decision.state)}
+    if action == "change":
+        after["changed"] = change.words()
+    return msgspec.structs.replace(by, note=note or by.note).entry(
+        f"job.{action}",
+        kind="job",
+        subject=record.id,
+        tenant=record.tenant,
+        before={"state": str(record.state), "version": record.version},
+        after=after,
+    )
 
 
 def _same(job: NewJob, answer: Submitted) -> Submitted:
@@ -346,18 +385,3 @@ def _is_nothing(decision: Decision, record: JobRecord, action: Action, change: C
 def _conflict(record: JobRecord, reason: str) -> JobConflict:
     name = record.key or record.id
     return JobConflict(f"job {name} {reason}", state=str(record.state), version=record.version)
-
-
-def check_cursor(after: str) -> None:
-    """Refuse what is no place in a list.
-
-    Raises:
-        InvalidOption: it is not what a list has given.
-    """
-    # Not for those who only send.
-    from uuid import UUID
-
-    try:
-        UUID(after)
-    except ValueError:
-        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None

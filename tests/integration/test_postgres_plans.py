@@ -87,3 +87,24 @@ def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: 
         assert bad == {}
 
     asyncio.run(main())
+
+
+def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url: str) -> None:
+    fire = (statements.FIRE, [0], [1], ["00000000-0000-7000-8000-000000000000"], ["slot:0"], [1], ["slot:0"])
+
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        await connection.execute(";".join(HOT))
+        batch = await connection.fetchval(
+            "insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens) values (0, 1, 1, '{}', '{}') "
+            "returning id"
+        )
+        for statement, *values in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
+            await connection.execute("begin")
+            await connection.fetch(statement, *values)
+            assert await connection.fetchval("show synchronous_commit") == "off", statement
+            await connection.execute("rollback")
+            assert await connection.fetchval("show synchronous_commit") == "on"
+        await connection.close()
+
+    asyncio.run(main())

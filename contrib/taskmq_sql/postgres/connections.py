@@ -8,7 +8,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.errors import StoreUnavailable
 
-__all__ = ["HOT", "LISTS", "LOOKUPS", "UNSYNCED", "Connection", "Connections", "Purpose", "Row", "undone"]
+__all__ = ["HOT", "LISTS", "LOOKUPS", "Connection", "Connections", "Purpose", "Row", "undone"]
 
 T = TypeVar("T")
 
@@ -18,9 +18,6 @@ Row = Any
 HOT: Final = ("set enable_seqscan = off", "set enable_nestloop = off", "set enable_mergejoin = off")
 """Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
 Where they loop (`lateral`), there is no other way."""
-UNSYNCED: Final = (*HOT, "set synchronous_commit = off")
-"""Statements whose commits need not wait for the disk: nobody acts on them outside of the database before a later
-commit has written them, too, or they are done again where they were lost with the server."""
 LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
 """Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)

@@ -12,6 +12,7 @@ from taskmq.contracts.jobs import (
     DueJob,
     JobRecord,
     Lane,
+    LaneHead,
     Pick,
     slot_key,
 )
@@ -33,6 +34,7 @@ from taskmq_sql.postgres.statements import (
     EXISTING,
     FIRE,
     FORGET,
+    HEADS,
     IN_FLIGHT,
     LANES,
     TAKE_OVER,
@@ -46,6 +48,8 @@ KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
 _OVER: Final = "its time was over before it started"
 _DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
+# With a take-over, which is on the disk when it is acted on.
+_LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
 _BODIES: Final = "select id, body from taskmq.job_body where id = any($1::uuid[])"
 
 
@@ -75,6 +79,18 @@ class PostgresDispatch:
         queues = await self._names.texts("queue", {row[0] for row in rows})
         tenants = await self._names.texts("tenant", {row[2] for row in rows})
         return [Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows]
+
+    async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        numbers = await self._names.find("queue", queues)
+        rows = await self._database.dispatches.run(
+            "read", lambda connection: connection.fetch(HEADS, sorted(numbers.values()))
+        )
+        names = {number: name for name, number in numbers.items()}
+        tenants = await self._names.texts("tenant", {row[2] for row in rows})
+        return {
+            Lane(names[queue], priority, tenants[tenant]): LaneHead(due, expires)
+            for queue, priority, tenant, due, expires in rows
+        }
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
@@ -128,7 +144,7 @@ class PostgresDispatch:
             rows = await connection.fetch(TAKE_OVER, slot_key(slot), epoch, slot)
             under_way = {row["batch"] for row in rows if row["id"] is not None}
             if over := {row["batch"] for row in rows} - under_way:
-                await connection.execute(FORGET, sorted(over))
+                await connection.execute(_LEAVE_BATCHES, sorted(over))
             return [row for row in rows if row["id"] is not None]
 
         rows = await self._database.dispatches.run("transaction", take_over)

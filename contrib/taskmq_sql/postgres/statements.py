@@ -21,6 +21,7 @@ __all__ = [
     "FIRE",
     "FORGET",
     "FORGOTTEN",
+    "HEADS",
     "IN_FLIGHT",
     "JOB_COLUMNS",
     "LANES",
@@ -78,6 +79,19 @@ with recursive l as (
 select queue, priority, tenant from l"""
 """One probe of the key's index a lane, however many jobs are in it."""
 
+HEADS: Final = """
+with recursive l as (
+  select r.* from unnest($1::int[]) as q(id) cross join lateral
+    (select queue, priority, tenant, due, id from taskmq.ready where queue = q.id
+     order by queue, priority, tenant, due, id limit 1) r
+  union all
+  select r.* from l cross join lateral
+    (select queue, priority, tenant, due, id from taskmq.ready
+     where queue = l.queue and (priority, tenant) > (l.priority, l.tenant)
+     order by queue, priority, tenant, due, id limit 1) r)
+select queue, priority, tenant, due, (select j.expires from taskmq.job j where j.id = l.id) as expires from l"""
+"""The same of these queues, with the first job of each."""
+
 _FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
 and holder is not null for share)"
 
@@ -106,8 +120,16 @@ o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
 select u.*, o.id as batch from u, o"""
 """No lease, no change at all. Those that are over end instead; nothing looks for them where all were taken."""
 
-CONFIRM: Final = "update taskmq.dispatch_batch set confirmed = true where id = any($1::bigint[])"
-FORGET: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
+# The commit does not wait for the disk. Nobody acts on it outside of the database before a later commit has written
+# it, too; what is lost with the server is done again. By the statement, not for the connection: behind a pooler that
+# setting would be others'.
+_UNSYNCED: Final = "unsynced as materialized (select set_config('synchronous_commit', 'off', true))"
+
+CONFIRM: Final = f"""
+with {_UNSYNCED}
+update taskmq.dispatch_batch set confirmed = true where id = any($1::bigint[]) and exists (select from unsynced)"""
+FORGET: Final = f"""
+with {_UNSYNCED} delete from taskmq.dispatch_batch where id = any($1::bigint[]) and exists (select from unsynced)"""
 
 TAKE_OVER: Final = f"""
 with {_FENCE.format(key="$1", epoch="$2")},
@@ -216,10 +238,12 @@ select t.due, t.id, t.shard from unnest($1::smallint[]) as s(shard) cross join l
   (select due, id, shard from taskmq.timer where shard = s.shard and due < $2 order by shard, due, id limit $3) t
 order by t.due, t.id limit $3"""
 
-FIRE: Final = """
-with fence as materialized (
+FIRE: Final = f"""
+with {_UNSYNCED},
+fence as materialized (
   select l.key from unnest($4::text[], $5::bigint[]) as h(key, epoch) cross join lateral
-    (select key from taskmq.lease where key = h.key and epoch = h.epoch and holder is not null for share) l),
+    (select key from taskmq.lease where key = h.key and epoch = h.epoch and holder is not null for share) l
+  where exists (select from unsynced)),
 gone as (delete from taskmq.timer where ctid = any(array(
    select d.ctid from unnest($1::smallint[], $2::bigint[], $3::uuid[], $6::text[]) as f(shard, due, id, key)
    cross join lateral

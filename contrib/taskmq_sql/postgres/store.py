@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import Select
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
@@ -19,6 +20,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import StoreUnavailable
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.lists import Known, Scan, page_of, scans
 from taskmq_sql.jobs.partitions import DAY
@@ -53,6 +55,12 @@ from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc 
 limit 1"""
 _FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2"
 _FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
+_SHARING: Final = "select value from taskmq.setting where name = 'sharing'"
+_SHARE_FIRST: Final = """
+insert into taskmq.setting (name, value) values ('sharing', $1) on conflict do nothing returning name"""
+_SHARE: Final = """
+update taskmq.setting set value = $1
+where name = 'sharing' and (value::json ->> 'version')::int = $2 returning name"""
 _EVENTS: Final = """
 select version, at, kind, state, actor, note from taskmq.event where id = $1 order by number"""
 _ATTEMPTS: Final = """
@@ -165,6 +173,19 @@ class PostgresJobStore:
         if not is_job_id(job_id):
             return []
         return await attempt_records(await self._rows(_ATTEMPTS, job_id), self._database.names)
+
+    async def sharing(self) -> Sharing:
+        rows = await self._rows(_SHARING)
+        return read_sharing(rows[0][0] if rows else None)
+
+    async def share(self, sharing: Sharing) -> bool:
+        content = msgspec.json.encode(sharing).decode()
+        statement = _SHARE_FIRST if sharing.version == 1 else _SHARE
+        before = () if sharing.version == 1 else (sharing.version - 1,)
+        rows = await self._database.changes.run(
+            "statement", lambda connection: connection.fetch(statement, content, *before)
+        )
+        return bool(rows)
 
     async def now_ms(self) -> int:
         return int((await self._rows("select taskmq.now_ms()"))[0][0])

@@ -21,12 +21,14 @@ from taskmq.contracts.jobs import (
     JobRecord,
     JobUpdate,
     Lane,
+    LaneHead,
     NewJob,
     Pick,
     Submitted,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
@@ -38,6 +40,8 @@ from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
+from taskmq_sql.sqlite.jobs.sharing import heads, share
+from taskmq_sql.sqlite.jobs.sharing import sharing as read_shares
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases
 from taskmq_sql.sqlite.schedules import SqliteSchedules
@@ -141,6 +145,12 @@ class SqliteJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return await self._reader.call(partial(records.attempts, job_id=job_id), care=Care.READ)
 
+    async def sharing(self) -> Sharing:
+        return await self._reader.call(read_shares, care=Care.READ)
+
+    async def share(self, sharing: Sharing) -> bool:
+        return await self._writer.call(partial(share, new=sharing), care=Care.DURABLE)
+
     async def now_ms(self) -> int:
         return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
 
@@ -193,6 +203,9 @@ class SqliteDispatch:
     async def lanes(self, slot: int) -> list[Lane]:
         found = await self._reader.call(dispatches.lanes, care=Care.READ)
         return [lane for lane in found if self.slot_of(lane.queue) == slot]
+
+    async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        return await self._reader.call(partial(heads, queues=queues), care=Care.READ)
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not picks:

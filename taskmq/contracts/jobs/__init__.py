@@ -20,6 +20,7 @@ from taskmq.contracts.jobs.dispatch import (
     DispatchStore,
     DueJob,
     Lane,
+    LaneHead,
     Pick,
     slot_key,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "JobStore",
     "JobUpdate",
     "Lane",
+    "LaneHead",
     "NewJob",
     "OccurrenceJob",
     "Pick",

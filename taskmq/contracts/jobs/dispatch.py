@@ -24,6 +24,7 @@ __all__ = [
     "DispatchedJob",
     "DueJob",
     "Lane",
+    "LaneHead",
     "Pick",
     "slot_key",
 ]
@@ -43,6 +44,13 @@ class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     queue: str
     priority: int
     tenant: str
+
+
+class LaneHead(msgspec.Struct, frozen=True):
+    """The first job of a lane: since when it is due, and when it expires, ms since the epoch; None: never."""
+
+    due: int
+    expires: int | None = None
 
 
 class Pick(msgspec.Struct, frozen=True):
@@ -130,6 +138,10 @@ class DispatchStore(Protocol):
 
     async def lanes(self, slot: int) -> list[Lane]:
         """The lanes of the slot that have jobs which are ready."""
+        ...
+
+    async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        """The first job of each lane of these queues."""
         ...
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:

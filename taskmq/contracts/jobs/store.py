@@ -21,6 +21,7 @@ from taskmq.contracts.jobs.records import (
 )
 from taskmq.contracts.jobs.schedules import JobScheduleStore
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.pools import Sharing
 
 __all__ = ["JobStore", "Prunable", "Upgradable"]
 
@@ -95,6 +96,14 @@ class JobStore(Protocol):
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         """Its attempts that did not end it, the earliest first."""
+        ...
+
+    async def sharing(self) -> Sharing:
+        """What operators have said about policies and pools."""
+        ...
+
+    async def share(self, sharing: Sharing) -> bool:
+        """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
         ...
 
     async def now_ms(self) -> int:

@@ -24,9 +24,11 @@ __all__ = [
     "SLOTS_ASKED",
     "Amounts",
     "QueuePolicy",
+    "Sharing",
     "TenantPool",
     "check_pools",
     "path_of",
+    "read_sharing",
     "shares_of",
 ]
 
@@ -109,6 +111,31 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def _refuse(self, reason: str) -> NoReturn:
         raise InvalidOption(f"pool {self.name!r}: {reason}")
+
+
+class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What operators have said about turns, for everybody who uses a store.
+
+    Attributes:
+        version: grows by 1 with every change; 0: nobody has said anything.
+        queues: policies, instead of those that apps describe.
+        pools: by name.
+    """
+
+    version: int = 0
+    queues: dict[str, QueuePolicy] = {}
+    pools: dict[str, TenantPool] = {}
+
+    def __post_init__(self) -> None:
+        check_pools(self.pools.values())
+        for name, pool in self.pools.items():
+            if name != pool.name:
+                raise InvalidOption(f"pool {pool.name!r} is listed as {name!r}")
+
+
+def read_sharing(content: str | bytes | None) -> Sharing:
+    """What a store has kept; nothing was said where it has kept nothing."""
+    return Sharing() if content is None else msgspec.json.decode(content, type=Sharing)
 
 
 def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:

@@ -51,14 +51,14 @@ class Account:
             account = account.parent
         return found
 
-    def take(self, needs: Amounts) -> None:
-        """A job goes into flight."""
+    def take(self, needs: Amounts, count: int = 1) -> None:
+        """Jobs go into flight."""
         account: Account | None = self
         while account is not None:
-            account.flights += 1
+            account.flights += count
             used = account.used
             for resource, amount in needs.items():
-                used[resource] = used.get(resource, 0.0) + amount
+                used[resource] = used.get(resource, 0.0) + amount * count
             account = account.parent
 
     def give(self, needs: Amounts) -> None:

@@ -116,6 +116,13 @@ class Branch:
                 parent.children.put(branch, parent.key_of(branch))
             branch = parent
 
+    def catch_up(self, cost: float) -> None:
+        """The last of several jobs that were charged together was served at the virtual time before its own cost."""
+        branch: Branch = self
+        while (parent := branch.parent) is not None:
+            parent.clock = max(parent.clock, branch.virtual - cost / branch.weight)
+            branch = parent
+
     def reorder(self) -> None:
         """Its key, and so perhaps that of those above, is another one."""
         branch: Branch = self
@@ -175,15 +182,26 @@ class Leaf(Branch):
             self._served[lane] = max(self._served.get(lane, 0.0), self._clock)
             self.lanes.put(lane, self._turn_of(lane))
 
-    def served(self, lane: Lane) -> None:
-        """A job of the lane was picked."""
+    def is_alone(self) -> bool:
+        """Whether there is no other lane whose turn it could be, and no cap."""
+        if len(self.lanes) > 1 or self.account is None or any(account.most for account in self.account.path()):
+            return False
+        branch: Branch = self
+        while (parent := branch.parent) is not None:
+            if len(parent.children) > 1:
+                return False
+            branch = parent
+        return True
+
+    def served(self, lane: Lane, number: int) -> None:
+        """So many jobs of the lane were picked."""
         if self.by_heads:
-            count = self._served[lane] = self._served.get(lane, 0.0) + 1
+            count = self._served[lane] = self._served.get(lane, 0.0) + number
             if count >= _AS_OLD:
                 self.lanes.put(lane, (inf, 0.0))
         else:
             self._clock = max(self._clock, self._served[lane])
-            self._served[lane] += _EACH_PRIORITY**-lane.priority
+            self._served[lane] += number * _EACH_PRIORITY**-lane.priority
             self.lanes.put(lane, self._turn_of(lane))
 
     def forget(self, lane: Lane) -> None:

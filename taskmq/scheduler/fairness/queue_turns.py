@@ -19,7 +19,7 @@ from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
 from taskmq.scheduler.fairness.order import Key, Order
 
-__all__ = ["Head", "Needs", "QueueTurns"]
+__all__ = ["BY_HEADS", "Head", "Needs", "QueueTurns"]
 
 Head = tuple[float, float]
 """Of the first job of a lane: since when it is due, and when it expires; seconds."""
@@ -30,7 +30,7 @@ _Charge = tuple[Amounts, float]
 _NOTHING: Final = 1e-12
 _NO_HEAD: Final[Head] = (0.0, inf)
 _IN_CLASSES: Final[frozenset[Policy]] = frozenset({"fair", "weighted", "round_robin", "deadline"})
-_BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
+BY_HEADS: Final[frozenset[Policy]] = frozenset({"fifo", "priority", "deadline"})
 
 
 class QueueTurns:
@@ -68,7 +68,7 @@ class QueueTurns:
         self._leaves: dict[Lane, Leaf] = {}
         self._picked: dict[Lane, list[_Charge]] = {}
         self.flights = Flights()
-        self.by_heads = policy.policy in _BY_HEADS
+        self.by_heads = policy.policy in BY_HEADS
         self._root = Branch(None, by_rank=policy.strict)
         self._classes: list[Branch] = []
         if policy.policy in _IN_CLASSES:
@@ -143,11 +143,10 @@ class QueueTurns:
         self._capacities[SLOTS_ASKED] = len(self.flights) + self._open() + float(count)
         honoured = self._accounts.honoured(self._capacities)
         found: dict[Lane, int] = {}
-        for _ in range(count):
-            lane = self._pick(honoured)
-            if lane is None:
-                break
-            found[lane] = found.get(lane, 0) + 1
+        while count > 0 and (picked := self._pick(honoured, count)) is not None:
+            lane, number = picked
+            found[lane] = found.get(lane, 0) + number
+            count -= number
         return found
 
     def taken(self, jobs: Iterable[tuple[str, str, Lane]]) -> None:
@@ -178,7 +177,7 @@ class QueueTurns:
             leaf.charge(cost)
         self._prune(leaf)
 
-    def _pick(self, honoured: float) -> Lane | None:
+    def _pick(self, honoured: float, most: int) -> tuple[Lane, int] | None:
         while True:
             leaf = self._owed_leaf(honoured) or self._root.serve()
             if leaf is None:
@@ -190,12 +189,16 @@ class QueueTurns:
             if (full := leaf.account.full(needs)) is not None:
                 self._block(full)
                 continue
-            leaf.served(lane)
-            self._take(leaf, needs)
+            # One alone needs no turns.
+            number = most if most > 1 and leaf.is_alone() else 1
+            leaf.served(lane, number)
+            self._take(leaf, needs, number)
             cost = self._worth(needs) * self._seconds(self._times.expected_next(lane))
-            self._picked.setdefault(lane, []).append((needs, cost))
-            leaf.charge(cost)
-            return lane
+            self._picked.setdefault(lane, []).extend([(needs, cost)] * number)
+            leaf.charge(cost * number)
+            if number > 1:
+                leaf.catch_up(cost)
+            return lane, number
 
     def _owed_leaf(self, honoured: float) -> Leaf | None:
         while (owed := self._owed.first()) is not None and self._owed.key(owed)[0] < honoured:
@@ -258,10 +261,10 @@ class QueueTurns:
     def _open(self) -> int:
         return sum(map(len, self._picked.values()))
 
-    def _take(self, leaf: Leaf, needs: Amounts) -> None:
+    def _take(self, leaf: Leaf, needs: Amounts, count: int = 1) -> None:
         assert leaf.account is not None
-        leaf.flights += 1
-        leaf.account.take(needs)
+        leaf.flights += count
+        leaf.account.take(needs, count)
         self._see(leaf.account)
 
     def _give(self, leaf: Leaf, needs: Amounts) -> None:

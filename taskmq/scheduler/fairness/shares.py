@@ -14,7 +14,7 @@ from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.pools import FAIR, Amounts, QueuePolicy, TenantPool
 from taskmq.scheduler.fairness.accounts import one_slot
 from taskmq.scheduler.fairness.costs import RunTimes
-from taskmq.scheduler.fairness.queue_turns import Head, Needs, QueueTurns
+from taskmq.scheduler.fairness.queue_turns import BY_HEADS, Head, Needs, QueueTurns
 
 __all__ = ["Shares"]
 
@@ -74,6 +74,10 @@ class Shares:
         """The lane has jobs, or another first one."""
         self._backlog.setdefault(lane.queue, {})[lane] = head
         self._of(lane.queue).add(lane, head)
+
+    def goes_by_heads(self, queue: str) -> bool:
+        """Whether a queue goes by the age of jobs."""
+        return self._policies.get(queue, FAIR).policy in BY_HEADS
 
     def wants_heads(self) -> bool:
         """Whether a queue here goes by the age of jobs."""

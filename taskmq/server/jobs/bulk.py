@@ -103,7 +103,8 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
     said = {"filter": data.filter, "cursor": data.cursor}
     await caller.note_action(app, f"jobs.{data.action}", subject="", after=said, note=data.note)
     page = await act_on_page(
-        jobs,
+        # The request is in the audit; each of its jobs has it in its history.
+        TenantJobs(app, caller.tenant, by=caller.name, allows=caller.allows),
         data.action,
         which,
         change=BulkChange(data.schedule_time, data.delay, priority_number(data.priority)),

@@ -18,6 +18,7 @@ from taskmq.contracts.jobs import (
     JobRecord,
     JobUpdate,
     Lane,
+    LaneHead,
     NewJob,
     Pick,
     ScheduleChange,
@@ -30,6 +31,7 @@ from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq.testing.fake_clock import FakeClock
@@ -109,6 +111,12 @@ class MemoryJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return self.at_work().attempts(job_id)
 
+    async def sharing(self) -> Sharing:
+        return self.at_work().sharing
+
+    async def share(self, sharing: Sharing) -> bool:
+        return self.at_work().share(sharing)
+
     async def now_ms(self) -> int:
         return self.at_work().now
 
@@ -159,6 +167,9 @@ class _MemoryDispatch:
 
     async def lanes(self, slot: int) -> list[Lane]:
         return self._store.at_work().lanes(slot)
+
+    async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        return self._store.at_work().heads(queues)
 
     async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         return self._store.at_work().dispatch(slot, epoch, picks)

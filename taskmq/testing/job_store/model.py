@@ -24,6 +24,7 @@ from taskmq.contracts.jobs import (
     JobRecord,
     JobUpdate,
     Lane,
+    LaneHead,
     NewJob,
     Pick,
     Submitted,
@@ -32,6 +33,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
@@ -68,6 +70,7 @@ class JobModel:
         schedules: whose occurrences become jobs.
         catalogue: definitions, and what is known of tasks.
         placed: slots of queues where they are not to be the model's own.
+        sharing: what operators have said about turns.
     """
 
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
@@ -79,6 +82,7 @@ class JobModel:
         self.schedules = ScheduleModel()
         self.catalogue = CatalogueModel()
         self.placed: dict[str, int] = {}
+        self.sharing = Sharing()
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
         self._unique: dict[str, tuple[str, int]] = {}
@@ -177,6 +181,12 @@ class JobModel:
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         return list(self._attempts.get(job_id, ()))
 
+    def share(self, sharing: Sharing) -> bool:
+        if sharing.version != self.sharing.version + 1:
+            return False
+        self.sharing = sharing
+        return True
+
     # What schedulers do -----------------------------------------------------------------------------------
 
     def slot_of(self, queue: str) -> int:
@@ -196,6 +206,10 @@ class JobModel:
         """Those of the lane that can be dispatched, in their order."""
         found = [job for job in self.jobs.values() if job.state is JobState.QUEUED and lane_of(job) == lane]
         return sorted(found, key=_by_due)
+
+    def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+        lanes = {lane_of(job) for job in self.jobs.values() if job.state is JobState.QUEUED and job.queue in queues}
+        return {lane: LaneHead(self.ready(lane)[0].due, self.ready(lane)[0].expires) for lane in lanes}
 
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):

@@ -27,6 +27,7 @@ from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
+from taskmq.testing.job_store_suite.sharing import SharingCases
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
@@ -49,6 +50,7 @@ class JobStoreSuite(
     ScheduleFirings,
     SlotLeases,
     IdentityCases,
+    SharingCases,
     Races,
     UniqueRaces,
     Definitions,

@@ -385,7 +385,7 @@ def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
     async def test(stage: Stage) -> None:
         process = await _begun(stage)
         load, shout = (process.app.tasks[name] for name in ("load", "shout"))
-        flow: Any = chain(load.s("a"), shout.s())  # type: ignore[arg-type]
+        flow: Any = chain(load.s("a"), shout.s())
         await process.app.schedules.aadd("flow", flow, every("10s"))
         await stage.pass_by(35)
 

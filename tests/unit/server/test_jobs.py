@@ -117,6 +117,29 @@ def test_a_job_is_held_released_retried_and_cloned(site: Site) -> None:
     assert site("GET", "/jobs/order-17/attempts").json() == {"items": []}
 
 
+def test_changes_of_a_job_are_in_the_audit_without_its_arguments(site: Site) -> None:
+    site.submit()
+    headers = {"X-Request-ID": "r-1"}
+    site("PATCH", "/jobs/order-17", {"payload": {"key": "secret"}, "note": "asked by phone"}, headers=headers)
+    site("DELETE", "/jobs/order-17", headers={"If-Match": '"9"'})
+    site("DELETE", "/jobs/order-17")
+
+    last, first = site("GET", "/audit?action=job.").json()["items"]
+
+    assert (first["action"], first["user"], first["tenant"], first["note"], first["request_id"]) == (
+        "job.change",
+        "acme-admin",
+        "acme",
+        "asked by phone",
+        "r-1",
+    )
+    assert (first["before"], first["after"]) == (
+        {"state": "scheduled", "version": 1},
+        {"state": "scheduled", "changed": "call"},
+    )
+    assert (last["action"], last["after"]) == ("job.cancel", {"state": "cancelled"})
+
+
 def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")

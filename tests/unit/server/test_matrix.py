@@ -168,7 +168,7 @@ def test_every_call_is_answered_to_those_who_may_and_to_nobody_else(house: House
     for operation, tenant in product(house.allowed(), _TENANTS):
         answer = house.call(operation, house.sessions[caller], tenant)
         expected = _verdict(operation, role, where, tenant)
-        if answer.status_code >= 500 or _seen(answer) != expected:
+        if answer.status_code in {500, 502, 503} or _seen(answer) != expected:
             wrong.append(
                 f"{operation.name} tenant={tenant}: {expected}, but {answer.status_code} {answer.text[:120]}"
             )

@@ -1,0 +1,71 @@
+"""`taskmq pool`, and what `taskmq job explain` says of pools."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Here, Result
+
+_APP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ(store="sqlite:///jobs.db")
+
+
+@app.task(name="report", queue="reports")
+def report(month: str) -> str:
+    return month
+"""
+
+
+class Shop:
+    """The command line of an app, with what it prints as data."""
+
+    def __init__(self, taskmq: Here) -> None:
+        self._taskmq = taskmq
+
+    def __call__(self, *words: str) -> Result:
+        return self._taskmq(*words, "--app", "shop:app", "-o", "json")
+
+
+@pytest.fixture
+def shop(home: Path, taskmq: Here) -> Shop:
+    (home / "shop.py").write_text(_APP)
+    return Shop(taskmq)
+
+
+def test_pools_are_set_piece_by_piece_listed_and_removed(shop: Shop) -> None:
+    assert shop("pool", "set", "acme", "--weight", "5", "--min", "2").code == 0
+    changed = shop("pool", "set", "acme", "--max", "8", "--min", "0")
+    assert shop("pool", "set", "acme-ml", "--parent", "acme").code == 0
+
+    assert changed.data == {"pool": "acme", "parent": None, "weight": 5.0, "min": None, "max": 8.0}
+    assert [row["pool"] for row in shop("pool", "list").data] == ["acme", "acme-ml"]
+    # A part of it is there.
+    assert shop("pool", "remove", "acme").code == 2
+    assert shop("pool", "remove", "acme-ml").code == 0
+    assert [row["pool"] for row in shop("pool", "list").data] == ["acme"]
+    assert "did you mean 'acme'" in shop("pool", "remove", "acmee").err
+
+
+def test_a_queue_goes_by_a_policy_until_that_is_taken_away(shop: Shop) -> None:
+    assert shop("pool", "policy", "reports", "weighted").code == 0
+    assert "queue reports: weighted" in shop("pool", "list").err
+
+    assert shop("pool", "policy", "reports", "none").code == 0
+    assert "queue reports" not in shop("pool", "list").err
+    assert shop("pool", "policy", "reports", "fare").code == 2
+
+
+def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop) -> None:
+    shop("pool", "policy", "reports", "weighted")
+    shop("pool", "set", "acme", "--weight", "3", "--max", "2")
+    submitted = [
+        shop("job", "submit", "report", "--args", '["2027-01"]', "--tenant", tenant) for tenant in ("acme", "zeta")
+    ]
+
+    explained = shop("job", "explain", submitted[0].data["job"])
+
+    assert "1 other tenants have jobs in that queue, too" in explained.out
+    assert "due 75.0% of the queue" in explained.out
+    assert "at most 2 jobs in flight" in explained.out
