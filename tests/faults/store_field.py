@@ -15,7 +15,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -220,7 +220,7 @@ class StoreField:
             process.wait(10)
 
     @contextlib.contextmanager
-    def frozen(self, role: str) -> Iterator[None]:
+    def frozen(self, role: str) -> Generator[None, None, None]:
         """Stop a process where it is."""
         pid = self.processes[role].inner_pid
         os.kill(pid, signal.SIGSTOP)

@@ -7,7 +7,7 @@ in hand: as after SIGKILL. Its leases are ended by hand, so that nobody waits fo
 import asyncio
 import inspect
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Container
+from collections.abc import AsyncGenerator, Callable, Container
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,7 +251,7 @@ class Process:
 
 
 @asynccontextmanager
-async def staged(database: Database) -> AsyncIterator[Stage]:
+async def staged(database: Database) -> AsyncGenerator[Stage, None]:
     name = f"deaths-{uuid4()}"
     broker = open_memory_broker(f"memory://{name}", BrokerOptions(name="worker"))
     stage = Stage(name, database, database.open(), broker)

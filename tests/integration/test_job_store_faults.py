@@ -3,10 +3,10 @@
 import asyncio
 import itertools
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -68,7 +68,7 @@ def _job(size: int = 10) -> NewJob:
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[JobStore]:
+async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
     store = open_job_store(url, BrokerOptions(name="faults"))
     try:
         yield store
@@ -192,8 +192,9 @@ def test_a_database_without_room_refuses_whole_submissions_and_goes_on_later(ser
             server.sql("create trigger no_room before insert on taskmq.job for each row execute function no_room()")
             await store.submit([_job() for _ in range(3)])
 
+            late = [_job() for _ in range(10)]
             with pytest.raises(StoreUnavailable, match="DiskFull") as caught:
-                await store.submit(late := [_job() for _ in range(10)])
+                await store.submit(late)
 
             assert caught.value.is_certain
             assert server.count() == 3
@@ -260,9 +261,9 @@ def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
 
 
 @asynccontextmanager
-async def _locked(url: str) -> AsyncIterator[None]:
+async def _locked(url: str) -> AsyncGenerator[None, None]:
     """Somebody has all of the tables to himself."""
-    connection: Any = await asyncpg.connect(url)
+    connection: Any = await cast("Any", asyncpg).connect(url)
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute("lock table taskmq.job, taskmq.dispatch_batch, taskmq.lease in access exclusive mode")

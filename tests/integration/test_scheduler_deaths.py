@@ -94,6 +94,7 @@ def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Database)
             database.sql(database.expire)
             other = database.open()
             present = await other.dispatching.leases.acquire(key, owner="present", seconds=5)
+            assert isinstance(present, int)
             assert present == late + 1
             (taken,) = await other.dispatching.take_over(slot, present)
 

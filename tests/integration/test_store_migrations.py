@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from textwrap import dedent
@@ -58,7 +58,7 @@ _FIRST_JOBS_OF_FILE: Final = f"""
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[JobStore]:
+async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
     store = open_job_store(url, BrokerOptions(name="migrations"))
     try:
         yield store

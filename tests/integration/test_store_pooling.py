@@ -1,7 +1,7 @@
 """The job store behind PgBouncer: sessions are fine, transactions are refused with what to do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from tests.servers.pgbouncer import PoolMode
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[JobStore]:
+async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
     store = open_job_store(url, BrokerOptions(name="pooled"))
     try:
         yield store
