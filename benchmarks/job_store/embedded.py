@@ -68,7 +68,7 @@ async def _life(app: TaskMQ, slot: int, epoch: int, count: int) -> None:
 
 
 async def _whole(path: Path, jobs: int) -> Figures:
-    app = TaskMQ("memory://bench-whole", store=f"sqlite:///{path}", name="bench")
+    app = TaskMQ(f"memory://{path.parent.name}", store=f"sqlite:///{path}", name="bench")
     ended = 0
     everything = asyncio.Event()
 
@@ -93,12 +93,14 @@ async def _whole(path: Path, jobs: int) -> Figures:
 async def _running(app: TaskMQ) -> AsyncGenerator[None]:
     config = WorkerConfig(events="off", control=False, slow_loop_warning=0, concurrency=100)
     scheduler, worker = Scheduler(app), Worker(app, config)
-    running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
+    dispatching, working = (asyncio.create_task(each.run()) for each in (scheduler, worker))
     try:
         await worker.is_ready.wait()
         yield
     finally:
+        # After each other: either closes the app's connections at its end.
         scheduler.stop()
+        await dispatching
         worker.drain()
-        await asyncio.gather(*running)
+        await working
         await app.aclose()

@@ -19,6 +19,7 @@ _DAY: Final = 86_400_000
 _FAILED: Final = frozenset({JobState.FAILED})
 _SUCCEEDED: Final = frozenset({JobState.SUCCEEDED})
 _NEXT: Final = "select id from taskmq.job_history where id >= $1 order by id limit 1"
+_ROWS: Final = "select sum(reltuples) from pg_class where relkind = 'r' and relname ~ '^job_history_2'"
 _KEYS: Final = """
 select t.name, k.key from (select tenant, key from taskmq.job_key limit $1) k
 join taskmq.tenant t on t.id = k.tenant"""
@@ -87,7 +88,7 @@ async def day_dropped(stage: Stage, *, keep: int, chance: random.Random) -> Figu
 
 
 async def _rows_of_days(connection: Any) -> int:
-    return int(await connection.fetchval("select sum(reltuples) from pg_class where relname ~ '^job_history_2'"))
+    return int(await connection.fetchval(_ROWS))
 
 
 def _filters(chance: random.Random) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from benchmarks.job_store.stage import Servers, Stage
+from taskmq_sql.jobs.partitions import day_of
 
 __all__ = [
     "DAYS",
@@ -82,10 +83,13 @@ def large_stage(servers: Servers, name: str, *, rows: int, fill: Fill) -> Genera
 
 
 async def days_there(stage: Stage) -> int:
-    """How many days ago the earliest day is that has rows."""
+    """How many days ago the earliest day is."""
     async with connected(stage.store) as (connection,):
-        row = await connection.fetchrow("select min(ended) as first, taskmq.now_ms() as now from taskmq.job_history")
-    return int(row["now"]) // _DAY - int(row["first"]) // _DAY
+        name = await connection.fetchval(
+            "select min(inhrelid::regclass::text) from pg_inherits where inhparent = 'taskmq.job_history'::regclass"
+        )
+        now = await connection.fetchval("select taskmq.now_ms()")
+    return int(now) // _DAY - day_of(name)
 
 
 async def fill_timers(stage: Stage, rows: int) -> float:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ async def _ours(stage: Stage, jobs: int) -> Figures:
 
 def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
     database = servers.postgres.create_database()
-    starts = Path("/tmp") / f"taskmq-bench-starts-{os.getpid()}"
+    starts = Path(tempfile.gettempdir()) / f"taskmq-bench-starts-{os.getpid()}"
     starts.unlink(missing_ok=True)
     few = max(jobs // 20, 100)
     python = str(environment_of(library.name, library.requires, library.python) / "python")
@@ -115,7 +116,8 @@ def _theirs(library: _Library, servers: Servers, jobs: int) -> Figures:
         )
         if done.returncode:
             raise RunFailed(f"{library.name} {' '.join(words)}: {done.stderr[-2000:]}")
-        return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}
+        figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}
+        return figures
 
     try:
         told("setup")

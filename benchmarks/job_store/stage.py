@@ -156,6 +156,10 @@ class Stage:
         used = {name: cpu_seconds(tree([pid])) for name, pid in self.pids.items()}
         return {**used, "sender": time.process_time()}
 
+    def wal(self) -> int:
+        """Bytes that PostgreSQL has written into its log so far."""
+        return int(self.sql("select pg_current_wal_lsn() - '0/0'"))
+
     def starts(self, *, skip: int = 0) -> list[Start]:
         """The starts of `stamp` so far, from this byte of their file on."""
         text = (self.folder / "starts").read_bytes()[skip:]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.job_store.figures import Figures
 from benchmarks.job_store.loading import connected
@@ -32,11 +32,11 @@ async def drained(stage: Stage, jobs: int) -> Figures:
     return {"jobs/s": done / took, "us a job: dispatch": cost, **parts}
 
 
-async def _left(connection: object) -> int:
-    return int(await connection.fetchval("select count(*) from taskmq.job"))  # type: ignore[attr-defined]
+async def _left(connection: Any) -> int:
+    return int(await connection.fetchval("select count(*) from taskmq.job"))
 
 
-async def _until(connection: object, left: int) -> None:
+async def _until(connection: Any, left: int) -> None:
     async with asyncio.timeout(_PATIENCE):
         while await _left(connection) > left:
             await asyncio.sleep(0.5)

@@ -16,7 +16,7 @@ _PATIENCE: Final = 120.0
 
 async def bulk(stage: Stage, jobs: int) -> Figures:
     """A thousand at a time; from the first submission to the last end."""
-    before, began = stage.cpu(), time.perf_counter()
+    written, before, began = stage.wal(), stage.cpu(), time.perf_counter()
     lasts: list[str] = []
     for first in range(0, jobs, _CHUNK):
         calls = [(number,) for number in range(first, min(first + _CHUNK, jobs))]
@@ -24,7 +24,9 @@ async def bulk(stage: Stage, jobs: int) -> Figures:
     submitted = time.perf_counter() - began
     await stage.until_ended(lasts)
     took = time.perf_counter() - began
-    return {"jobs/s": jobs / took, "submitted/s": jobs / submitted, **us_a_job(before, stage.cpu(), jobs)}
+    cost = us_a_job(before, stage.cpu(), jobs)
+    wal = (stage.wal() - written) / jobs
+    return {"jobs/s": jobs / took, "submitted/s": jobs / submitted, **cost, "WAL bytes a job": wal}
 
 
 async def submits(stage: Stage, jobs: int, *, callers: int) -> Figures:

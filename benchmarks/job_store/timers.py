@@ -17,6 +17,9 @@ _FIRES: Final = 500
 _CHANGES: Final = 100.0
 _CANCELS: Final = 100.0
 _BEFORE: Final = 8.0
+_LAST: Final = """
+select t.id from unnest($1::smallint[]) as s(shard) cross join lateral
+  (select id from taskmq.timer where shard = s.shard order by shard desc, due desc limit $2) t"""
 _PATIENCE: Final = 120.0
 
 
@@ -68,11 +71,7 @@ async def _paced(rate: float, job_ids: list[str], work: Callable[[str], Awaitabl
 async def _waiting(stage: Stage, count: int) -> list[str]:
     """Some of the jobs that wait for another day."""
     async with connected(stage.store) as (connection,):
-        rows = await connection.fetch(
-            "select id from taskmq.timer where shard = any($1::smallint[]) order by shard, due desc limit $2",
-            list(range(64)),
-            count * 4,
-        )
+        rows = await connection.fetch(_LAST, list(range(64)), count // 16)
     found = [str(row["id"]) for row in rows]
     random.shuffle(found)
     return found[:count]

@@ -7,7 +7,8 @@ Work, schedules and calls are counted in different processes:
   one page for all processes, counters that never go down when a process is replaced, no files on disk.
   prometheus-client's own multiprocess mode is not used. Nothing has to be configured but the port.
 - A **beat** shows its own in the same way (`taskmq beat --health-port 9465`).
-- A **scheduler** as well (`taskmq scheduler --health-port 9466`).
+- A **scheduler** as well (`taskmq scheduler --health-port 9466`), and a **server** (`taskmq server --health-port
+  9467`).
 - The **senders** are your own processes, with a page of their own. `SendMetrics` is a middleware that counts calls
   and measures the time to the broker's confirm, in a registry of your choice.
 

@@ -24,6 +24,7 @@ from taskmq.model.telemetry.metrics import (
     Page,
     ScheduleCount,
     SchedulerSnapshot,
+    ServerSnapshot,
     Snapshot,
     Source,
 )
@@ -62,6 +63,8 @@ class ProcessCollector(Collector):
             yield from _beat(snapshot)
         elif isinstance(snapshot, SchedulerSnapshot):
             yield from _scheduler(snapshot)
+        elif isinstance(snapshot, ServerSnapshot):
+            yield from _server(snapshot)
         else:
             yield from _jobs(_bounded(snapshot.counts))
             yield from _processes(snapshot)
@@ -122,6 +125,21 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("taskmq_scheduler_slots", "Slots that the scheduler holds.", snapshot.slots)
     silence = float("inf") if snapshot.store_silence is None else snapshot.store_silence
     yield GaugeMetricFamily("taskmq_scheduler_store_silence_seconds", "Since the store last answered.", silence)
+
+
+def _server(snapshot: ServerSnapshot) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "taskmq_server_requests", "Requests that were answered.", labels=["operation", "status"]
+    )
+    took = HistogramMetricFamily(
+        "taskmq_server_request_seconds", "How long answers took to begin.", labels=["operation"]
+    )
+    for count in snapshot.counts:
+        for status, number in sorted(count.statuses.items()):
+            requests.add_metric([count.operation, status], number)
+        took.add_metric([count.operation], _buckets(count.took), count.took.total)
+    yield from (requests, took)
+    yield GaugeMetricFamily("taskmq_server_streams", "Streams of events that are open.", snapshot.streams)
 
 
 def _bounded(counts: list[Count], most: int = _MOST_SERIES) -> list[Count]:

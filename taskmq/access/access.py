@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import secrets
 import uuid
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import msgspec
 
 from taskmq.access.passwords import PasswordHasher
-from taskmq.contracts.identity import Account, Actor, ApiToken, BrowserSession, IdentityStore, NewBrowserSession
+from taskmq.contracts.identity import Actor, ApiToken, BrowserSession, IdentityStore, NewBrowserSession, UserAccount
 from taskmq.errors import IdentityNotFound, LoginThrottled, NotAuthenticated, NotPermitted
 from taskmq.model.clock import Clock
 from taskmq.model.identity import (
@@ -31,6 +32,8 @@ from taskmq.model.identity import (
 )
 
 __all__ = ["Access", "LoggedIn", "SessionTimes", "actor_of", "identity_of_session", "identity_of_token"]
+
+_log = logging.getLogger("taskmq.access")
 
 _GENERIC: Final = "the name or the password is wrong, or the account is disabled"
 _NO_CREDENTIAL: Final = "sign in, or present an API token that is good"
@@ -159,10 +162,13 @@ class Access:
         """
         keys = throttle_keys(name, address)
         if (wait := await self._store.credentials.begin_login(keys)) > 0:
+            _log.warning("a login from %s was refused unseen: too many have failed", _printable(address))
             raise LoginThrottled(wait / 1000)
         found = await self._store.accounts.account_named(name)
         is_right = await self._hasher.is_right(password, None if found is None else found[1])
         if found is None or not is_right or found[0].user.disabled is not None:
+            # Not the name: people type their password there.
+            _log.warning("a login from %s has failed", _printable(address))
             raise NotAuthenticated(_GENERIC)
         await self._store.credentials.end_login(keys)
         account, kept = found
@@ -255,7 +261,7 @@ class Access:
         raise IdentityNotFound(f"there is no tenant {tenant!r}")
 
 
-def identity_of_token(token: ApiToken, account: Account) -> Identity:
+def identity_of_token(token: ApiToken, account: UserAccount) -> Identity:
     """What a token leaves of what its user may do; without scopes it is not good for their account."""
     return Identity(
         user_id=account.user.id,
@@ -269,7 +275,7 @@ def identity_of_token(token: ApiToken, account: Account) -> Identity:
     )
 
 
-def identity_of_session(session: BrowserSession, account: Account) -> Identity:
+def identity_of_session(session: BrowserSession, account: UserAccount) -> Identity:
     """What a session may do: all that its user may."""
     return Identity(
         user_id=account.user.id,
@@ -291,3 +297,7 @@ def actor_of(identity: Identity, *, address: str = "", request_id: str = "", not
         request_id=request_id,
         note=note,
     )
+
+
+def _printable(address: str) -> str:
+    return address.encode("unicode_escape").decode()[:64]

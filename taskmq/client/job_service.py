@@ -6,9 +6,9 @@ whoever has the job, or gets it, ends it as cancelled. Nothing is taken out of t
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from taskmq.client.delayed import WaitingJob, cancel, cancelled_record, due_instant, reschedule, waiting_jobs
 from taskmq.client.progress import JobProgress, progress_of
@@ -50,6 +50,18 @@ class JobService:
         """Keep a call that goes to the store. See `Call.send`.
 
         Raises:
+            UnsupportedFeature: the app has no store.
+        """
+        raise NotImplementedError
+
+    async def named_sending(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+    ) -> Sending:
+        """The call, for the store, of what is called so: a task, or a definition in its last or this version.
+
+        Raises:
+            UnknownTask: nothing is called so.
+            InvalidArguments, EncodeError, InvalidOption: the arguments do not fit.
             UnsupportedFeature: the app has no store.
         """
         raise NotImplementedError

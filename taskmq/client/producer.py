@@ -71,6 +71,11 @@ class Producer:
         self.middleware: tuple[Middleware, ...] = tuple(middleware)
         self._open_send: Callable[[Sending], AbstractContextManager[object]] = send_chain(self.middleware)
 
+    @property
+    def jobs(self) -> JobService:
+        """The app's jobs, which it submits to where a call goes to the store."""
+        return self._jobs
+
     def queue(self, name: str) -> WorkQueue:
         """The queue of that name, as the app describes it, else with the values of `WorkQueue(name)`.
 

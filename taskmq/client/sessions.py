@@ -10,7 +10,7 @@ import contextlib
 import os
 import warnings
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
@@ -87,6 +87,7 @@ class Sessions:
         self._abandoned: list[Session] = []
         self._has_warned = False
         self.patience: Patience | None = None
+        self.job_store: Callable[[BrokerOptions], JobStore] | None = None
 
     # Settings ------------------------------------------------------------------------------------------
 
@@ -160,8 +161,8 @@ class Sessions:
             return found[2]
         self._forget_dead_sessions()
         options = BrokerOptions(name=self._connection_name, clock=self.clock)
-        state_url, store_url = self.state_url, self.store_url
-        if store_url is not None and self.delay == "state":
+        state_url = self.state_url
+        if self.store_url is not None and self.delay == "state":
             raise InvalidOption(
                 "delay='state' with a job store: its schedulers keep what is delayed. Leave delay= out; "
                 "`taskmq store import` moves jobs that wait in the state already"
@@ -172,7 +173,7 @@ class Sessions:
             open_broker(self.url, options),
             state,
             send_timeout=self._send_timeout,
-            store=None if store_url is None else open_store(store_url, options),
+            store=self._opened_store(options),
             delays=require_store(state, _DELAYS).delays if self.delay == "state" else None,
             blobs=blobs,
             inline=self._result_inline,
@@ -181,6 +182,11 @@ class Sessions:
         )
         self._sessions[id(loop)] = (os.getpid(), loop, session)
         return session
+
+    def _opened_store(self, options: BrokerOptions) -> "JobStore | None":
+        if self.job_store is not None:
+            return self.job_store(options)
+        return None if self.store_url is None else open_store(self.store_url, options)
 
     def _arguments(self, blobs: BlobStore | None) -> LargeArguments | None:
         if blobs is not None:
@@ -210,6 +216,11 @@ class Sessions:
                 "sqlite:///PATH on one host"
             )
         return store
+
+    @property
+    def keeps_schedules(self) -> bool:
+        """Whether the session's store has the schedules: one that a test puts in place of the app's has jobs only."""
+        return self.job_store is None and self.current().store is not None
 
     def delays(self) -> DelayStore:
         """Where jobs wait for their time in the state, as the running loop's session sees it.

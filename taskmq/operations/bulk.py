@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import InvalidOption, NotPermitted, TaskMQError
+from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.units import Duration
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -57,7 +57,6 @@ async def act_on_page(
     which: JobFilter,
     *,
     change: BulkChange = BulkChange(),  # noqa: B008 - a value
-    allows: Callable[[str], bool] = lambda _: True,
     after: str | None = None,
     limit: int = 200,
     note: str = "",
@@ -65,7 +64,6 @@ async def act_on_page(
     """Do it to up to `limit` jobs that fit.
 
     Args:
-        allows: whether the caller may call a task of that name; jobs of others are refused.
         after: the `after` of the page before.
 
     Raises:
@@ -78,7 +76,7 @@ async def act_on_page(
     refused: list[BulkRefusal] = []
     for start in range(0, len(page.jobs), _AT_A_TIME):
         some = page.jobs[start : start + _AT_A_TIME]
-        errors = await asyncio.gather(*[_tried(act, record, allows) for record in some])
+        errors = await asyncio.gather(*[_tried(act, record) for record in some])
         for record, error in zip(some, errors, strict=True):
             if error is None:
                 done.append(record)
@@ -87,11 +85,7 @@ async def act_on_page(
     return BulkPage(done, refused, page.after)
 
 
-async def _tried(
-    act: Callable[[JobRecord], Awaitable[object]], record: JobRecord, allows: Callable[[str], bool]
-) -> TaskMQError | None:
-    if not allows(record.task):
-        return NotPermitted(f"task {record.task!r} is not among those that you may call")
+async def _tried(act: Callable[[JobRecord], Awaitable[object]], record: JobRecord) -> TaskMQError | None:
     try:
         await act(record)
     except TaskMQError as error:

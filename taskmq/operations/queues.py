@@ -15,7 +15,7 @@ from taskmq.contracts.stores import ScheduleStore, require_store
 from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, UnsupportedFeature
 from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, is_jobs_queue
 from taskmq.model.units import Duration, did_you_mean
 from taskmq.operations.workers import list_workers
 
@@ -168,13 +168,16 @@ async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueSta
 async def purge_queue(app: TaskMQ, name: str) -> int:
     """Delete the waiting messages of a queue, in all its priority classes or shards; how many there were.
 
+    Invitations to jobs of the store stay: the store would take their jobs for lost, and dispatch them again.
+    Those are cancelled in the store.
+
     Raises:
         QueueMissing: there is no such queue.
         BrokerUnavailable: the broker could not be reached.
     """
     broker = app.sessions.current().broker
     queue = app.producer.queue(name)
-    there = [entry.queue for entry in await broker.stats(queue.physical)]
+    there = [entry.queue for entry in await broker.stats(queue.physical) if not is_jobs_queue(entry.queue)]
     # Without the others the queue is complete; without these it is missing.
     return sum([await broker.purge(physical) for physical in dict.fromkeys((*queue.always, *there))])
 

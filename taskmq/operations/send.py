@@ -13,7 +13,7 @@ from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallOptions, CallPlan, plan_call
 from taskmq.tasks.task import Call, envelope_of
 
-__all__ = ["SentCall", "known_call", "send_by_name"]
+__all__ = ["SentCall", "send_by_name"]
 
 
 class SentCall(NamedTuple):
@@ -44,7 +44,7 @@ async def send_by_name(
         SendError: one of its kinds; `Unroutable` where the queue does not exist.
     """
     if app.tasks.get(check_task_name(task)) is not None:
-        call, positional, named = known_call(app, task, args, kwargs, options)
+        call, positional, named = _known_call(app, task, args, kwargs, options)
         sending = call.sending(*positional, **named)
     elif app.tasks and not force:
         raise UnknownTask(
@@ -61,7 +61,7 @@ async def send_by_name(
     return SentCall(app.job(envelope.id), place)
 
 
-def known_call(
+def _known_call(
     app: TaskMQ, task: str, args: Raw, kwargs: Raw, options: CallOptions
 ) -> tuple[Call[..., Any], tuple[Any, ...], dict[str, Any]]:
     """A call of one of the app's tasks, by its name: with its options, and its arguments as the task takes them.

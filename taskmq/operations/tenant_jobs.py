@@ -5,22 +5,21 @@ tenants: what belongs to another tenant is unknown, whatever it is asked for by.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
+from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
-from taskmq.errors import InvalidOption, JobNotFound, TaskMQError
+from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
-from taskmq.operations.send import known_call
 from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation
 
@@ -33,14 +32,14 @@ class JobOrder(NamedTuple):
     """A job that is to be submitted.
 
     Attributes:
-        task: its registered name.
-        args, kwargs: a JSON array, and a JSON object.
+        task: its name, or that of a definition of the tenant.
+        args, kwargs: plain JSON values.
         options: of the call; its tenant is that of the caller.
     """
 
     task: str
-    args: Raw
-    kwargs: Raw
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
     options: CallOptions
     description: str = ""
     labels: Mapping[str, str] = {}
@@ -74,10 +73,14 @@ class TenantJobs:
 
     Args:
         tenant: whose jobs; "" are those that have no tenant, None everybody's.
-        by: who acts, for the history and as owner.
+        by: who acts, for the history and as owner; what an `Actor` changes is in the audit, too.
+        allows: whether they may call a task of that name.
     """
 
-    def __init__(self, app: TaskMQ, tenant: str | None, *, by: str) -> None:
+    def __init__(
+        self, app: TaskMQ, tenant: str | None, *, by: str | Actor, allows: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        self._allows = allows
         self._app = app
         self._jobs = app.jobs
         self._tenant = tenant
@@ -89,20 +92,25 @@ class TenantJobs:
         """Keep one job; it is durable when this returns.
 
         Raises:
-            UnknownTask: the app has no task of that name.
+            UnknownTask: there is no task and no definition of that name.
+            NotPermitted: the caller may not call the task.
             InvalidArguments, InvalidOption, EncodeError, TooLarge: nothing was kept.
             JobConflict: the id is that of a job with other content.
         """
         options = dict(order.options)
         if self._tenant:
             options["tenant"] = self._tenant
-        call, args, kwargs = known_call(self._app, order.task, order.args, order.kwargs, cast("CallOptions", options))
-        _, answer = await self._jobs.keep_call(
-            call,
-            args,
-            kwargs,
+        named = await self._jobs.named(order.task, tenant=self._tenant)
+        self._check_task(named.task)
+        if options.get("queue") not in (None, named.queue):
+            raise InvalidOption(f"task {named.task!r} has its own queue, {named.queue!r}: leave the queue out")
+        _, answer = await self._jobs.keep_named(
+            named,
+            order.args,
+            order.kwargs,
+            options,
             description=order.description,
-            owner=self._by,
+            owner=self._by if isinstance(self._by, str) else self._by.user,
             labels=order.labels,
             held=order.held,
         )
@@ -210,9 +218,15 @@ class TenantJobs:
         kwargs: Mapping[str, Any] | None = None,
         note: str = "",
     ) -> JobRecord:
-        """Change a job that no worker has yet; see `taskmq.submission.Jobs.change`."""
+        """Change a job that no worker has yet; see `taskmq.submission.Jobs.change`.
+
+        Raises:
+            NotPermitted: the caller may not call its task.
+        """
+        record = await self.get(job_id)
+        self._check_task(record.task)
         return await self._jobs.achange(
-            (await self.get(job_id)).id,
+            record.id,
             version=version,
             at=at,
             delay=delay,
@@ -249,6 +263,7 @@ class TenantJobs:
             new_id: of that other job.
         """
         record = await self.get(job_id)
+        self._check_task(record.task)
         if record.state.is_final:
             return await self.clone(record.id, new_id=new_id)
         await self._jobs.aretry(record.id, version=version, by=self._by, note=note)
@@ -256,8 +271,14 @@ class TenantJobs:
 
     async def clone(self, job_id: str, *, new_id: str | None = None, at: datetime | None = None) -> JobRecord:
         """Submit another job with the same call, which is linked to it."""
-        job = await self._jobs.aclone((await self.get(job_id)).id, new_id=new_id, at=at)
+        record = await self.get(job_id)
+        self._check_task(record.task)
+        job = await self._jobs.aclone(record.id, new_id=new_id, at=at)
         return await self._jobs.aget(job.id)
+
+    def _check_task(self, task: str) -> None:
+        if not self._allows(task):
+            raise NotPermitted(f"task {task!r} is not among those that you may call")
 
 
 def _not_found(job_id: str) -> JobNotFound:

@@ -92,8 +92,8 @@ class TaskOptions(TypedDict, total=False):
             Default: none.
         idempotency_scope: tasks of one scope share their keys. Default: the task's own.
         idempotency_ttl: how long a key is remembered once its work is done. Default: a day.
-        unique: at most one job of a key waits, or waits or runs; True: all arguments are the key. Needs a state.
-            Default: `False`.
+        unique: at most one job of a key waits, or waits or runs; True: all arguments are the key. Needs a
+            state; jobs of the store need none. Default: `False`.
         unique_for: a key is taken while its job is `waiting`, or until that has ended (`running`). Default:
             `waiting`.
         unique_policy: what a further call does. `refuse`: raises `DuplicateJob`. `existing`: returns the job that is

@@ -163,7 +163,7 @@ class HeldSlot:
                 await unless_set(self._gives_up, self.ledger.wait_until_drained())
 
     async def _take_over(self) -> list[DispatchBatch] | None:
-        """What an earlier holder has left is in flight here; None where the slot is not held any more."""
+        """What an earlier holder has left is in flight here; None where the slot is to be given back."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
@@ -171,6 +171,9 @@ class HeldSlot:
             except StoreUnavailable as error:
                 if not backoff.failures:
                     _log.warning("slot %d is not taken over for now: %s", self.lease.slot, error)
+                if not error.is_certain:
+                    # What was answered is not given a second time: the slot is given back, and taken anew.
+                    return None
                 await pause(self._is_stopping, backoff.next())
                 continue
             for batch in batches:

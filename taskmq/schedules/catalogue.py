@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidOption
+from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import new_job_id
 from taskmq.run.context import SCHEDULE_NAME, SCHEDULED_FOR
 from taskmq.schedules.definition import ScheduleEntry, check_arguments, read_definition
@@ -85,7 +87,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def add(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -95,8 +97,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """Start `task` whenever `trigger` says from now on; within a second, and until it is removed.
 
         Args:
-            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; or a
-                workflow, one of which is started for each occurrence.
+            task: a task, which is called with `args` and `kwargs`; `task.s(...)` with all its arguments; a
+                workflow, one of which is started for each occurrence; or, with a job store, the name of a definition
+                of a task of this app, whose present version it starts from then on.
         """
         call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
         self._producer.sessions.run_sync(call, instead="aadd")
@@ -104,7 +107,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def aadd(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -113,14 +116,14 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> None:
         """`add` for coroutines."""
         call = (tuple(args), dict(kwargs or {}))
-        definition = self._definition(name, task, trigger, call, options)
+        definition = await self._definition(name, task, trigger, call, options)
         if not await self._records().define(name, before=None, after=definition):
             raise InvalidOption(f"schedule {name!r} is there already, and is another one; change or remove it")
 
     def change(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -134,7 +137,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     async def achange(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
@@ -143,7 +146,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     ) -> None:
         """`change` for coroutines."""
         call = (tuple(args), dict(kwargs or {}))
-        definition = self._definition(name, task, trigger, call, options)
+        definition = await self._definition(name, task, trigger, call, options)
         await self._redefine(name, definition)
 
     def remove(self, name: str) -> None:
@@ -165,10 +168,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
             if await records.define(name, before=before, after=definition):
                 return
 
-    def _definition(
+    async def _definition(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any]",
+        task: "Task[..., Any] | Workflow[Any] | str",
         trigger: Trigger,
         call: tuple[tuple[Any, ...], dict[str, Any]],
         options: ScheduleOptions,
@@ -179,6 +182,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
             raise InvalidOption(f"schedule {name!r}: a name is a text that can be printed")
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
+        if isinstance(task, str):
+            return await self._named_definition(name, task, trigger, call, options)
         content_type = self._producer.content_type
         target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
         own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
@@ -190,6 +195,35 @@ class Schedules(Mapping[str, ScheduleEntry]):
         )
         check_arguments(entry, content_type)
         return self._records().written(entry)
+
+    async def _named_definition(
+        self,
+        name: str,
+        called: str,
+        trigger: Trigger,
+        call: tuple[tuple[Any, ...], dict[str, Any]],
+        options: ScheduleOptions,
+    ) -> bytes:
+        from taskmq.schedules.triggers import for_schedule
+
+        if self._producer.sessions.current().store is None:
+            raise InvalidOption(f"schedule {name!r}: names are for apps with a job store; say a task instead")
+        sending = await self._producer.jobs.named_sending(called, *call)
+        detail = None if sending.submission is None else sending.submission.detail
+        task = self._tasks.get(sending.envelope.task)
+        if task is None:
+            raise InvalidOption(f"schedule {name!r}: this app has no task {sending.envelope.task!r}")
+        entry = ScheduleEntry(
+            name,
+            task,
+            for_schedule(trigger, name),
+            *_call_of(sending),
+            policy=read_policy(options, schedule=name),
+            is_dynamic=True,
+            definition="" if detail is None else detail.definition,
+            definition_version=0 if detail is None else detail.definition_version,
+        )
+        return self._records().written(entry, sending)
 
     # Looking -------------------------------------------------------------------------------------------
 
@@ -310,9 +344,13 @@ class Schedules(Mapping[str, ScheduleEntry]):
             graph = graph_for(entry.workflow, meta=said, priority=None)
             await WorkflowService(entry.task.services).start(graph, flow_id=job_id, keep=KEEP_SECONDS)
         else:
-            is_stored = self._producer.sessions.current().store is not None
-            make = entry.task.submission if is_stored else entry.task.sending
-            sending = make(*entry.args, **entry.kwargs)
+            is_stored = self._producer.sessions.keeps_schedules
+            if entry.definition:
+                jobs, version = self._producer.jobs, entry.definition_version
+                sending = await jobs.named_sending(entry.definition, entry.args, entry.kwargs, version=version)
+            else:
+                make = entry.task.submission if is_stored else entry.task.sending
+                sending = make(*entry.args, **entry.kwargs)
             meta = {**(sending.envelope.meta or {}), **said}
             sending.envelope = replace(sending.envelope, id=job_id, meta=meta)
             if is_stored:
@@ -373,13 +411,20 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def _records(self) -> ScheduleRecords:
         sessions = self._producer.sessions
         session = sessions.current()
-        if session.store is not None:
+        if session.store is not None and sessions.keeps_schedules:
             # Not for those who have none.
             from taskmq.schedules.store_records import StoredRecords
 
             return StoredRecords(session.store, self._app_name, self._producer)
         store = require_store(session.stores.schedules, "schedules need")
         return StateRecords(store, self._app_name, sessions.clock)
+
+
+def _call_of(sending: Sending) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call for the store, as plain data."""
+    envelope = sending.envelope
+    args = msgspec.json.decode(envelope.args, type=list[Any])
+    return tuple(args), msgspec.json.decode(envelope.kwargs, type=dict[str, Any])
 
 
 def _instant(value: datetime, name: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec.structs import replace
 
+from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidArguments, InvalidOption, MalformedMessage
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope
@@ -41,6 +42,7 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
         task: that is called; of a workflow, the one of its first step.
         is_dynamic: whether it was made at run time, and is kept in the state.
         workflow: what is started instead of the task alone.
+        definition, definition_version: the template that the call was made from.
     """
 
     name: str
@@ -51,10 +53,14 @@ class ScheduleEntry(msgspec.Struct, frozen=True):
     policy: SchedulePolicy = DEFAULT_POLICY
     is_dynamic: bool = False
     workflow: Graph | None = None
+    definition: str = ""
+    definition_version: int = 0
 
     @property
     def starts(self) -> str:
         """What it starts, for people."""
+        if self.definition:
+            return f"{self.definition} version {self.definition_version} ({self.task.name})"
         return self.task.name if self.workflow is None else f"workflow of {', '.join(tasks_of(self.workflow))}"
 
 
@@ -78,6 +84,7 @@ class _Definition(msgspec.Struct, frozen=True, omit_defaults=True):
     # In a job store: the call as it is submitted, and to which queue. So whoever fires needs no code of the app.
     queue: str = ""
     call: msgspec.Raw = msgspec.Raw(b"null")
+    detail: JobDetail | None = None
 
 
 _decoder = msgspec.json.Decoder(_Definition)
@@ -148,7 +155,8 @@ def write_stored(entry: ScheduleEntry, call: Sending | None) -> bytes:
             root=None,
             parent=None,
         )
-        definition = replace(definition, queue=call.queue, call=msgspec.Raw(encode_envelope(envelope)))
+        detail = None if call.submission is None else call.submission.detail
+        definition = replace(definition, queue=call.queue, call=msgspec.Raw(encode_envelope(envelope)), detail=detail)
     return msgspec.json.encode(definition)
 
 
@@ -158,6 +166,7 @@ class StoredRule(msgspec.Struct, frozen=True):
     Attributes:
         call: an envelope that was made at the epoch, in JSON; None of a workflow.
         queue: that the call goes to.
+        detail: of its jobs.
         workflow: what is started instead.
     """
 
@@ -167,6 +176,7 @@ class StoredRule(msgspec.Struct, frozen=True):
     task: str
     queue: str
     call: Envelope | None
+    detail: JobDetail | None
     workflow: Graph | None
 
 
@@ -190,12 +200,12 @@ def read_stored(kept: bytes, *, name: str, own: ScheduleEntry | None, tasks: Col
     policy = read_policy(found.policy, schedule=name)
     if found.workflow:
         workflow = read_graph(found.workflow, schedule=name, known=tasks)
-        return StoredRule(name, trigger, policy, tasks_of(workflow)[0], "", None, workflow)
+        return StoredRule(name, trigger, policy, tasks_of(workflow)[0], "", None, None, workflow)
     try:
         call = decode_envelope(bytes(found.call))
     except MalformedMessage as error:
         raise InvalidOption(f"schedule {name!r}: its call in the store cannot be read: {error}") from error
-    return StoredRule(name, trigger, policy, found.task, found.queue, call, None)
+    return StoredRule(name, trigger, policy, found.task, found.queue, call, found.detail, None)
 
 
 def _definition(entry: ScheduleEntry, trigger: dict[str, Any]) -> _Definition:
@@ -232,7 +242,19 @@ def read_definition(kept: bytes, *, name: str, tasks: Mapping[str, Task[..., Any
         raise InvalidOption(f"schedule {name!r}: this app has no task {found.task!r}")
     trigger = cast("Trigger", _value(found.trigger, name))
     policy = read_policy(found.policy, schedule=name)
-    return ScheduleEntry(name, task, trigger, tuple(args), kwargs, policy, is_dynamic=True, workflow=workflow)
+    detail = found.detail or JobDetail()
+    return ScheduleEntry(
+        name,
+        task,
+        trigger,
+        tuple(args),
+        kwargs,
+        policy,
+        is_dynamic=True,
+        workflow=workflow,
+        definition=detail.definition,
+        definition_version=detail.definition_version,
+    )
 
 
 def _plain(trigger: object, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from taskmq.contracts.stores import ScheduleStore
+from taskmq.middleware.chain import Sending
 from taskmq.model.clock import Clock
 from taskmq.model.keys import schedule_record_key
 from taskmq.schedules.definition import ScheduleEntry, write_definition
@@ -21,8 +22,11 @@ _PAGE: Final = 1_000
 class ScheduleRecords(Protocol):
     """The definitions that were made at run time, and the records of all."""
 
-    def written(self, entry: ScheduleEntry) -> bytes:
+    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
         """The definition as it is kept here.
+
+        Args:
+            call: of the entry's definition, where it has one.
 
         Raises:
             InvalidOption, EncodeError: it cannot be.
@@ -71,7 +75,7 @@ class StateRecords:
         self._app = app
         self._clock = clock
 
-    def written(self, entry: ScheduleEntry) -> bytes:
+    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:  # noqa: ARG002 - beats know no definitions
         return write_definition(entry)
 
     async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:

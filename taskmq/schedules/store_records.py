@@ -8,6 +8,7 @@ from taskmq.client.producer import Producer
 from taskmq.contracts.jobs import JobStore, ScheduleChange, StoredSchedule
 from taskmq.contracts.stores import KeptRecord
 from taskmq.errors import EncodeError, InvalidOption
+from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.run.context import current_context
 from taskmq.schedules.definition import ScheduleEntry, write_stored
@@ -48,18 +49,19 @@ class StoredRecords:
         self._app = app
         self._producer = producer
 
-    def written(self, entry: ScheduleEntry) -> bytes:
+    def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
         if entry.workflow is not None:
             return write_stored(entry, None)
-        token = current_context.set(None)
-        try:
-            call = entry.task.submission(*entry.args, **entry.kwargs)
-        finally:
-            current_context.reset(token)
+        if call is None:
+            token = current_context.set(None)
+            try:
+                call = entry.task.submission(*entry.args, **entry.kwargs)
+            finally:
+                current_context.reset(token)
         if call.unique is not None:
             raise InvalidOption(
-                f"schedule {entry.name!r}: task {entry.task.name} has unique=, which the store does not know: "
-                "limit the schedule itself with overlap="
+                f"schedule {entry.name!r}: task {entry.task.name} has unique=, by which its occurrences would be "
+                "dropped unseen: leave it out, and say overlap='skip' of the schedule"
             )
         if self._producer.queue(call.queue).ordered is not None:
             raise InvalidOption(

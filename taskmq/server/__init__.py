@@ -10,7 +10,7 @@ do not exist. Needs `pip install 'taskmq[server]'`.
 """
 
 from taskmq.server.access import Caller, Identify
-from taskmq.server.application import build
+from taskmq.server.application import ServerApplication, build
 from taskmq.server.settings import ServerSettings
 
-__all__ = ["Caller", "Identify", "ServerSettings", "build"]
+__all__ = ["Caller", "Identify", "ServerApplication", "ServerSettings", "build"]

@@ -18,12 +18,14 @@ from litestar.types import Scope
 from taskmq.access import actor_of
 from taskmq.app import TaskMQ
 from taskmq.contracts.identity import Actor
+from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, allows_task, may, roles_in, scope_for
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import FieldProblem, Problem
+from taskmq.server.rates import RateLimits
 
-__all__ = ["PUBLIC", "Caller", "Identify", "authorise", "caller_of", "permission_of"]
+__all__ = ["PUBLIC", "Caller", "Identify", "RequestLimits", "authorise", "caller_of", "permission_of"]
 
 PUBLIC: Final = "public"
 """In the place of a permission: anybody may, signed in or not."""
@@ -83,14 +85,18 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
         await app.sessions.store().identity.audit.add([entry])
 
-    def check_task(self, task: str) -> None:
-        """Refuse a task that the caller may not call.
+    def allows(self, task: str) -> bool:
+        """Whether the caller may call the task."""
+        return allows_task(self.identity, self.tenant or "", task)
 
-        Raises:
-            Problem: it is not among theirs.
-        """
-        if not allows_task(self.identity, self.tenant or "", task):
-            raise Problem(403, "task_not_allowed", f"task {task!r} is not among those that you may call")
+
+class RequestLimits:
+    """How much one server takes of one credential, and how many bad ones of one address."""
+
+    def __init__(self, rate: float) -> None:
+        self.requests = RateLimits(rate=rate, burst=max(rate * 10, 1))
+        # Each costs a look into the store; who is signed in is not held up by those who are not.
+        self.failures = RateLimits(rate=min(rate, 10.0), burst=min(max(rate * 10, 1), 100.0))
 
 
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
@@ -104,7 +110,16 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
         _check_query(connection, handler)
         return
     state = connection.app.state
-    identity = await state["identify"](connection)
+    address = "" if connection.client is None else connection.client.host
+    limits: RequestLimits = state["limits"]
+    now = state["app"].sessions.clock.monotonic()
+    _check_wait(limits.failures.wait(address, now=now))
+    try:
+        identity = await state["identify"](connection)
+    except NotAuthenticated:
+        limits.failures.take(address, now=now)
+        raise
+    _check_wait(limits.requests.take(identity.credential or identity.user_id, now=now))
     tenant = _tenant_of(connection, identity, needs)
     method = fact_of(connection.scope, "method")
     if state["settings"].read_only and method not in _READS and not handler.opt.get("changes_nothing"):
@@ -114,7 +129,7 @@ async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: Bas
         identity=identity,
         permission=needs,
         tenant=tenant,
-        address="" if connection.client is None else connection.client.host,
+        address=address,
         request_id=fact_of(connection.scope, "taskmq_request_id"),
     )
 
@@ -163,6 +178,13 @@ def _tenant_of(connection: ASGIConnection[Any, Any, Any, Any], identity: Identit
         return only
     names = ", ".join(sorted(scope.tenants))
     raise Problem(400, "tenant_missing", f"which tenant? Say ?tenant= with one of {names}")
+
+
+def _check_wait(seconds: int) -> None:
+    if seconds:
+        raise Problem(
+            429, "too_many_requests", f"too many requests: wait {seconds} s", headers={"Retry-After": str(seconds)}
+        )
 
 
 def _refused(needs: Permission) -> Problem:

@@ -13,9 +13,11 @@ from litestar.handlers import HTTPRouteHandler
 
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
+from taskmq.model.telemetry.metrics import ServerSnapshot
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.access import Identify, authorise, caller_of, permission_of
+from taskmq.server.access import Identify, RequestLimits, authorise, caller_of, permission_of
 from taskmq.server.accounts import ACCOUNT_HANDLERS
+from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
 from taskmq.server.inputs import CallerGiven
@@ -27,7 +29,7 @@ from taskmq.server.problems import Problem, problem_response
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import identify_by_store
 
-__all__ = ["HANDLERS", "build"]
+__all__ = ["HANDLERS", "ServerApplication", "build"]
 
 HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *HEALTH_HANDLERS,
@@ -40,7 +42,9 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
 """Every handler of the server."""
 
 
-def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> Edge:
+def build(
+    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+) -> "ServerApplication":
     """The server of an app, to be run by any ASGI server or mounted in another application.
 
     Args:
@@ -66,11 +70,51 @@ def build(app: TaskMQ, *, identify: Identify = identify_by_store, settings: Serv
         lifespan=[_connections],
         request_max_body_size=settings.body_limit,
         openapi_config=OPENAPI,
-        state=State({"app": app, "identify": identify, "settings": settings, "events": EventHub(app)}),
+        state=State(
+            {
+                "app": app,
+                "identify": identify,
+                "settings": settings,
+                "events": EventHub(app),
+                "limits": RequestLimits(settings.rate),
+            }
+        ),
         # The process's own logging counts.
         logging_config=None,
     )
-    return Edge(litestar, root_path=settings.root_path, closing=lambda: _events_of(litestar.state).close())
+    return ServerApplication(litestar, root_path=settings.root_path)
+
+
+class ServerApplication(Edge):
+    """The application, and what a process that serves it asks about it.
+
+    Args:
+        litestar: with the app in its state.
+    """
+
+    def __init__(self, litestar: Litestar, *, root_path: str) -> None:
+        self.litestar: Litestar = litestar
+        self._counts = ServerCounts()
+        super().__init__(litestar, root_path=root_path, closing=self._close, answered=self._counts.answered)
+
+    def not_ready(self) -> str | None:
+        """Why it does not do its work; None where it does, as far as it knows without asking."""
+        return None
+
+    def status(self) -> ServerStatus:
+        """Everything, for people."""
+        return self._counts.status(app=_app_of(self.litestar.state).name, streams=self._events.streams)
+
+    def snapshot(self) -> ServerSnapshot:
+        """The numbers, for monitoring."""
+        return self._counts.snapshot(streams=self._events.streams)
+
+    @property
+    def _events(self) -> EventHub:
+        return _events_of(self.litestar.state)
+
+    def _close(self) -> None:
+        self._events.close()
 
 
 def _app_of(state: State) -> TaskMQ:
@@ -84,7 +128,7 @@ def _events_of(state: State) -> EventHub:
 
 
 def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
-    return TenantJobs(state["app"], caller.tenant, by=caller.name)
+    return TenantJobs(state["app"], caller.tenant, by=caller.actor(), allows=caller.allows)
 
 
 @asynccontextmanager

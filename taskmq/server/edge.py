@@ -3,6 +3,7 @@
 It names each request (`X-Request-ID`), takes the root path off, and puts the security headers on.
 """
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -33,9 +34,18 @@ class Edge:
     Args:
         root_path: the prefix under which clients see it; a proxy may have taken it off already, or not.
         closing: ends what would not end by itself.
+        answered: told of each answer: the operation, its status, and how many seconds it took to begin.
     """
 
-    def __init__(self, app: ASGIApp, *, root_path: str = "", closing: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        root_path: str = "",
+        closing: Callable[[], None],
+        answered: Callable[[str, int, float], None],
+    ) -> None:
+        self._answered = answered
         self._app = app
         self._closing = closing
         self._root_path = root_path
@@ -49,10 +59,15 @@ class Edge:
         request_id = _request_id(scope)
         own["taskmq_request_id"] = request_id
         own["path"], own["root_path"] = self._inside(scope), ""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         is_secure = fact_of(scope, "scheme") == "https"
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # Litestar has found it by now, where there is one.
+                operation = getattr(own.get("route_handler"), "operation_id", None)
+                self._answered(operation or "", message["status"], loop.time() - began)
                 there = {name.lower() for name, _ in message["headers"]}
                 added = [(b"x-request-id", request_id.encode())]
                 added += [pair for pair in (*_HEADERS, *((_HSTS,) if is_secure else ())) if pair[0] not in there]

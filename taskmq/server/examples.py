@@ -135,7 +135,29 @@ _TENANT: Final[dict[str, Any]] = {
 }
 _OF_SCHEDULE: Final = {"name": "nightly"}
 _OF_FLOW: Final = {"workflow_id": _ID}
-_TASK: Final = {"name": "shop.resize", "queue": "images", "description": "Make a photo fit a frame."}
+_TASK: Final[dict[str, Any]] = {
+    "name": "shop.resize",
+    "queue": "images",
+    "description": "Make a photo fit a frame.",
+    "is_own": True,
+    "positional": ["photo"],
+    "arguments": {"type": "object", "properties": {"photo": {"type": "integer"}}, "required": ["photo"]},
+}
+_DEFINITION: Final[dict[str, Any]] = {
+    "name": "monthly",
+    "tenant": "acme",
+    "version": 1,
+    "at": "2027-01-30T17:12:01.250Z",
+    "by": "ann",
+    "task": "data_processing",
+    "args": [],
+    "kwargs": {"key": "value"},
+    "queue": "",
+    "priority": 1,
+    "expires_in": None,
+    "description": "",
+    "labels": {},
+}
 
 EXAMPLES: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
@@ -345,7 +367,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         answers={200: {"status": "cancelled", "workflow_id": _ID}},
     ),
     "redriveWorkflow": Example(parameters=_OF_FLOW, answers={200: {"steps": 3, "letters": 1}}),
-    "listTasks": Example(answers={200: {"items": [_TASK]}}),
+    "listTasks": Example(answers={200: {"items": [_TASK], "next": None}}),
     "getTask": Example(parameters={"name": "shop.resize"}, answers={200: _TASK}),
     **dict.fromkeys(
         ("logIn", "logInOfDocument"),
@@ -468,4 +490,24 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         },
         media_type="text/event-stream",
     ),
+    "listDefinitions": Example(answers={200: {"items": [_DEFINITION], "next": None}}),
+    "getDefinition": Example(parameters={"name": "monthly"}, answers={200: _DEFINITION}),
+    "listDefinitionVersions": Example(parameters={"name": "monthly"}, answers={200: {"items": [_DEFINITION]}}),
+    "putDefinition": Example(
+        parameters={"name": "monthly"},
+        body={"task": "data_processing", "kwargs": {"key": "value"}, "priority": "low"},
+        answers={200: _DEFINITION},
+    ),
+    "deleteDefinition": Example(
+        parameters={"name": "monthly"}, answers={200: {"status": "deleted", "name": "monthly"}}
+    ),
+    "createJobOfDocument": Example(
+        body={"name": "data_processing", "description": "once a year", "parameters": {"key": "value"}},
+        answers={201: {"job_id": _ID, "name": "data_processing", "status": "created"}},
+    ),
+    "scheduleJobOfDocument": Example(
+        body={"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00Z"},
+        answers={200: {"job_id": "order-17", "scheduled_time": "2027-01-31T09:00:00.000Z", "status": "scheduled"}},
+    ),
+    "getJobStatusOfDocument": Example(parameters=_OF_JOB, answers={200: _JOB}),
 }

@@ -29,7 +29,6 @@ __all__ = [
     "PriorityLevel",
     "ServedApp",
     "ShortText",
-    "encoded",
     "idempotency_key",
     "instant_text",
     "matched_version",
@@ -99,18 +98,6 @@ def idempotency_key(headers: Headers) -> str | None:
     if text is not None and _KEY.fullmatch(text) is None:
         raise Problem.about("Idempotency-Key", "1 to 200 characters of ASCII without spaces")
     return text
-
-
-def encoded(value: Any, *, field: str) -> msgspec.Raw:
-    """Plain data as JSON.
-
-    Raises:
-        Problem: it has no form there, such as a number that is too large.
-    """
-    try:
-        return msgspec.Raw(msgspec.json.encode(value))
-    except (OverflowError, ValueError, TypeError, RecursionError) as error:
-        raise Problem.about(field, f"cannot be sent on: {error}") from None
 
 
 def instant_text(milliseconds: int | None) -> str | None:

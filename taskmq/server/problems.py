@@ -14,6 +14,8 @@ from taskmq.errors import (
     AccessDenied,
     BrokerBlocked,
     BrokerUnavailable,
+    DefinitionConflict,
+    DefinitionNotFound,
     DuplicateJob,
     EncodeError,
     FlowClosed,
@@ -62,6 +64,8 @@ _MOST_FIELDS: Final = 20
 
 # Status, code, and for those that are ours and not the caller's what is told instead of the message.
 _KINDS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
+    (DefinitionNotFound, 404, "definition_not_found", ""),
+    (DefinitionConflict, 409, "definition_conflict", ""),
     (JobNotFound, 404, "job_not_found", ""),
     (QueueMissing, 404, "queue_not_found", ""),
     (Unroutable, 404, "queue_not_found", ""),
@@ -222,6 +226,8 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
             facts: dict[str, Any] = {}
             if isinstance(error, JobConflict):
                 facts = {"state": error.state, "version": error.version}
+            if isinstance(error, DefinitionConflict):
+                facts = {"version": error.version}
             if isinstance(error, InvalidFilter):
                 facts = {"column": error.column}
             if isinstance(error, StateUnavailable | StoreUnavailable):

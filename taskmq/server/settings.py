@@ -1,5 +1,6 @@
 """How one server is set up."""
 
+import math
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         read_only: nothing can be changed through this server.
         body_limit: bytes of a request's body.
         streams: so many event streams may be open for one user.
+        rate: requests a second of one credential, ten times as many at once; 0: as many as come.
         grace: seconds that requests have to end in, once the server is told to stop.
 
     Raises:
@@ -36,6 +38,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     body_limit: int = 1 << 20
     streams: int = 10
+    rate: float = 200.0
     grace: int = 10
 
     def __post_init__(self) -> None:
@@ -43,5 +46,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSetting(
                 f"root path {self.root_path!r}: it begins with a slash and ends without one: /taskmq"
             )
+        if not 0 <= self.rate < math.inf:
+            raise InvalidSetting(f"rate {self.rate}: requests a second, or 0 for no limit")
         if not 0 <= self.port < 1 << 16:
             raise InvalidSetting(f"port {self.port}: 1 to 65535, or 0 for any that is free")

@@ -17,13 +17,13 @@ from taskmq.model.identity import Identity, is_token
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import Problem
 
-__all__ = ["Accounts", "accounts_of", "cookie_name", "identify_by_store", "presented"]
+__all__ = ["IdentityServices", "accounts_of", "cookie_name", "identify_by_store", "presented"]
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST: Final = 512
 
 
-class Accounts(NamedTuple):
+class IdentityServices(NamedTuple):
     """Who may do what, as one server has it."""
 
     store: IdentityStore
@@ -43,19 +43,19 @@ class Presented(NamedTuple):
     is_cookie: bool = False
 
 
-def accounts_of(state: State) -> Accounts:
+def accounts_of(state: State) -> IdentityServices:
     """The accounts of the app's store, opened at the first use.
 
     Raises:
         UnsupportedFeature: the app has no store.
     """
-    found: Accounts | None = state.get("accounts")
+    found: IdentityServices | None = state.get("accounts")
     if found is None:
         app: TaskMQ = state["app"]
         store = app.sessions.store().identity
         hasher = PasswordHasher()
         access = Access(store, clock=app.sessions.clock, hasher=hasher)
-        found = Accounts(store, access, IdentityAdministration(store, hasher=hasher, access=access))
+        found = IdentityServices(store, access, IdentityAdministration(store, hasher=hasher, access=access))
         state["accounts"] = found
     return found
 

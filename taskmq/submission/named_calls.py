@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.codec import ReturnType, Signature, encode_value
+from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
 from taskmq.model.units import did_you_mean
@@ -53,6 +53,18 @@ class NamedCall:
         self._name = name
         self._known = known
         self._definition = definition
+
+    @property
+    def task(self) -> str:
+        """The name of the task that its jobs run."""
+        return self._known.name if isinstance(self._known, Task) else self._known.registration.task
+
+    @property
+    def queue(self) -> str:
+        """Where its jobs wait, unless a submission says otherwise."""
+        if self._definition is not None and self._definition.content.queue:
+            return self._definition.content.queue
+        return self._known.queue if isinstance(self._known, Task) else self._known.registration.queue
 
     def handle(self, job_id: str) -> Job[Any]:
         """The handle of a job that was made by it."""
@@ -172,15 +184,15 @@ class NamedCalls:
         self._tasks = tasks
         self._catalogue = catalogue
 
-    async def find(self, name: str, *, tenant: str = "") -> NamedCall:
-        """What the name stands for; a definition is one of the tenant's.
+    async def find(self, name: str, *, tenant: str = "", version: int | None = None) -> NamedCall:
+        """What the name stands for; a definition is one of the tenant's, in its last version or this one.
 
         Raises:
             UnknownTask: nothing is called so.
         """
         if (known := await self.find_task(name)) is not None:
             return NamedCall(self._jobs, name, known)
-        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name)
+        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name, version=version)
         if definition is None:
             hint = (
                 did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` says which there are"
@@ -214,9 +226,10 @@ def _options_of(content: DefinitionContent) -> dict[str, Any]:
 def _asked_for(name: str, *facts: object) -> bytes:
     """What tells a submission from others: as it was asked for, whichever version the definition has by then."""
     try:
-        return msgspec.json.encode([name, *facts], enc_hook=repr, order="deterministic")
-    except UnicodeEncodeError as error:
-        raise EncodeError(f"definition {name}: {error}") from None
+        plain = decode_value(encode_value([name, *facts], JSON), JSON)
+    except EncodeError as error:
+        raise EncodeError(f"definition {name}: {error}") from error.__cause__
+    return msgspec.json.encode(plain, order="deterministic")
 
 
 def _encoded(task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[msgspec.Raw, msgspec.Raw]:

@@ -11,13 +11,15 @@ from msgspec.structs import replace
 from taskmq.client.large_values import REFERENCE, referred
 from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
 from taskmq.model.topology import WorkQueue
+from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["cloned", "detail_of", "new_job", "result_of"]
+__all__ = ["cloned", "detail_of", "name_of", "new_job", "result_of"]
 
 _MIDDLE: Final = 4
 _TEXT_LIMIT: Final = 2_000
@@ -58,13 +60,8 @@ def new_job(
 
     Raises:
         InvalidOption: an id that cannot be; a queue that is ordered.
-        UnsupportedFeature: the task's jobs are unique.
     """
     envelope = sending.envelope
-    if sending.unique is not None:
-        raise UnsupportedFeature(
-            f"task {envelope.task}: unique= is not known to the store yet: give the job an id (job_id=), or send it"
-        )
     if queue.ordered is not None:
         raise InvalidOption(
             f"task {envelope.task}: queue {queue.name!r} is ordered, and a job that waits in the store would let "
@@ -82,11 +79,12 @@ def new_job(
         due=now if envelope.eta is None else envelope.eta,
         detail=told.detail,
         held=told.held,
+        unique=None if sending.unique is None else _unique_key(sending.unique),
     )
 
 
 def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJob:
-    """Another job with the same call, which knows whose repetition it is; it does not expire.
+    """Another job with the same call, which knows whose repetition it is; it neither expires nor takes a unique key.
 
     Args:
         now, due: ms since the epoch.
@@ -108,6 +106,11 @@ def cloned(record: JobRecord, *, job_id: str | None, now: int, due: int) -> NewJ
         detail=replace(record.detail or JobDetail(), retry_of=record.id),
         held=False,
     )
+
+
+def name_of(job: NewJob | JobRecord) -> str:
+    """What the job is called by its handles and in its messages."""
+    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)
 
 
 def result_of(record: JobRecord) -> ResultRecord | None:
@@ -142,6 +145,7 @@ def _job(
     due: int,
     detail: JobDetail | None,
     held: bool,
+    unique: UniqueKey | None = None,
 ) -> NewJob:
     return NewJob(
         id=id,
@@ -156,6 +160,17 @@ def _job(
         held=held,
         body=encode_envelope(replace(envelope, attempt=1, eta=None, store=None)),
         detail=detail,
+        unique=unique,
+    )
+
+
+def _unique_key(call: UniqueCall) -> UniqueKey:
+    rule = call.rule
+    return UniqueKey(
+        name=call.name,
+        until="over" if rule.policy == "throttle" else rule.until,
+        replaces=rule.replaces,
+        ttl=max(round(rule.ttl * 1000), 1),
     )
 
 

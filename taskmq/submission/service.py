@@ -9,26 +9,24 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
-from taskmq.client.large_values import REFERENCE
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord, NewJob, Submitted
 from taskmq.contracts.stores import ResultRecord
-from taskmq.errors import InvalidOption, ResultDamaged, ResultTimeout
+from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, ResultTimeout, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType
 from taskmq.model.jobs.changes import Action
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.keys import tenant_key
 from taskmq.model.states import CHANGEABLE, Cancellation, JobState
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.submission.definitions import Definitions
 from taskmq.submission.explain import Explanation, explain_job
 from taskmq.submission.named_calls import NamedCall, NamedCalls
-from taskmq.submission.new_jobs import cloned, detail_of, new_job, result_of
-from taskmq.submission.stored import NOTHING, Change, StoredJobs, instant_ms
+from taskmq.submission.new_jobs import cloned, detail_of, name_of, new_job, result_of
+from taskmq.submission.stored import NOTHING, By, Change, StoredJobs, check_cursor, instant_ms
 from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
@@ -129,6 +127,7 @@ class Jobs(JobService):
             UnknownTask: neither the app nor the store has a task or a definition of that name.
             InvalidArguments, EncodeError, InvalidOption: nothing was kept.
             JobConflict: the id is that of a job with other content.
+            DuplicateJob: the task is `unique`, and another job has the key.
             TooLarge: the broker could not carry it.
         """
         call = self.asubmit(
@@ -209,11 +208,19 @@ class Jobs(JobService):
         sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return called.handle(sending.envelope.id), answer
+        return called.handle(await self._store.given(sending, answer)), answer
+
+    async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
+        """What a name stands for: a task of the app, a registered one, or a definition of the tenant.
+
+        Raises:
+            UnknownTask: nothing.
+        """
+        return await self._names.find(name, tenant=tenant or "")
 
     async def keep_named(
         self,
-        name: str,
+        name: str | NamedCall,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
@@ -230,13 +237,13 @@ class Jobs(JobService):
             args, kwargs: plain JSON values, or what the task takes.
             options: as `task.options` takes them.
         """
-        named = await self._names.find(name, tenant=options.get("tenant") or "")
+        named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
         sending = named.submission(
             args, kwargs, options, description=description, owner=owner, labels=labels, held=held
         )
         with self._producer.opened(sending):
             answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return named.handle(sending.envelope.id), answer
+        return named.handle(await self._store.given(sending, answer)), answer
 
     def submit_many(
         self, task: "Call[..., R] | str", calls: Iterable[Arguments], /, *, connection: Any = None
@@ -250,6 +257,7 @@ class Jobs(JobService):
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
             StoreUnavailable: chunks before the one that failed were kept.
+            PartlySent: the task is `unique`, and other jobs have some of the keys; the others were kept.
         """
         return self.sessions.run_sync(self.asubmit_many(task, calls, connection=connection), instead="asubmit_many")
 
@@ -264,15 +272,35 @@ class Jobs(JobService):
             if called.call_plan.job_id is not None:
                 raise InvalidOption("job_id is for one job, not for many")
         jobs: list[NewJob] = []
+        sendings: list[Sending] = []
         for sending in called.submissions(calls):
             with self._producer.opened(sending):
                 jobs.append(self._new_job(sending))
-        await self._store.submit_all(jobs, connection=connection)
-        return [called.handle(job.id) for job in jobs]
+            sendings.append(sending)
+        answers = await self._store.submit_all(jobs, connection=connection)
+        failures: dict[int, SendError] = {}
+        names: list[str] = []
+        for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
+            try:
+                names.append(await self._store.given(sending, answer))
+            except DuplicateJob as error:
+                failures[place] = error
+        if failures:
+            partly = PartlySent(failures, sent=len(names))
+            partly.job_ids = names
+            raise partly
+        return [called.handle(name) for name in names]
+
+    async def named_sending(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, version: int | None = None
+    ) -> Sending:
+        """See `JobService`."""
+        return (await self._names.find(name, version=version)).submission(args, kwargs, {})
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
-        await self._store.submit(self._new_job(sending))
+        answer = await self._store.submit(self._new_job(sending))
+        sending.envelope = replace(sending.envelope, id=await self._store.given(sending, answer))
 
     def _new_job(self, sending: Sending) -> NewJob:
         return new_job(sending, self._producer.queue(sending.queue), now=self.sessions.clock.now_ms())
@@ -299,6 +327,8 @@ class Jobs(JobService):
         """`list` for coroutines."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
+        if after is not None:
+            check_cursor(after)
         return await self.sessions.store().list_jobs(which, after=after, limit=limit)
 
     def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
@@ -349,7 +379,7 @@ class Jobs(JobService):
         expires: datetime | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        by: str = "",
+        by: By = "",
         note: str = "",
     ) -> JobRecord:
         """Change a job that no worker has yet; the job afterwards. What is not given stays.
@@ -357,7 +387,8 @@ class Jobs(JobService):
         Args:
             version: that the job must have; None: whichever it has.
             args, kwargs: in place of all its arguments.
-            by, note: who, and why: for its history.
+            by, note: who, and why: for its history. By an `Actor` it is in the audit as well, by the same
+                transaction; so it is with the other changes.
 
         Raises:
             InvalidArguments: they do not fit its task.
@@ -389,7 +420,7 @@ class Jobs(JobService):
         expires: datetime | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        by: str = "",
+        by: By = "",
         note: str = "",
     ) -> JobRecord:
         """`change` for coroutines."""
@@ -414,40 +445,40 @@ class Jobs(JobService):
             )
         return await self._store.edit(job_id, "change", version=version, change=change, by=by, note=note)
 
-    def cancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    def cancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
         return self.sessions.run_sync(self.acancel(job_id, version=version, by=by, note=note), instead="acancel")
 
-    async def acancel(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    async def acancel(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """`cancel` for coroutines."""
         after = await self._do("cancel", job_id, version=version, by=by, note=note)
         if not after.state.is_final and self.sessions.current().state is not None:
             # Its worker looks there; where there is no state, the scheduler tells the workers.
             reason = after.cancel_requested or ""
-            await super().cancel_job(_name(after), reason=reason, remember=_REMEMBERED, was_sent=True)
+            await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
-    def hold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    def hold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Have a job that waits not run until it is released."""
         return self.sessions.run_sync(self.ahold(job_id, version=version, by=by, note=note), instead="ahold")
 
-    async def ahold(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    async def ahold(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """`hold` for coroutines."""
         return await self._do("hold", job_id, version=version, by=by, note=note)
 
-    def release(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    def release(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """Let a held job run, at its time."""
         return self.sessions.run_sync(self.arelease(job_id, version=version, by=by, note=note), instead="arelease")
 
-    async def arelease(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> JobRecord:
+    async def arelease(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
         """`release` for coroutines."""
         return await self._do("release", job_id, version=version, by=by, note=note)
 
-    def retry(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> Job[Any]:
+    def retry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
         """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it."""
         return self.sessions.run_sync(self.aretry(job_id, version=version, by=by, note=note), instead="aretry")
 
-    async def aretry(self, job_id: str, *, version: int | None = None, by: str = "", note: str = "") -> Job[Any]:
+    async def aretry(self, job_id: str, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
         """`retry` for coroutines."""
         record = await self._store.get(job_id)
         if record.state.is_final:
@@ -470,9 +501,9 @@ class Jobs(JobService):
         now = self.sessions.clock.now_ms()
         job = cloned(record, job_id=new_id, now=now, due=now if at is None else instant_ms(at, what="at"))
         await self._store.submit(job)
-        return Job(_name(job), task=job.task, jobs=self, returns=self._returns(job.task))
+        return Job(name_of(job), task=job.task, jobs=self, returns=self._returns(job.task))
 
-    async def _do(self, action: Action, job_id: str, *, version: int | None, by: str, note: str) -> JobRecord:
+    async def _do(self, action: Action, job_id: str, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job_id, action, version=version, by=by, note=note)
 
     # What handles ask ----------------------------------------------------------------------------------
@@ -501,22 +532,13 @@ class Jobs(JobService):
                 return early
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
-        return await self._redeemed(record)
+        return await self._store.redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
-            return None if (ended := result_of(record)) is None else await self._redeemed(ended)
+            return None if (ended := result_of(record)) is None else await self._store.redeemed(ended)
         return await super().look_for_result(job_id)
-
-    async def _redeemed(self, record: ResultRecord) -> ResultRecord:
-        """The record with its value, also where that is kept elsewhere."""
-        if record.content_type == REFERENCE:
-            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
-        large = self.sessions.current().large_values
-        if large is None or record.blob is None:
-            return record
-        return replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
         """See `JobService`."""
@@ -566,13 +588,8 @@ class Jobs(JobService):
         return task.with_options(options)
 
     def _handle_of(self, record: JobRecord) -> Job[Any]:
-        return Job(_name(record), task=record.task, jobs=self, returns=self._returns(record.task))
+        return Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))
 
     def _returns(self, task: str) -> ReturnType:
         found: Task[..., Any] | None = self._tasks.get(task)
         return ReturnType(Any) if found is None else found.returns
-
-
-def _name(job: NewJob | JobRecord) -> str:
-    """What the job is called by its handles and in its messages."""
-    return job.id if job.key is None else tenant_key(job.tenant or None, job.key)

@@ -6,22 +6,39 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from taskmq.client.large_values import REFERENCE
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import Broadcasting
+from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, NewJob, Submitted
-from taskmq.contracts.stores import ErrorRecord
-from taskmq.errors import InvalidOption, JobConflict, JobNotFound, StateUnavailable, StoreUnavailable, TooLarge
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.errors import (
+    DuplicateJob,
+    InvalidOption,
+    JobConflict,
+    JobNotFound,
+    ResultDamaged,
+    StateUnavailable,
+    StoreUnavailable,
+    TooLarge,
+)
+from taskmq.middleware.chain import Sending
 from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
+from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.group_commit import GroupCommit
+from taskmq.submission.new_jobs import name_of
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["Change", "StoredJobs", "ready_topic"]
+__all__ = ["NOTHING", "By", "Change", "StoredJobs", "check_cursor", "instant_ms", "ready_topic"]
 
 T = TypeVar("T")
+
+By = str | Actor
+"""Who changes a job: a name, or one whose changes are in the audit as well."""
 
 # Somebody else may change the job at the same moment; each of them gains something.
 _TRIES: Final = 20
@@ -86,6 +103,8 @@ class StoredJobs:
     async def submit(self, job: NewJob, *, connection: Any = None) -> Submitted:
         """Keep one job; together with those of other callers, unless it is kept by the caller's own transaction.
 
+        That another one has its unique key is for the caller to see.
+
         Raises:
             JobConflict: its id is that of another job.
             StoreUnavailable: the store could not be reached.
@@ -100,7 +119,7 @@ class StoredJobs:
         return _same(job, answer)
 
     async def submit_all(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        """Keep many; what became of each. A conflict is the caller's to look for."""
+        """Keep many; what became of each. A conflict or a duplicate is the caller's to look for."""
         jobs = [await self._light(job) for job in jobs]
         for job in jobs:
             self._check_size(job)
@@ -145,6 +164,21 @@ class StoredJobs:
         for slot in slots:
             session.broker.announce(ready_topic(slot), b"")
 
+    async def given(self, sending: Sending, answer: Submitted) -> str:
+        """What the job is called that a caller gets for a call.
+
+        Raises:
+            DuplicateJob: another job has the key, and the task's calls are refused then.
+        """
+        if not answer.is_duplicate or sending.unique is None:
+            return sending.envelope.id
+        # One of the caller's own transaction is not there for others yet.
+        record = await self.find(answer.id)
+        name = answer.id if record is None else name_of(record)
+        if sending.unique.rule.policy in ("existing", "throttle"):
+            return name
+        raise DuplicateJob(sending.envelope.task, job_id=name)
+
     # Looking -------------------------------------------------------------------------------------------
 
     async def find(self, job_id: str) -> JobRecord | None:
@@ -166,6 +200,19 @@ class StoredJobs:
             raise JobNotFound(f"the store has no job {job_id!r}: it was never submitted, or is not kept any more")
         return record
 
+    async def redeemed(self, record: ResultRecord) -> ResultRecord:
+        """The record with its value, also where that is kept elsewhere.
+
+        Raises:
+            ResultDamaged, ResultExpired, StateUnavailable: there is none, or it cannot be fetched.
+        """
+        if record.content_type == REFERENCE:
+            raise ResultDamaged(f"what is kept as the result of job {record.job_id} refers to nothing")
+        large = self._sessions.current().large_values
+        if large is None or record.blob is None:
+            return record
+        return msgspec.structs.replace(record, value=await large.fetch(record.job_id, record.blob), blob=None)
+
     # Changing ------------------------------------------------------------------------------------------
 
     async def edit(
@@ -175,13 +222,14 @@ class StoredJobs:
         *,
         version: int | None = None,
         change: Change = NOTHING,
-        by: str = "",
+        by: By = "",
         note: str = "",
     ) -> JobRecord:
         """Do what an operator asks for; the job afterwards.
 
         Args:
             version: that the job must have; None: whichever it has.
+            by: who; what an `Actor` does is in the audit, too.
 
         Raises:
             JobNotFound: there is no such job.
@@ -236,7 +284,7 @@ class StoredJobs:
         change: Change,
         *,
         now: int,
-        by: str,
+        by: By,
         note: str,
     ) -> JobUpdate:
         is_end = decision.state is JobState.CANCELLED
@@ -254,8 +302,9 @@ class StoredJobs:
             cancel_requested=reason if decision.is_request else msgspec.UNSET,
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
-            by=by,
+            by=by if isinstance(by, str) else by.user,
             note=note or (change.words() if action == "change" else ""),
+            audit=None if isinstance(by, str) else _entry(record, decision, action, change, by=by, note=note),
         )
 
     def _body(self, record: JobRecord, change: Change) -> bytes | msgspec.UnsetType:
@@ -273,6 +322,21 @@ class StoredJobs:
         return encode_envelope(msgspec.structs.replace(envelope, **changes))
 
 
+def check_cursor(after: str) -> None:
+    """Refuse what is no place in a list.
+
+    Raises:
+        InvalidOption: it is not what a list has given.
+    """
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
+
+
 def instant_ms(moment: datetime, *, what: str) -> int:
     """Milliseconds since the epoch, within what an envelope can hold.
 
@@ -284,8 +348,25 @@ def instant_ms(moment: datetime, *, what: str) -> int:
     return min(max(round(moment.timestamp() * 1000), 0), LAST_INSTANT)
 
 
+def _entry(
+    record: JobRecord, decision: Decision, action: Action, change: Change, *, by: Actor, note: str
+) -> AuditEntry:
+    """Of the audit: never with arguments, which are nobody's but the task's."""
+    after: dict[str, Any] = {"state": str(decision.state)}
+    if action == "change":
+        after["changed"] = change.words()
+    return msgspec.structs.replace(by, note=note or by.note).entry(
+        f"job.{action}",
+        kind="job",
+        subject=record.id,
+        tenant=record.tenant,
+        before={"state": str(record.state), "version": record.version},
+        after=after,
+    )
+
+
 def _same(job: NewJob, answer: Submitted) -> Submitted:
-    if answer.is_same:
+    if answer.is_same or answer.is_duplicate:
         return answer
     raise JobConflict(
         f"job {job.key!r} was submitted before, as job {answer.id} with other content; it is {answer.state}. Give "

@@ -8,7 +8,7 @@ from taskmq.model.jobs.registrations import TaskFacts, TaskRegistration
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
 
-__all__ = ["registrations_of"]
+__all__ = ["registration_of_task", "registrations_of"]
 
 
 def registrations_of(tasks: TaskRegistry) -> list[TaskRegistration]:
@@ -16,14 +16,19 @@ def registrations_of(tasks: TaskRegistry) -> list[TaskRegistration]:
     found: list[TaskRegistration] = []
     for name in sorted(tasks):
         try:
-            found.append(_registration(tasks[name]))
+            found.append(registration_of_task(tasks[name]))
         except InvalidOption:
             # Whoever runs it says so.
             continue
     return found
 
 
-def _registration(task: Task[..., Any]) -> TaskRegistration:
+def registration_of_task(task: Task[..., Any]) -> TaskRegistration:
+    """What is told of one task.
+
+    Raises:
+        InvalidOption: its annotations cannot be resolved.
+    """
     plan, call = task.plan, task.call_plan
     return registration_of(
         task.name,

@@ -19,12 +19,15 @@ from taskmq.client.settings import Settings
 from taskmq.contracts.broker import Broker
 from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
 from taskmq.middleware.chain import Middleware
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import dead_letter_queue
 from taskmq.model.units import Duration, parse_duration, parse_seconds, to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store import MemoryJobStore
 from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, arguments_of
+from taskmq.testing.store_run import FailedRun, SharedJobModel
 from taskmq.testing.virtual_run import VirtualRun, virtual_run
 
 __all__ = ["FailedJob", "Harness"]
@@ -81,6 +84,7 @@ class Harness:
         self._timeout = parse_seconds(timeout, what="timeout")
         self._recorder = SendRecorder(app)
         self._catcher = FailureCatcher()
+        self._stored: list[FailedRun] = []
         self._letters: set[tuple[str, int | None]] = set()
         self._opened = ExitStack()
         self._runner: asyncio.Runner | None = None
@@ -108,6 +112,10 @@ class Harness:
         before = producer.middleware
         producer.use_middleware((*before, *middleware))
         origin = {"url": "the test", "state": "the test"}
+        store = sessions.job_store
+        if store is not None or sessions.store_url is not None:
+            model = SharedJobModel()
+            sessions.job_store = lambda _: MemoryJobStore(model, clock=self.clock)
         real = sessions.exchange(Settings(url=url, state=url, origin=origin), self.clock, {})
         sessions.patience = Patience(self._timeout, _ADVICE)
         try:
@@ -117,6 +125,7 @@ class Harness:
                 sessions.close()
             finally:
                 sessions.exchange(*real)
+                sessions.job_store = store
                 sessions.patience = None
                 producer.use_middleware(before)
 
@@ -240,7 +249,14 @@ class Harness:
 
     def _virtual_run(self, *, with_beat: bool) -> AbstractAsyncContextManager[VirtualRun]:
         queues = dict.fromkeys(one.queue for one in self.sent)
-        return virtual_run(self.app, self.clock, queues=queues, activity=lambda: len(self.sent), with_beat=with_beat)
+        return virtual_run(
+            self.app,
+            self.clock,
+            queues=queues,
+            activity=lambda: len(self.sent),
+            failed=self._stored,
+            with_beat=with_beat,
+        )
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, list[FailedJob]]]) -> list[FailedJob]:
         __tracebackhide__ = True
@@ -280,20 +296,36 @@ class Harness:
         new = [letter for letter in found if (letter.job_id, letter.died) not in self._letters]
         self._letters.update((letter.job_id, letter.died) for letter in new)
         failures = [self._failure(letter) for letter in sorted(new, key=lambda letter: letter.died or 0)]
+        failures += [self._failure_in_store(failed) for failed in self._stored]
+        self._stored.clear()
         self.failed += failures
         return failures
 
     def _failure(self, letter: DeadLetter) -> FailedJob:
-        error = self._catcher.errors.get(letter.job_id)
-        if error is None or type(error).__qualname__ != letter.error_type.rpartition(".")[2]:
-            error = TaskFailed(
-                letter.job_id,
-                type_name=letter.error_type,
-                message=letter.error.removeprefix(f"{letter.error_type}: "),
-                traceback=letter.traceback,
-                attempts=letter.attempt,
-            )
+        told = ErrorRecord(
+            type_name=letter.error_type,
+            message=letter.error.removeprefix(f"{letter.error_type}: "),
+            traceback=letter.traceback,
+        )
+        error = self._error(letter.job_id, told, attempts=letter.attempt)
         return FailedJob(letter.job_id, letter.task, letter.reason, letter.attempt, error)
+
+    def _failure_in_store(self, failed: FailedRun) -> FailedJob:
+        error = self._error(failed.job_id, failed.error, attempts=failed.attempts)
+        return FailedJob(failed.job_id, failed.task, "error", failed.attempts, error)
+
+    def _error(self, job_id: str, told: ErrorRecord, *, attempts: int) -> Exception:
+        """As the task has raised it, else as it was told."""
+        error = self._catcher.errors.get(job_id)
+        if error is not None and type(error).__qualname__ == told.type_name.rpartition(".")[2]:
+            return error
+        return TaskFailed(
+            job_id,
+            type_name=told.type_name,
+            message=told.message,
+            traceback=told.traceback,
+            attempts=attempts,
+        )
 
     def _tell(self, failures: list[FailedJob], *, raise_errors: bool) -> None:
         __tracebackhide__ = True

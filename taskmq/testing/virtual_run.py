@@ -14,6 +14,8 @@ from taskmq.beat import Beat
 from taskmq.contracts.broker import Broker, QueueStats
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
+from taskmq.testing.job_store import MemoryJobStore
+from taskmq.testing.store_run import FailedRun, StoreRun
 from taskmq.worker import Worker, WorkerConfig
 
 __all__ = ["VirtualRun", "virtual_run"]
@@ -35,12 +37,22 @@ class _Beat(Beat):
 class VirtualRun:
     """What runs."""
 
-    def __init__(self, app: TaskMQ, broker: Broker, worker: Worker, clock: FakeClock, *, activity: Callable[[], int]):
+    def __init__(
+        self,
+        app: TaskMQ,
+        broker: Broker,
+        worker: Worker,
+        clock: FakeClock,
+        *,
+        activity: Callable[[], int],
+        store: StoreRun | None,
+    ) -> None:
         self._app = app
         self._broker = broker
         self._worker = worker
         self._clock = clock
         self._activity = activity
+        self._store = store
         self._names = [name for queue in worker.queues for name in queue.physical]
         self.beat: _Beat | None = None
         self.beat_clock: FakeClock | None = None
@@ -52,11 +64,14 @@ class VirtualRun:
         while True:
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
+            if self._store is not None:
+                await self._store.step()
             stats = await self._broker.stats(self._names)
-            running = self._worker.running
+            running = self._worker.running or self._worker.is_telling
             now = (
                 stats,
                 self._activity(),
+                0 if self._store is None else self._store.moved,
                 None if self.beat is None else self.beat.next_due,
                 self._clock.next_instant,
             )
@@ -74,13 +89,17 @@ class VirtualRun:
         jobs = sum((each.delayed or 0) + (each.unsettled or 0) for each in stats)
         if self._app.sessions.delay == "state":
             jobs += len(await self._app.jobs.alist_waiting(limit=1))
-        return jobs
+        return jobs if self._store is None else jobs + self._store.waiting()
 
     @property
     def next_instant(self) -> int | None:
         """When something is due; None: never."""
         now = self._clock.now_ms()
-        instants = (self._clock.next_instant, None if self.beat is None else self.beat.next_due)
+        instants = (
+            self._clock.next_instant,
+            None if self.beat is None else self.beat.next_due,
+            None if self._store is None else self._store.next_due,
+        )
         return min((instant for instant in instants if instant is not None and instant > now), default=None)
 
     def move_to(self, instant: int) -> None:
@@ -93,11 +112,18 @@ class VirtualRun:
 
 @asynccontextmanager
 async def virtual_run(
-    app: TaskMQ, clock: FakeClock, *, queues: Iterable[str], activity: Callable[[], int], with_beat: bool
+    app: TaskMQ,
+    clock: FakeClock,
+    *,
+    queues: Iterable[str],
+    activity: Callable[[], int],
+    failed: list[FailedRun],
+    with_beat: bool,
 ) -> AsyncGenerator[VirtualRun, None]:
     """A worker of all the app's queues, and of `queues`, and a beat; both are gone afterwards.
 
     Args:
+        failed: gets the jobs of the store that fail.
         activity: a number that changes when something happens that the broker's statistics do not tell.
     """
     worker_app = _apart(app)
@@ -109,9 +135,12 @@ async def virtual_run(
     worker = Worker(worker_app, config)
     jobs = [asyncio.create_task(worker.run())]
     session = app.sessions.current()
-    virtual = VirtualRun(app, session.broker, worker, clock, activity=activity)
+    store = StoreRun(app, session, session.store) if isinstance(session.store, MemoryJobStore) else None
+    virtual = VirtualRun(app, session.broker, worker, clock, activity=activity, store=store)
     try:
         await _first(worker.is_ready.wait(), jobs)
+        if store is not None:
+            await store.start()
         if with_beat:
             virtual.beat_clock = FakeClock(clock.now_ms())
             beat_app = _apart(app)
@@ -120,6 +149,9 @@ async def virtual_run(
             jobs.append(asyncio.create_task(virtual.beat.run()))
         yield virtual
     finally:
+        if store is not None:
+            failed += store.failed
+            await store.stop()
         worker.requeue_now()
         if virtual.beat is not None:
             virtual.beat.stop()

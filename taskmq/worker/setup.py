@@ -59,7 +59,9 @@ def check_tasks(app: TaskMQ) -> None:
             raise UnsupportedFeature(
                 f"rate_limit and concurrency need a state, and the app has none: {', '.join(limited)}"
             )
-        if unique := sorted(task.name for task in app.tasks.values() if task.plan.unique is not None):
+        # Of jobs of the store the store knows which have keys.
+        sent = [task for task in app.tasks.values() if task.call_plan.lane != "store"]
+        if unique := sorted(task.name for task in sent if task.plan.unique is not None):
             raise UnsupportedFeature(f"unique needs a state, and the app has none: {', '.join(unique)}")
 
 

@@ -104,6 +104,11 @@ class Worker:
         """How many runs go on."""
         return 0 if self._dispatcher is None else self._dispatcher.slots.running
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether reports of jobs of the store are on their way."""
+        return self._dispatcher is not None and self._dispatcher.reports.is_telling
+
     def status(self) -> WorkerStatus:
         """How it goes now; costs a few system calls."""
         now, dispatcher = self._app.sessions.clock.monotonic(), self._dispatcher

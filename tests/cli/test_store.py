@@ -49,3 +49,34 @@ def test_ended_jobs_are_forgotten_on_an_operators_word_in_whole_days(taskmq: Her
     assert (pruned.code, "ended over 7d ago" in pruned.err) == (0, True)
     assert (hours.code, none.code) == (2, 2)
     assert "whole days, at least 1d" in hours.err
+
+
+def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+    where = ["--app", "made:app", "--store", store]
+    (tmp_path / "made.py").write_text(
+        "from taskmq import TaskMQ\n"
+        'app = TaskMQ("local://.broker", name="made")\n'
+        '@app.task(name="tick")\n'
+        "def tick(number: int = 0) -> None: ...\n"
+    )
+    added = taskmq("--app", "made:app", "schedule", "add", "mine", "tick", "--every", "1h", "--args", "[7]")
+
+    shown = taskmq("-o", "json", "store", "import", "--dry-run", *where)
+    before = taskmq("-o", "json", "schedule", "list", *where)
+    unasked = taskmq("store", "import", *where)
+    moved = taskmq("store", "import", "--yes", *where)
+    after = taskmq("-o", "json", "schedule", "list", *where)
+    again = taskmq("-o", "json", "store", "import", *where)
+    history = taskmq("schedule", "history", "mine", *where)
+    beat = taskmq("beat", "made:app", "--store", store)
+
+    assert added.code == 0, added.err
+    assert shown.data == [{"what": "schedule", "name": "mine", "came": "moves", "note": ""}]
+    assert before.data == []
+    assert (unasked.code, moved.code) == (1, 0), moved.err
+    assert [(row["schedule"], row["task"], row["rule"]) for row in after.data] == [("mine", "tick", "every hour")]
+    assert again.data == []
+    assert "0 fired" in history.err
+    assert beat.code != 0
+    assert "taskmq store import" in beat.err

@@ -1,11 +1,16 @@
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
 from taskmq.testing import FakeClock, JobModel, MemoryJobStore
-from taskmq.testing.job_store_suite import JobStoreSuite
+from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks
 from taskmq_sql import open_job_store
 
 
@@ -18,7 +23,7 @@ class TestMemory(JobStoreSuite):
         return MemoryJobStore(self.model, clock=self.clock)
 
 
-class TestPostgreSQL(JobStoreSuite):
+class TestPostgreSQL(JobTransactions, JobStoreSuite):
     # Each step asks the server several times; on a busy machine more of them do not fit into a test's time.
     steps = 100
 
@@ -29,11 +34,59 @@ class TestPostgreSQL(JobStoreSuite):
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite"))
 
+    @asynccontextmanager
+    async def transaction(self, store: JobStore) -> AsyncIterator[Any]:
+        del store
+        connection: Any = await asyncpg.connect(self.url)  # pyright: ignore[reportUnknownMemberType]
+        try:
+            async with connection.transaction():
+                yield connection
+        finally:
+            await connection.close()
 
-class TestSqlite(JobStoreSuite):
+
+class TestSqlite(JobTransactions, JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self, tmp_path: Path) -> None:
-        self.url = f"sqlite:///{tmp_path}/jobs.db"
+        self.path = tmp_path / "jobs.db"
+        self.url = f"sqlite:///{self.path}"
 
     def open_store(self) -> JobStore:
         return open_job_store(self.url, BrokerOptions(name="suite"))
+
+    @asynccontextmanager
+    async def transaction(self, store: JobStore) -> AsyncIterator[Any]:
+        # A file that is new has its tables then.
+        await store.check()
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+
+class TestMemoryAsTimePasses(MovedClocks):
+    @pytest.fixture(autouse=True)
+    def _database(self) -> None:
+        self.model, self.clock = JobModel(), FakeClock()
+
+    def open_store(self) -> JobStore:
+        return MemoryJobStore(self.model, clock=self.clock)
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+
+class TestSqliteAsTimePasses(MovedClocks):
+    @pytest.fixture(autouse=True)
+    def _database(self, tmp_path: Path) -> None:
+        self.url, self.clock = f"sqlite:///{tmp_path}/jobs.db", FakeClock()
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite", clock=self.clock))
+
+    async def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)

@@ -281,6 +281,7 @@ class _KeepsOneFormOfATask(_BrokenCatalogue):
         (_MakesVersionsOfTheSame, "the_same_content_makes_no_version"),
         (_ComparesNoDefinition, "a_put_for_another_version_changes_nothing"),
         (_ComparesNoDefinition, "of_writers_that_have_seen_one_version_one_makes_the_next"),
+        (_FindsDeletedDefinitions, "random_histories_of_definitions_do_what_the_model_does"),
         (_FindsDeletedDefinitions, "a_deleted_definition_is_not_found_and_keeps_its_versions"),
         (_MixesTenants, "a_definition_belongs_to_its_tenant"),
         (_KeepsOneFormOfATask, "each_form_of_a_task_is_kept_and_who_told_it"),

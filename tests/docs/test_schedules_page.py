@@ -86,6 +86,14 @@ def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> 
         assert printed.code == 0, f"{line}: {printed.err}"
 
 
+def test_schedules_of_a_store_are_made_as_the_page_says(folder: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "import stored"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_what_a_task_reacts_to_is_explained_as_the_page_shows(folder: Path) -> None:
     block = block_after(_REACTIONS, "inbox.py")
     (line,) = block.commands
@@ -128,5 +136,5 @@ def test_every_block_of_the_pages_is_run() -> None:
     blocks = [*blocks_of(_PAGE), *blocks_of(_REACTIONS)]
     named = {block.file_name for block in blocks if block.language == "python"}
 
-    assert {"shop.py", "migrated.py", "nightly.py", "making.py", "inbox.py"} == named
+    assert {"shop.py", "migrated.py", "nightly.py", "making.py", "inbox.py", "stored.py"} == named
     assert None not in named

@@ -1,6 +1,7 @@
-"""The example of `docs/tenants.md`, and its table."""
+"""The example of `docs/tenants.md`, its table, and its commands."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from taskmq.model import keys
-from tests.docs.blocks import ROOT, block_after, write_files
+from tests.cli.kit import run_process
+from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "tenants.md"
 
@@ -34,3 +36,16 @@ def test_the_table_has_the_names_that_there_are(tenant: str | None, column: int)
         keys.limit_key("api", "17", tenant=tenant),
         keys.tenant_key(tenant, "17"),
     ]
+
+
+def test_the_commands_give_a_user_a_role_on_a_tenant(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks_of(_PAGE) if block.commands]
+    environment = {"TASKMQ_STORE": f"sqlite:///{tmp_path}/jobs.db"}
+
+    told = ""
+    for command in block.commands:
+        done = run_process(tmp_path, *shlex.split(command)[1:], env=environment, text="ostrich lamp violet nine\n")
+        assert done.code == 0, (command, done.err)
+        told = done.out
+
+    assert "north   ann   submitter  billing.*" in told

@@ -71,6 +71,9 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
     ):
         worker.says("waiting for jobs")
         scheduler.says("taskmq scheduler")
+        told = _Follower(client)
+        # Workers tell what happens once they have heard that somebody listens.
+        eventually(lambda: "event: worker" in told.said, "an event of the worker", within=_PATIENCE)
         good = {"job_id": "good", "job_type": "data_processing", "priority": "high", "payload": {"key": "value"}}
 
         assert client.post("/jobs", json=good).json()["status"] == "submitted"
@@ -85,7 +88,29 @@ def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
         assert len(client.get("/workers").json()["items"]) == 1
         assert client.get("/health/ready").json()["status"] == "ready"
 
+        eventually(lambda: '"event":"succeeded"' in told.said, "the event of the job's end", within=_PATIENCE)
+
+        # A stream that is open does not keep the server.
         assert server.is_told(signal.SIGTERM) == 0
+        assert told.ended.wait(20)
+
+
+class _Follower:
+    """Follows the server's events in a thread, until they end."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.said = ""
+        self.ended = threading.Event()
+        self._client = client
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            with self._client.stream("GET", "/events") as answer:
+                for text in answer.iter_text():
+                    self.said += text
+        finally:
+            self.ended.set()
 
 
 def _ended(client: httpx.Client, name: str) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Three schedulers under faults: every instant of every schedule of the store becomes a job, and one job.
 
-`$TASKMQ_TEST_STORE_SCHEDULES` schedules of one second (20) for `$TASKMQ_TEST_STORE_SCHEDULES_SECONDS` seconds (8),
-one scheduler killed every `..._KILL_EVERY` seconds (4), one frozen for `..._FREEZE` (7: longer than a lease), then
-thawed.
-The whole campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
+Of `TASKMQ_TEST_STORE_SCHEDULES`, with `_SECONDS`, `_KILL_EVERY` and `_FREEZE` behind it: so many schedules of one
+second (20), for so long (8), one scheduler killed every so many seconds (4), and one frozen for so long (7: longer
+than a lease) and thawed. The whole campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
 """
 
 import asyncio
@@ -117,7 +116,7 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
     frozen.signal(signal.SIGSTOP)
     kills, thaws_at = 0, time.monotonic() + FREEZE
     ends_at, next_kill = time.monotonic() + SECONDS, time.monotonic() + KILL_EVERY
-    is_frozen = True
+    is_frozen, refused = True, 0
     while (now := time.monotonic()) < ends_at or is_frozen:
         if now >= next_kill:
             schedulers.pop(0).signal(signal.SIGKILL)

@@ -13,6 +13,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/operations/dead_letters/replay.py": "a dead letter whose copy the broker has confirmed",
     "taskmq/scheduler/reports.py": "the scheduler applies the reports of workers",
     "taskmq/worker/run/reports.py": "a job of the store that was told is settled when that is confirmed",
+    "taskmq/testing/store_run.py": "the scheduler of a test applies the reports of its worker",
     "taskmq/testing/flaky_broker.py": "forwards to the broker that it makes fail",
     "taskmq/worker/intake/ordered_shards.py": "goes back before a run has begun",
     "taskmq/worker/intake/slots.py": "goes back before a run has begun, or when a run cannot be stopped",

@@ -24,6 +24,7 @@ _SHORT = {
     "contrib/taskmq_redis/stores/revocations.py",
     "contrib/taskmq_sql/identity/store.py",
     "contrib/taskmq_sql/location.py",
+    "contrib/taskmq_sql/migrations/versions/r0005_unique_keys.py",
     "contrib/taskmq_sql/migrations/env.py",
     "contrib/taskmq_sql/tables.py",
     "taskmq/contracts/finding.py",

@@ -9,7 +9,7 @@ from typing import Any, Final
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from taskmq_sql.postgres import reports, statements, submission
+from taskmq_sql.postgres import reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT
 from taskmq_sql.postgres.schedules import statements as schedules
 
@@ -26,6 +26,8 @@ _STATEMENTS: Final[dict[str, str]] = {
     **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
+    "GET": store._GET,  # pyright: ignore[reportPrivateUsage]
+    "FIND_KEY": store._FIND_KEY,  # pyright: ignore[reportPrivateUsage]
     "ENDED": reports._ENDED,  # pyright: ignore[reportPrivateUsage]
 }
 # Whoever asks for the front of each lane asks the index in its order.
@@ -83,5 +85,26 @@ def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: 
                 bad[name] = [(node["Node Type"], node.get("Relation Name")) for node in found]
         await connection.close()
         assert bad == {}
+
+    asyncio.run(main())
+
+
+def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url: str) -> None:
+    fire = (statements.FIRE, [0], [1], ["00000000-0000-7000-8000-000000000000"], ["slot:0"], [1], ["slot:0"])
+
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        await connection.execute(";".join(HOT))
+        batch = await connection.fetchval(
+            "insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens) values (0, 1, 1, '{}', '{}') "
+            "returning id"
+        )
+        for statement, *values in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
+            await connection.execute("begin")
+            await connection.fetch(statement, *values)
+            assert await connection.fetchval("show synchronous_commit") == "off", statement
+            await connection.execute("rollback")
+            assert await connection.fetchval("show synchronous_commit") == "on"
+        await connection.close()
 
     asyncio.run(main())

@@ -9,7 +9,8 @@ from typing import Any
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import Prunable
+from taskmq.contracts.jobs import Catalogued, Prunable
+from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.submission import Jobs
 from taskmq_sql.jobs.partitions import DAY, partition_statements
 from tests.unit.app_kit import new_url
@@ -93,3 +94,22 @@ def test_a_file_forgets_by_the_instant(tmp_path: Path) -> None:
         connection.close()
 
     asyncio.run(_check(_shop(f"sqlite:///{path}"), age))
+
+
+def test_a_task_that_nobody_has_told_for_thirty_days_is_forgotten_on_postgresql(job_store_url: str) -> None:
+    async def main() -> None:
+        connection: Any = await asyncpg.connect(job_store_url)
+        async with _shop(job_store_url) as app:
+            store = app.sessions.store()
+            assert isinstance(store, Catalogued)
+            await store.tasks.register([TaskRegistration(task=name, queue="q") for name in "ab"], origin="app")
+            age = "update taskmq.task_registration set last_told = last_told - $1::bigint where task = $2"
+            await connection.execute(age, 29 * DAY, "a")
+            await connection.execute(age, 30 * DAY, "b")
+
+            await store.tasks.register([TaskRegistration(task="c", queue="q")], origin="app")
+
+            assert await store.tasks.names() == ["a", "c"]
+        await connection.close()
+
+    asyncio.run(main())

@@ -15,6 +15,7 @@ rabbitmq`.
 
 from tests.servers.cluster import RabbitMQCluster
 from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgreSQL
 from tests.servers.proxy import TcpProxy
 from tests.servers.rabbitmq import RabbitMQ, StartRabbitMQ
@@ -23,6 +24,7 @@ from tests.servers.waiting import eventually
 
 __all__ = [
     "NotSupported",
+    "PgBouncer",
     "PostgreSQL",
     "RabbitMQ",
     "RabbitMQCluster",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.servers.errors import ServerFailed, ServerUnavailable
 from tests.servers.installation import find_rabbitmq
+from tests.servers.pgbouncer import find_pgbouncer
 from tests.servers.postgres import is_postgres_installed
 from tests.servers.redis import find_redis
 
@@ -16,6 +17,7 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "rabbitmq": ("rabbitmq-server", lambda: find_rabbitmq(None) is not None),
     "redis": ("redis-server", lambda: find_redis() is not None),
     "postgres": ("postgresql", is_postgres_installed),
+    "pgbouncer": ("pgbouncer", lambda: find_pgbouncer() is not None),
     "amqp-tools": ("amqp-tools", lambda: shutil.which("amqp-publish") is not None),
     "debootstrap": ("debootstrap", lambda: shutil.which("debootstrap", path="/usr/sbin:/sbin") is not None),
 }

@@ -100,7 +100,7 @@ class PostgreSQL(Server):
         )
 
     def _local(self, server: str, initdb: str) -> Source:
-        user = _unprivileged_user() if os.geteuid() == 0 else None
+        user = unprivileged_user() if os.geteuid() == 0 else None
         keeper = Keeper("postgres", owner=user)
         try:
             if self._base is None:
@@ -137,7 +137,7 @@ def is_postgres_installed() -> bool:
     return all(find_program(program) for program in ("postgres", "initdb", "psql"))
 
 
-def _unprivileged_user() -> str:
+def unprivileged_user() -> str:
     """Whom to be instead of root, as whom PostgreSQL refuses to run: the user that Debian's package makes."""
     return "postgres" if any(entry.pw_name == "postgres" for entry in pwd.getpwall()) else "nobody"
 

@@ -28,7 +28,7 @@ _task: Task[..., object] = app.schedules["often"].task
 app.schedules.add("x", tick, every("1h"))
 app.schedules.add("x", tick.s(), every("1h"))
 app.schedules.add("x", tick.s() | tick.si(), every("1h"))
-app.schedules.add("x", "tick", every("1h"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.schedules.add("x", "tick", every("1h"))
 
 app.cron("* * * * *", dst_gap="before")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 app.cron("* * * * *", dst_fold="third")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

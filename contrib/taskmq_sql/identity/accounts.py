@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from taskmq.contracts.identity import Account, Actor, NewUser, Tenant, Trail, User, UserChange
+from taskmq.contracts.identity import Actor, NewUser, Tenant, Trail, User, UserAccount, UserChange
 from taskmq.errors import IdentityConflict, IdentityNotFound
 from taskmq.model.identity import EVERYWHERE, Membership, Role, Scope
 from taskmq_sql.identity.audit import note
@@ -71,10 +71,10 @@ class SqlAccounts:
     async def add_user(self, user: NewUser, *, by: Actor, is_first: bool = False) -> User:
         return await self._runner.write(partial(_add_user, new=user, by=by, is_first=is_first))
 
-    async def account(self, user_id: str) -> Account | None:
+    async def account(self, user_id: str) -> UserAccount | None:
         return await self._runner.read(partial(_account, user_id=user_id))
 
-    async def account_named(self, name: str) -> tuple[Account, str] | None:
+    async def account_named(self, name: str) -> tuple[UserAccount, str] | None:
         return await self._runner.read(partial(_account_named, name=name))
 
     async def users(self, *, after: str = "", limit: int = 50) -> list[User]:
@@ -173,23 +173,23 @@ def _add_user(now: int, *, new: NewUser, by: Actor, is_first: bool) -> Steps[Use
     return User(id=new.id, name=new.name, email=new.email, created=now, password_changed=changed)
 
 
-def _account(now: int, *, user_id: str) -> Steps[Account | None]:
+def _account(now: int, *, user_id: str) -> Steps[UserAccount | None]:
     del now
     row = yield from first(_USER, user_id)
     return None if row is None else (yield from account_of(row))
 
 
-def _account_named(now: int, *, name: str) -> Steps[tuple[Account, str] | None]:
+def _account_named(now: int, *, name: str) -> Steps[tuple[UserAccount, str] | None]:
     del now
     row = yield from first(_NAMED, name.casefold())
     return None if row is None else ((yield from account_of(row)), row[-1])
 
 
-def account_of(row: Row) -> Steps[Account]:
+def account_of(row: Row) -> Steps[UserAccount]:
     """The user of the row with the roles that count."""
     found = user(row)
     rows = yield from ask(_MEMBERSHIPS, found.id)
-    return Account(user=found, memberships=tuple(membership(*each) for each in rows))
+    return UserAccount(user=found, memberships=tuple(membership(*each) for each in rows))
 
 
 def _users(now: int, *, after: str, limit: int) -> Steps[list[User]]:

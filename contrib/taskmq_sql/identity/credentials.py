@@ -5,13 +5,13 @@ from functools import partial
 from typing import Final
 
 from taskmq.contracts.identity import (
-    Account,
     Actor,
     ApiToken,
     BrowserSession,
     NewApiToken,
     NewBrowserSession,
     Trail,
+    UserAccount,
 )
 from taskmq.errors import IdentityConflict, IdentityNotFound
 from taskmq.model.identity import FORGET_AFTER_MS, ThrottleKey, failures_at, touches, wait_after
@@ -60,7 +60,7 @@ class SqlCredentials:
     ) -> BrowserSession:
         return await self._runner.write(partial(_add_session, new=session, by=by, replaces=replaces))
 
-    async def find_session(self, digest: bytes) -> tuple[BrowserSession, Account] | None:
+    async def find_session(self, digest: bytes) -> tuple[BrowserSession, UserAccount] | None:
         found = await self._runner.read(partial(_find_session, digest=digest))
         if found is not None and found[2]:
             await self._runner.write(partial(_touch, table="session", digest=digest))
@@ -78,7 +78,7 @@ class SqlCredentials:
     async def add_token(self, token: NewApiToken, *, by: Actor) -> ApiToken:
         return await self._runner.write(partial(_add_token, new=token, by=by))
 
-    async def find_token(self, digest: bytes) -> tuple[ApiToken, Account] | None:
+    async def find_token(self, digest: bytes) -> tuple[ApiToken, UserAccount] | None:
         found = await self._runner.read(partial(_find_token, digest=digest))
         if found is not None and found[2]:
             await self._runner.write(partial(_touch, table="token", digest=digest))
@@ -145,7 +145,7 @@ def _add_session(now: int, *, new: NewBrowserSession, by: Actor, replaces: bytes
     )
 
 
-def _find_session(now: int, *, digest: bytes) -> Steps[tuple[BrowserSession, Account, bool] | None]:
+def _find_session(now: int, *, digest: bytes) -> Steps[tuple[BrowserSession, UserAccount, bool] | None]:
     row = yield from first(_FIND_SESSION, now, digest)
     if row is None:
         return None
@@ -218,7 +218,7 @@ def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
     )
 
 
-def _find_token(now: int, *, digest: bytes) -> Steps[tuple[ApiToken, Account, bool] | None]:
+def _find_token(now: int, *, digest: bytes) -> Steps[tuple[ApiToken, UserAccount, bool] | None]:
     row = yield from first(_FIND_TOKEN, now, digest)
     if row is None:
         return None

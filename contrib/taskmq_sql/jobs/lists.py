@@ -28,6 +28,7 @@ from taskmq.contracts.jobs import JobPage, JobRecord
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL
 from taskmq_sql.jobs.codes import CODES
+from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.tables import job, job_detail, job_history
 
 __all__ = ["BOUND", "Known", "Scan", "first_id", "page_of", "scans"]
@@ -149,6 +150,9 @@ def _id_conditions(table: Table, which: JobFilter, known: Known) -> list[_Condit
         found.append(id_.in_(known.ids))
     if which.submitted_from is not None:
         found.append(id_ >= first_id(which.submitted_from))
+        if "ended" in table.columns:
+            # No job ends before it was submitted, by whichever of two clocks: days before that are not looked at.
+            found.append(table.c.ended >= which.submitted_from - DAY)
     if which.submitted_before is not None:
         found.append(id_ < first_id(which.submitted_before))
     return found

@@ -4,6 +4,7 @@
     job_body       bodies beyond `LONGEST_BODY`
     job_detail     what few jobs have, as JSON
     job_key        the ids that submitters chose
+    unique_key     the keys of which one job is to be the only one, and who has them
     ready          one narrow row per queued job
     timer          one narrow row per scheduled or retrying job
     dispatch_batch outbox and list of what is under way
@@ -78,10 +79,11 @@ __all__ = [
     "task_registration",
     "tenant",
     "timer",
+    "unique_key",
     "worker",
 ]
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -166,6 +168,18 @@ job_key: Final = Table(
     Column("id", _ID, nullable=False),
     Column("fingerprint", LargeBinary, nullable=False),
     PrimaryKeyConstraint("tenant", "key", name="job_key_pkey"),
+)
+
+unique_key: Final = Table(
+    "unique_key",
+    metadata,
+    Column("name", Text, nullable=False),
+    # None: of a submission that came to nothing.
+    Column("id", _ID),
+    # When it is free in any case.
+    Column("until", BigInteger, nullable=False),
+    PrimaryKeyConstraint("name", name="unique_key_pkey"),
+    postgresql_with=_vacuumed(fillfactor=70),
 )
 
 ready: Final = Table(

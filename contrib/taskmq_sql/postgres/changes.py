@@ -16,7 +16,7 @@ from taskmq_sql.postgres.records import error_columns
 from taskmq_sql.postgres.statements import EVENTS, JOB_COLUMNS
 from taskmq_sql.postgres.transactions import drive
 
-__all__ = ["change"]
+__all__ = ["change", "change_in"]
 
 _NOW: Final = "select taskmq.now_ms()"
 _WAITS: Final = (JobState.SCHEDULED, JobState.RETRYING)
@@ -44,19 +44,22 @@ async def change(database: Database, update: JobUpdate) -> int | None:
     queue: int | None = None
     if update.queue is not UNSET:
         queue = (await database.names.ids("queue", [update.queue]))[update.queue]
-    return await database.changes.run("transaction", lambda connection: _change(connection, update, queue))
+    return await database.changes.run("transaction", lambda connection: change_in(connection, update, queue))
 
 
-async def _change(connection: Connection, update: JobUpdate, queue: int | None) -> int | None:
+async def change_in(connection: Connection, update: JobUpdate, queue: int | None = None) -> int | None:
+    """`change` as a part of the connection's transaction; where nothing was changed, nothing was written."""
     row = await connection.fetchrow(_READ, update.id)
     if row is None or (row["state"], row["version"]) != (CODES[update.before], update.version):
         return None
     # Before the job's own row, as schedulers do it: who has taken this one has the job.
     if not await _leave(connection, update, row):
-        raise undone(None)
+        return None
     changed = await _set(connection, update, queue)
     if changed is None:
-        raise undone(None)
+        if update.before is JobState.QUEUED or update.before in _WAITS:
+            raise undone(None)
+        return None
     await _enter(connection, update, changed)
     if update.body is not UNSET:
         is_large = len(update.body) > LONGEST_BODY

@@ -8,7 +8,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.errors import StoreUnavailable
 
-__all__ = ["HOT", "LISTS", "Connection", "Connections", "Purpose", "Row", "undone"]
+__all__ = ["HOT", "LISTS", "LOOKUPS", "Connection", "Connections", "Purpose", "Row", "undone"]
 
 T = TypeVar("T")
 
@@ -18,6 +18,8 @@ Row = Any
 HOT: Final = ("set enable_seqscan = off", "set enable_nestloop = off", "set enable_mergejoin = off")
 """Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
 Where they loop (`lateral`), there is no other way."""
+LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
+"""Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
 """A plan that was made for every tenant takes the wrong index for most of them."""
 _EVERY: Final = ("set default_transaction_isolation = 'read committed'", "set jit = off")
@@ -35,10 +37,16 @@ _NOT_ALLOWED: Final = "42501"
 # Answers of a server that has done nothing: it has no room; is a standby; somebody has a lock for longer than the
 # database's settings allow, or a statement has taken longer than they do; the user may not do that.
 _REFUSALS: Final = ("53", _READ_ONLY, "55", "57014", _NOT_ALLOWED)
+# A statement that was prepared is not there, or one of its name is: it is another connection's.
+_MIXED_UP: Final = ("26000", "42P05")
 # Classes of SQLSTATE: connection; operator intervention; system error; wrong user or database; time limits of
 # transactions; internal error.
-_OUTAGE: Final = (*_REFUSALS, "08", "57", "58", "28", "3D", "25P", "XX")
+_OUTAGE: Final = (*_REFUSALS, *_MIXED_UP, "08", "57", "58", "28", "3D", "25P", "XX")
 _COLLISIONS: Final = ("40001", "40P01")
+_POOLED: Final = (
+    "a pooler before it gives each transaction another connection: have it pool sessions (PgBouncer: "
+    "pool_mode = session), or name the server itself"
+)
 
 
 class Connection(Protocol):
@@ -121,6 +129,19 @@ class Connections:
                 finally:
                     self._give_back(connection)
             raise StoreUnavailable(f"{self._address}: the change collided with others {_TRIES} times; try again")
+
+    async def connect_bare(self) -> Connection:
+        """A connection beside these that prepares nothing by name, and has no settings; the caller ends it.
+
+        Raises:
+            StoreUnavailable: the server cannot be reached.
+        """
+        try:
+            return await _connect(
+                self._url, timeout=_SECONDS_TO_CONNECT, command_timeout=_SECONDS_TO_ANSWER, statement_cache_size=0
+            )
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
 
     async def aclose(self) -> None:
         """Close them all; what is under way is cut."""
@@ -206,6 +227,8 @@ class Connections:
             if connection is not None:
                 connection.terminate()
             if isinstance(error, (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                if isinstance(error, asyncpg.PostgresError) and _sqlstate(error) in _MIXED_UP:
+                    raise StoreUnavailable(f"{self._address}: {_POOLED}") from error
                 raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
             raise
         return connection
@@ -230,7 +253,10 @@ class Connections:
         return untranslated
 
     def _lost(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
-        is_refused = isinstance(error, asyncpg.PostgresError) and _sqlstate(error).startswith(_REFUSALS)
+        state = _sqlstate(error) if isinstance(error, asyncpg.PostgresError) else ""
+        if state in _MIXED_UP:
+            return StoreUnavailable(f"{self._address}: {_POOLED}; nothing was changed")
+        is_refused = state.startswith(_REFUSALS)
         is_undone = purpose == "transaction" and not progress.is_committing
         is_certain = purpose == "read" or is_undone or is_refused
         what = "nothing was changed" if is_certain else "it is not known whether the change was made"

@@ -9,9 +9,9 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from taskmq.contracts.jobs import SLOTS
 from taskmq.errors import InvalidSetting, StoreMismatch
 from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
-from taskmq_sql.postgres.connections import HOT, LISTS, Connection, Connections
-from taskmq_sql.postgres.days import make_days
+from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, Connection, Connections
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.upkeep.days import make_days
 
 __all__ = ["Database"]
 
@@ -29,7 +29,8 @@ class Database:
         address: the URL without its password.
         submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
             another.
-        reads: for lists and single jobs.
+        steps: for what schedulers do between one dispatch and the next.
+        reads, lookups: for lists, and for single jobs.
         accounts: for changes of who may do what.
         slots: as the store was made; known from the first connection on.
     """
@@ -45,7 +46,9 @@ class Database:
         self.reports = self._connections(1, HOT)
         self.firings = self._connections(1, HOT)
         self.leases = self._connections(1, HOT)
+        self.steps = self._connections(1, HOT)
         self.reads = self._connections(_READERS, LISTS)
+        self.lookups = self._connections(1, LOOKUPS)
         self.accounts = self._connections(1, LISTS)
         self.names = Names(self.reads, self.slot_of)
 
@@ -60,7 +63,9 @@ class Database:
             self.dispatches,
             self.reports,
             self.leases,
+            self.steps,
             self.reads,
+            self.lookups,
             self.accounts,
             self.firings,
         ):

@@ -120,8 +120,16 @@ o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
 select u.*, o.id as batch from u, o"""
 """No lease, no change at all. Those that are over end instead; nothing looks for them where all were taken."""
 
-CONFIRM: Final = "update taskmq.dispatch_batch set confirmed = true where id = any($1::bigint[])"
-FORGET: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
+# The commit does not wait for the disk. Nobody acts on it outside of the database before a later commit has written
+# it, too; what is lost with the server is done again. By the statement, not for the connection: behind a pooler that
+# setting would be others'.
+_UNSYNCED: Final = "unsynced as materialized (select set_config('synchronous_commit', 'off', true))"
+
+CONFIRM: Final = f"""
+with {_UNSYNCED}
+update taskmq.dispatch_batch set confirmed = true where id = any($1::bigint[]) and exists (select from unsynced)"""
+FORGET: Final = f"""
+with {_UNSYNCED} delete from taskmq.dispatch_batch where id = any($1::bigint[]) and exists (select from unsynced)"""
 
 TAKE_OVER: Final = f"""
 with {_FENCE.format(key="$1", epoch="$2")},
@@ -231,16 +239,22 @@ select t.due, t.id, t.shard from unnest($1::smallint[]) as s(shard) cross join l
 order by t.due, t.id limit $3"""
 
 FIRE: Final = f"""
-with {_FENCE.format(key="$4", epoch="$5")},
+with {_UNSYNCED},
+fence as materialized (
+  select l.key from unnest($4::text[], $5::bigint[]) as h(key, epoch) cross join lateral
+    (select key from taskmq.lease where key = h.key and epoch = h.epoch and holder is not null for share) l
+  where exists (select from unsynced)),
 gone as (delete from taskmq.timer where ctid = any(array(
-   select d.ctid from unnest($1::smallint[], $2::bigint[], $3::uuid[]) as f(shard, due, id) cross join lateral
+   select d.ctid from unnest($1::smallint[], $2::bigint[], $3::uuid[], $6::text[]) as f(shard, due, id, key)
+   cross join lateral
      (select ctid from taskmq.timer where shard = f.shard and due = f.due and id = f.id for update) d
-   where exists (select from fence))) returning id),
+   where f.key in (select key from fence))) returning id),
 u as (update taskmq.job j set state = 1, version = j.version + 1
       where j.id = any(array(select id from gone)) and j.state in (4, 13)
       returning j.id, j.queue, j.priority, j.tenant, j.due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue from u"""
+"""Timers of any number of slots, each with the key of its slot ($6); of those that are held ($4, $5)."""
 
 IN_FLIGHT: Final = f"""
 select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body

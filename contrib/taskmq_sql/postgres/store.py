@@ -29,13 +29,14 @@ from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.diagnosis import diagnose
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_records
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
+from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
+from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
 
 __all__ = ["PostgresJobStore"]
 
@@ -45,12 +46,13 @@ _DIALECT: Final = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
 _COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
 _BODY: Final = "coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body"
 _DETAIL: Final = "(select detail from taskmq.job_detail d where d.id = t.id) as detail"
-_LIVE: Final = f"""
+_GET: Final = f"""
 select {_COLUMNS}, null::bigint as finished, null::text as content_type, null::bytea as result, {_BODY}, {_DETAIL}
-from taskmq.job t where t.id = $1"""
-_ENDED: Final = f"""
+from taskmq.job t where t.id = $1
+union all (
 select {_COLUMNS}, finished, content_type, result, {_BODY}, {_DETAIL}
-from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1"""
+from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1)
+limit 1"""
 _FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2"
 _FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
 _SHARING: Final = "select value from taskmq.setting where name = 'sharing'"
@@ -116,25 +118,21 @@ class PostgresJobStore:
     async def get(self, job_id: str) -> JobRecord | None:
         if not is_job_id(job_id):
             return None
-        # It may have ended between the first look and the second, but never the other way round. A clock that is a
-        # day ahead of ours has made the id of what only the last look finds.
+        # No job ends before it was submitted. A clock that is a day ahead of ours has made the id of what only the
+        # second look finds.
         earliest = submitted_at(job_id) - DAY
 
         async def get(connection: Connection) -> Row | None:
-            return (
-                await connection.fetchrow(_LIVE, job_id)
-                or await connection.fetchrow(_ENDED, job_id, earliest)
-                or await connection.fetchrow(_ENDED, job_id, 0)
-            )
+            return await connection.fetchrow(_GET, job_id, earliest) or await connection.fetchrow(_GET, job_id, 0)
 
-        row = await self._database.reads.run("read", get)
+        row = await self._database.lookups.run("read", get)
         return None if row is None else (await job_records([row], self._database.names))[0]
 
     async def find_key(self, tenant: str, key: str) -> str | None:
         numbers = await self._database.names.find("tenant", [tenant])
         if tenant not in numbers or "\0" in key:
             return None
-        found = await self._database.reads.run(
+        found = await self._database.lookups.run(
             "read", lambda connection: connection.fetchval(_FIND_KEY, numbers[tenant], key)
         )
         return None if found is None else str(found)
@@ -212,6 +210,9 @@ class PostgresJobStore:
         await self._rows("select 1")
 
     async def diagnose(self) -> list[Finding]:
+        # First: in front of it nothing else can be asked reliably.
+        if await is_pooled_by_transaction(self._database.reads.connect_bare):
+            return [POOLED_BY_TRANSACTION]
         return await self._database.reads.run("read", lambda connection: diagnose(connection, self.address))
 
     async def aclose(self) -> None:

@@ -1,12 +1,17 @@
-"""Submitting: one statement for all jobs of a call, and answers for those that were there before."""
+"""Submitting: one statement for all jobs of a call, and answers for those that were there before.
+
+Jobs with unique keys cost some more: their keys are locked, in one order everywhere, before anything is looked up.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from taskmq.contracts.jobs import NewJob, Submitted
+from taskmq.contracts.jobs import NewJob, Submitted, replacement
+from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq_sql.jobs.codes import STATES
 from taskmq_sql.jobs.tables import LONGEST_BODY
-from taskmq_sql.jobs.values import encode_detail
+from taskmq_sql.jobs.values import encode_detail, escaped
+from taskmq_sql.postgres.changes import change_in
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.names import Names
@@ -22,6 +27,19 @@ from unnest($1::uuid[]) as i(id)
 left join lateral (select id, state, version from taskmq.job where id = i.id offset 0) j on true
 left join lateral (select state, version from taskmq.job_history where id = i.id order by ended desc limit 1) h
 on j.id is null"""
+_LOCK_KEYS: Final = """
+insert into taskmq.unique_key (name, until) select name, 0 from unnest($1::text[]) as i(name)
+on conflict (name) do update set until = unique_key.until"""
+_HOLDER: Final = """
+select u.id, u.until, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version,
+       coalesce(j.attempt > 1 or j.started is not null, true) as has_run
+from (select id, until from taskmq.unique_key where name = $1 offset 0) u
+left join lateral (select state, version, attempt, started from taskmq.job where id = u.id offset 0) j on true
+left join lateral (select state, version from taskmq.job_history where id = u.id order by ended desc limit 1) h
+on j.state is null"""
+_TAKE_KEYS: Final = """
+update taskmq.unique_key u set id = i.id, until = taskmq.now_ms() + i.ttl
+from unnest($1::text[], $2::uuid[], $3::bigint[]) as i(name, id, ttl) where u.name = any($1) and u.name = i.name"""
 _KEYS: Final = """
 select i.place, k.id, k.fingerprint from unnest($1::int[], $2::int[], $3::text[]) as i(place, tenant, key)
 cross join lateral (select id, fingerprint from taskmq.job_key where tenant = i.tenant and key = i.key offset 0) k"""
@@ -45,7 +63,9 @@ async def submit(database: Database, jobs: Sequence[NewJob], connection: Connect
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = all(len(job.body) <= LONGEST_BODY and job.detail is None for job in jobs)
+    is_one_statement = all(
+        len(job.body) <= LONGEST_BODY and job.detail is None and job.unique is None for job in jobs
+    )
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
 
 
@@ -60,6 +80,15 @@ async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
 
 async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
     """Submit in the transaction that is open on the connection."""
+    if all(job.unique is None for job in jobs):
+        return await _submit(connection, jobs, numbers)
+    keys = {escaped(job.unique.name) for job in jobs if job.unique is not None}
+    await connection.execute(_LOCK_KEYS, sorted(keys))
+    return [each for some in _by_turns(jobs) for each in await _submit_unique(connection, some, numbers)]
+
+
+async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit jobs whose unique keys, where they have any, are free."""
     new = await _insert(connection, jobs, numbers)
     answers: list[Submitted | None] = []
     for job in jobs:
@@ -71,6 +100,73 @@ async def insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: N
     made = {answer.id for answer in answers if answer is not None and answer.is_new}
     await _insert_rest(connection, [job for job in jobs if job.id in made])
     return [answer for answer in answers if answer is not None]
+
+
+def _by_turns(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
+    """The jobs in their order, in turns of which each has a unique key once."""
+    turns: list[list[NewJob]] = [[]]
+    names: set[str] = set()
+    for job in jobs:
+        if job.unique is not None and job.unique.name in names:
+            turns.append([])
+            names.clear()
+        if job.unique is not None:
+            names.add(job.unique.name)
+        turns[-1].append(job)
+    return turns
+
+
+async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
+    """Submit jobs of which some are to be the only ones of their keys, and no two of one key."""
+    # Submitted once more: these have their keys, or are not asked for them any more.
+    known = await _known(connection, jobs, numbers)
+    taken: dict[int, Submitted] = {}
+    for place, job in enumerate(jobs):
+        if job.unique is None or place in known:
+            continue
+        if (holder := await _claim(connection, job, job.unique)) is not None:
+            taken[place] = Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
+    rest = iter(await _submit(connection, [job for place, job in enumerate(jobs) if place not in taken], numbers))
+    answers = [taken[place] if place in taken else next(rest) for place in range(len(jobs))]
+    new = [job for job, answer in zip(jobs, answers, strict=True) if answer.is_new and job.unique is not None]
+    await connection.execute(
+        _TAKE_KEYS,
+        [escaped(job.unique.name) for job in new if job.unique is not None],
+        [job.id for job in new],
+        [job.unique.ttl for job in new if job.unique is not None],
+    )
+    return answers
+
+
+async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> set[int]:
+    """The places of those jobs whose ids, or whose submitters' ids, are there."""
+    keyed = [place for place, job in enumerate(jobs) if job.key is not None]
+    tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
+    found = {
+        int(row["place"])
+        for row in await connection.fetch(_KEYS, keyed, tenants, [jobs[place].key for place in keyed])
+    }
+    rows = await connection.fetch(_EXISTING, [job.id for job in jobs])
+    there = {str(row["id"]) for row in rows if row["state"] is not None}
+    return found | {place for place, job in enumerate(jobs) if job.id in there}
+
+
+async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHolder | None:
+    """Make the key free for the job; who has it, where that may not be."""
+    while True:
+        row = await connection.fetchrow(_HOLDER, escaped(key.name))
+        holder = None
+        if row is not None and row["state"] is not None:
+            holder = KeyHolder(str(row["id"]), STATES[row["state"]], row["version"], row["has_run"], row["until"])
+        now = int(await connection.fetchval("select taskmq.now_ms()"))
+        found = availability(key, holder, now=now)
+        if found == "taken":
+            return holder
+        if found == "free" or holder is None:
+            return None
+        # It may have been dispatched in the moment, and is looked at once more then.
+        if await change_in(connection, replacement(holder, by=job.id)) is not None:
+            return None
 
 
 async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> dict[str, int]:

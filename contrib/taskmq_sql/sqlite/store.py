@@ -40,8 +40,9 @@ from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
-from taskmq_sql.sqlite.jobs.turns import heads, share
-from taskmq_sql.sqlite.jobs.turns import sharing as read_shares
+from taskmq_sql.sqlite.jobs.sharing import heads, share
+from taskmq_sql.sqlite.jobs.sharing import sharing as read_shares
+from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
@@ -253,6 +254,7 @@ class SqliteDispatch:
         # In small transactions: others write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
+        await self._writer.call(drop_keys, care=Care.LOOSE)
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
         await self._schedules.drop_occurrences(before=now - keep_days * _DAY)
         while await self._writer.call(maintenance.give_back_pages, care=Care.LOOSE):

@@ -9,7 +9,7 @@ from taskmq.cli.administration.store import administer, at_store, me, read_passw
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.contracts.identity import Account, ApiToken, BrowserSession, User, UserChange
+from taskmq.contracts.identity import ApiToken, BrowserSession, User, UserAccount, UserChange
 
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
@@ -78,7 +78,7 @@ def show(name: str, /) -> None:
         The user.
     """
 
-    async def run(store: "IdentityStore") -> tuple[Account, list[BrowserSession], list[ApiToken]]:
+    async def run(store: "IdentityStore") -> tuple[UserAccount, list[BrowserSession], list[ApiToken]]:
         user = await user_named(store, name)
         account = await store.accounts.account(user.id)
         assert account is not None

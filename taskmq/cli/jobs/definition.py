@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.exits import OK
+from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.cli.typed_values import array_of, label_of, object_of, user_name
@@ -160,7 +160,7 @@ def delete(
         The definition's name.
     """
     if not confirm(f"delete definition {name}?", yes=yes):
-        return 1
+        return FAILED
     run_with_app(lambda target: target.definitions.adelete(name, tenant=tenant, version=version))
     note(f"definition {name} is deleted: `taskmq definition versions {name}` shows what it was")
     return OK

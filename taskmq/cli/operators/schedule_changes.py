@@ -146,7 +146,7 @@ def add(
     name
         What the schedule is called from now on.
     task
-        The task's name.
+        The task's name; with a job store, that of a definition, too.
     expression
         When: a cron expression, in quotes.
     tz
@@ -180,7 +180,7 @@ def add(
     kwargs = _json(given_kwargs, dict[str, Any], "--kwargs")
 
     async def define(target: "TaskMQ") -> None:
-        known = target.tasks.get(task)
+        known = target.tasks.get(task) or (task if target.sessions.store_url is not None else None)
         if known is None:
             raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
         await target.schedules.aadd(name, known, trigger, args=args, kwargs=kwargs, **options)

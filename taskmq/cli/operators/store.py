@@ -33,7 +33,7 @@ def upgrade() -> int:
     """Make the tables of the job store, or bring them to this taskmq's version. Jobs that are there stay.
 
     Run it once before the first scheduler, and after each update of taskmq. Several may run it at a time. A SQLite
-    file makes its own tables.
+    file makes its own tables when it is new.
     """
 
     async def run(found: "JobStore") -> str:

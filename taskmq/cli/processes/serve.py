@@ -13,11 +13,14 @@ from taskmq.durable.health import Health, parse_address, serving
 if TYPE_CHECKING:
     from taskmq.beat import Beat
     from taskmq.scheduler import Scheduler
+    from taskmq.server import ServerApplication
 
 __all__ = ["health_of", "stop_when_told"]
 
 
-def health_of(service: "Beat | Scheduler", address: str | None) -> AbstractAsyncContextManager[object]:
+def health_of(
+    service: "Beat | Scheduler | ServerApplication", address: str | None
+) -> AbstractAsyncContextManager[object]:
     """Serve its health at that address, where there is one."""
     if address is None:
         return nullcontext()

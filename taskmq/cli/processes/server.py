@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from taskmq.cli.globals import current_globals, target_of
 from taskmq.cli.output import announce, start_logging
-from taskmq.cli.processes.serve import stop_when_told
+from taskmq.cli.processes.serve import health_of, stop_when_told
 from taskmq.errors import UnsupportedFeature
 from taskmq.load_app import load_app
 from taskmq.worker.host.event_loop import loop_factory
@@ -23,6 +23,8 @@ def server(
     port: int = 8787,
     root_path: str = "",
     read_only: Annotated[bool, Parameter(negative="")] = False,
+    rate: float = 200.0,
+    health_port: str | None = None,
     default_store: Annotated[str | None, Parameter(show=False)] = None,
     lifeline: Annotated[bool, Parameter(show=False, negative="")] = False,
 ) -> int:
@@ -40,6 +42,10 @@ def server(
         The prefix under which clients see it, such as /taskmq.
     read_only
         Change nothing.
+    rate
+        Requests a second of one credential, ten times as many at once; 0: as many as come.
+    health_port
+        Serve /live, /ready, /status and /metrics at PORT of this machine, HOST:PORT, or a socket's path.
     default_store
         The store of an app that has none.
     lifeline
@@ -53,7 +59,7 @@ def server(
 
     options = current_globals()
     start_logging()
-    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only)
+    settings = ServerSettings(host=host, port=port, root_path=root_path, read_only=read_only, rate=rate)
     app, _ = load_app(target_of(target))
     store = options.store or (default_store if app.sessions.store_url is None else None)
     app.sessions.configure(url=options.url, state=options.state, store=store, name="server")
@@ -61,9 +67,11 @@ def server(
         raise UnsupportedFeature("the server needs a job store: say --store URL, or set $TASKMQ_STORE")
 
     async def run() -> None:
-        process = ServerProcess(build(app, settings=settings), settings)
+        application = build(app, settings=settings)
+        process = ServerProcess(application, settings)
         stop_when_told(process.stop, lifeline=lifeline)
-        await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
+        async with health_of(application, health_port):
+            await process.run(on_ready=lambda address: announce(f"taskmq server: app {app.name!r} at {address}"))
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run())

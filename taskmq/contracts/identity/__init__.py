@@ -8,7 +8,6 @@ from taskmq.contracts.identity.accounts import AccountStore
 from taskmq.contracts.identity.credentials import CredentialStore
 from taskmq.contracts.identity.entries import AuditFilter, AuditPage, AuditStore
 from taskmq.contracts.identity.records import (
-    Account,
     Actor,
     ApiToken,
     BrowserSession,
@@ -17,13 +16,13 @@ from taskmq.contracts.identity.records import (
     NewUser,
     Tenant,
     User,
+    UserAccount,
     UserChange,
 )
 from taskmq.contracts.identity.store import IdentityStore
 from taskmq.contracts.identity.trail import Trail
 
 __all__ = [
-    "Account",
     "AccountStore",
     "Actor",
     "ApiToken",
@@ -39,5 +38,6 @@ __all__ = [
     "Tenant",
     "Trail",
     "User",
+    "UserAccount",
     "UserChange",
 ]

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from taskmq.contracts.identity.records import Account, Actor, NewUser, Tenant, User, UserChange
+from taskmq.contracts.identity.records import Actor, NewUser, Tenant, User, UserAccount, UserChange
 from taskmq.model.identity import Membership, Scope
 
 __all__ = ["AccountStore"]
@@ -57,11 +57,11 @@ class AccountStore(Protocol):
         """
         ...
 
-    async def account(self, user_id: str) -> Account | None:
+    async def account(self, user_id: str) -> UserAccount | None:
         """A user by their id, with their roles."""
         ...
 
-    async def account_named(self, name: str) -> tuple[Account, str] | None:
+    async def account_named(self, name: str) -> tuple[UserAccount, str] | None:
         """A user by their name, whatever its case, with their roles, and the hash of their password."""
         ...
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from taskmq.contracts.identity.records import (
-    Account,
     Actor,
     ApiToken,
     BrowserSession,
     NewApiToken,
     NewBrowserSession,
+    UserAccount,
 )
 from taskmq.model.identity import ThrottleKey
 
@@ -44,7 +44,7 @@ class CredentialStore(Protocol):
         """
         ...
 
-    async def find_session(self, digest: bytes) -> tuple[BrowserSession, Account] | None:
+    async def find_session(self, digest: bytes) -> tuple[BrowserSession, UserAccount] | None:
         """The session that has this secret, and its user; None where it has ended, or its user is disabled.
 
         It is used with that: its idle time begins anew, to the minute.
@@ -79,7 +79,7 @@ class CredentialStore(Protocol):
         """
         ...
 
-    async def find_token(self, digest: bytes) -> tuple[ApiToken, Account] | None:
+    async def find_token(self, digest: bytes) -> tuple[ApiToken, UserAccount] | None:
         """The token with this secret, and its user; None where it was revoked or is over, or its user is disabled.
 
         It is used with that: the time of its last use is written, at most once a minute.

@@ -7,7 +7,6 @@ import msgspec
 from taskmq.model.identity import AuditEntry, Membership, Permission
 
 __all__ = [
-    "Account",
     "Actor",
     "ApiToken",
     "BrowserSession",
@@ -16,6 +15,7 @@ __all__ = [
     "NewUser",
     "Tenant",
     "User",
+    "UserAccount",
     "UserChange",
 ]
 
@@ -205,7 +205,7 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
     last_used: int | None = None
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class UserAccount(msgspec.Struct, frozen=True, kw_only=True):
     """A user with what decides on what they may do.
 
     Attributes:

@@ -33,6 +33,7 @@ from taskmq.contracts.jobs.records import (
     JobUpdate,
     NewJob,
     Submitted,
+    replacement,
 )
 from taskmq.contracts.jobs.schedules import (
     SCHEDULE_SHARDS,
@@ -81,6 +82,7 @@ __all__ = [
     "Submitted",
     "TaskStore",
     "Upgradable",
+    "replacement",
     "schedule_shard",
     "slot_key",
 ]

@@ -89,7 +89,7 @@ class TaskStore(Protocol):
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
         """Keep them, all in one transaction: what was told before is known to be told still.
 
-        Forms that were not told for 30 days are forgotten, but for the last of their task.
+        Forms that were not told for 30 days are forgotten, of whichever task.
         """
         ...
 

@@ -120,7 +120,8 @@ class DispatchStore(Protocol):
 
     Queues and timers are divided into slots, and a scheduler dispatches and fires for the slots whose leases it holds
     (`leases`, `slot_key`; the lease's token is the epoch). What takes an `epoch` does nothing at all where the lease
-    of the slot has passed on: then it returns nothing.
+    of the slot has passed on: then it returns nothing. One that has ended and that nobody has taken since has not
+    passed on; one that was released has.
     """
 
     @property
@@ -170,7 +171,11 @@ class DispatchStore(Protocol):
         ...
 
     async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
-        """What the slot's earlier holders have left: every batch of which jobs are under way."""
+        """What the slot's earlier holders have left: every batch of which jobs are under way.
+
+        They are this epoch's from then on, and a second call with it does not give them again: who did not get the
+        answer (`StoreUnavailable` that is not certain) takes the slot anew, under the next epoch.
+        """
         ...
 
     async def apply(self, reports: Sequence[Report]) -> list[AppliedReport]:
@@ -180,6 +185,7 @@ class DispatchStore(Protocol):
         restored from a backup) counts, too, with an event `unknown_attempt`; other reports of such a dispatch get the
         event alone (`taskmq.model.jobs.tokens`). Several reports of one job in one call count in their order.
         `started` counts for a job that runs already, too: its message was delivered again, to another worker perhaps.
+        An `interrupted` job is ready at once, and its `due` is what it was, or now.
         `detached` and `alive` are starts as well, and the store remembers a `detached` one as an event.
         """
         ...
@@ -191,7 +197,8 @@ class DispatchStore(Protocol):
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         """Their time has come: those that still wait for it are queued; the queues that have got any.
 
-        One that was changed or cancelled since it was read stays as it is.
+        One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
+        return the queues of all.
         """
         ...
 

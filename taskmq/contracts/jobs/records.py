@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from taskmq.model.identity import AuditEntry
+from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
@@ -18,6 +19,7 @@ __all__ = [
     "JobUpdate",
     "NewJob",
     "Submitted",
+    "replacement",
 ]
 
 
@@ -49,6 +51,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         due: when it is to run; past: now.
         expires: when it is not to start any more.
         held: it is not to run until it is released.
+        unique: it is to be the only job of a key.
         body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be sent.
     """
 
@@ -64,6 +67,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
     body: bytes
     detail: JobDetail | None = None
+    unique: UniqueKey | None = None
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -74,6 +78,7 @@ class Submitted(msgspec.Struct, frozen=True):
         is_new: this submission has made it.
         is_same: what was asked for is what that job is; True for a new one.
         state, version: the job's at that moment.
+        is_duplicate: the job is another one, which has the unique key; nothing was made.
     """
 
     id: str
@@ -81,6 +86,7 @@ class Submitted(msgspec.Struct, frozen=True):
     is_same: bool
     state: JobState
     version: int
+    is_duplicate: bool = False
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -187,6 +193,26 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     note: str = ""
     audit: AuditEntry | None = None
+
+
+def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:
+    """The change of a job whose unique key another one takes: its end, or the request of it.
+
+    Args:
+        by: the id of the other one.
+    """
+    why = f"replaced by job {by}"
+    is_request = holder.state is JobState.DISPATCHED
+    return JobUpdate(
+        id=holder.id,
+        before=holder.state,
+        version=holder.version,
+        after=holder.state if is_request else JobState.CANCELLED,
+        cancel_requested=why if is_request else msgspec.UNSET,
+        error=msgspec.UNSET if is_request else ErrorRecord(type_name="JobCancelled", message=why, traceback=""),
+        kind="cancel_requested" if is_request else "cancel",
+        note=why,
+    )
 
 
 class JobPage(msgspec.Struct, frozen=True):

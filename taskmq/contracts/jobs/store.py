@@ -55,6 +55,11 @@ class JobStore(Protocol):
         A job whose key the tenant has used before is not made anew, also where both are in one call; nor is one whose
         id a job has that still lives, as when a submission is tried again whose answer was lost.
 
+        Of a job with a unique key the store finds out, in the same transaction and one after the other, whether the
+        key is free (`taskmq.model.jobs.uniqueness`). Where it is taken, nothing is made. One that replaces another
+        ends it as cancelled, or, where the broker has that one already, asks for its end; in any case it has the key
+        from then on.
+
         Args:
             connection: of the caller's own transaction, which commits them; without one they are durable when this
                 returns.

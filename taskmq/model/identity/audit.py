@@ -92,8 +92,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def entry(self) -> AuditEntry:
         """What was handed to the store, without what was erased."""
-        who = {} if self.who is None else msgspec.json.decode(self.who)
-        what = {} if self.what is None else msgspec.json.decode(self.what)
+        who: dict[str, Any] = {} if self.who is None else msgspec.json.decode(self.who)
+        what: dict[str, Any] = {} if self.what is None else msgspec.json.decode(self.what)
         return AuditEntry(
             action=self.action,
             kind=self.kind,

@@ -163,7 +163,8 @@ SELF_SERVICE: Final = frozenset(permission for permission, rule in RULES.items()
 
 def permissions_of(role: Role, place: Place) -> frozenset[Permission]:
     """What the role may do in a place of that kind: a tenant, or the instance."""
-    places = {place, Place.ANYWHERE, Place.ACCOUNT} | ({Place.TENANT} if place is Place.INSTANCE else set())
+    # A role on the instance is one on each tenant.
+    places = {place, Place.ANYWHERE, Place.ACCOUNT, *([Place.TENANT] if place is Place.INSTANCE else [])}
     return frozenset(
         permission
         for permission, rule in RULES.items()

@@ -18,8 +18,10 @@ __all__ = [
     "Histogram",
     "Page",
     "ProcessGauges",
+    "RequestCount",
     "ScheduleCount",
     "SchedulerSnapshot",
+    "ServerSnapshot",
     "Snapshot",
     "Source",
 ]
@@ -199,6 +201,32 @@ class SchedulerSnapshot(NamedTuple):
     schedules: Sequence[ScheduleCount] = ()
 
 
+class RequestCount(msgspec.Struct):
+    """What one server has answered to one call of its API.
+
+    Attributes:
+        operation: the call; "" for paths that there are not.
+        statuses: answers by their status.
+        took: seconds until the answer began.
+    """
+
+    operation: str
+    statuses: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    took: Histogram = msgspec.field(default_factory=Histogram)
+
+
+class ServerSnapshot(NamedTuple):
+    """All that is known about a server at one moment. The counts only grow.
+
+    Attributes:
+        streams: of events, that are open.
+    """
+
+    version: str
+    counts: list[RequestCount]
+    streams: int
+
+
 class Page(NamedTuple):
     """An answer to a scrape."""
 
@@ -206,8 +234,8 @@ class Page(NamedTuple):
     body: bytes
 
 
-Source = Callable[[], Snapshot | BeatSnapshot | SchedulerSnapshot]
-"""The numbers of now: of a worker's processes, of a beat, or of a scheduler."""
+Source = Callable[[], Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot]
+"""The numbers of now: of a worker's processes, of a beat, of a scheduler, or of a server."""
 
 Exporter = Callable[[str], Page]
 """The page of now, for the `Accept` header of who asks."""

@@ -32,7 +32,7 @@ def job_of(
     envelope = occurrence_envelope(
         call, rule, claim, job_id=tenant_key(call.tenant, occurrence), now=now, key=occurrence if keyed else None
     )
-    sending = Sending(envelope, rule.queue, JSON, submission=Submission(job_id=occurrence))
+    sending = Sending(envelope, rule.queue, JSON, submission=Submission(job_id=occurrence, detail=rule.detail))
     with app.producer.opened(sending):
         job = new_job(sending, app.producer.queue(sending.queue), now=now)
     limit = app.sessions.current().broker.max_message_bytes

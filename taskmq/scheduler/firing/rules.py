@@ -9,7 +9,7 @@ from taskmq.schedules.definition import StoredRule, read_stored
 
 __all__ = ["RuleCache"]
 
-_KEPT: Final = 5_000
+_KEPT: Final = 1_000
 
 
 class RuleCache:

@@ -7,7 +7,7 @@ from litestar import Request, Response, get, patch, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from taskmq.contracts.identity import Account, User, UserChange
+from taskmq.contracts.identity import User, UserAccount, UserChange
 from taskmq.errors import IdentityNotFound
 from taskmq.model.identity import Membership, Permission, Role
 from taskmq.server.accounts.login import MembershipView, Secret
@@ -197,7 +197,7 @@ USER_HANDLERS: Final[tuple[Any, ...]] = (
 )
 
 
-async def _account(request: Request[Any, Any, Any], user_id: str) -> Account:
+async def _account(request: Request[Any, Any, Any], user_id: str) -> UserAccount:
     account = await accounts_of(request.app.state).store.accounts.account(user_id)
     if account is None:
         raise IdentityNotFound(f"there is no user {user_id[:80]!r}")

@@ -3,9 +3,10 @@
 from taskmq.server.jobs.actions import ACTIONS
 from taskmq.server.jobs.bulk import BULK
 from taskmq.server.jobs.changes import CHANGES
+from taskmq.server.jobs.document_calls import DOCUMENT_CALLS
 from taskmq.server.jobs.queries import QUERIES
 from taskmq.server.jobs.submissions import SUBMISSIONS
 
 __all__ = ["JOB_HANDLERS"]
 
-JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS, *BULK)
+JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS, *BULK, *DOCUMENT_CALLS)

@@ -6,7 +6,7 @@ import msgspec
 from litestar import post
 from litestar.params import JSONBody
 
-from taskmq.model.identity import Permission, allows_task
+from taskmq.model.identity import Permission
 from taskmq.operations.bulk import BulkAction, BulkChange, act_on_page
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import (
@@ -103,11 +103,11 @@ async def act_on_jobs(data: JSONBody[BulkBody], app: ServedApp, caller: CallerGi
     said = {"filter": data.filter, "cursor": data.cursor}
     await caller.note_action(app, f"jobs.{data.action}", subject="", after=said, note=data.note)
     page = await act_on_page(
-        jobs,
+        # The request is in the audit; each of its jobs has it in its history.
+        TenantJobs(app, caller.tenant, by=caller.name, allows=caller.allows),
         data.action,
         which,
         change=BulkChange(data.schedule_time, data.delay, priority_number(data.priority)),
-        allows=lambda task: allows_task(caller.identity, caller.tenant or "", task),
         after=data.cursor,
         limit=data.limit,
         note=data.note,

@@ -93,6 +93,11 @@ class EventHub:
         self._listening: asyncio.Task[None] | None = None
         self._is_closed = False
 
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._subscriptions)
+
     def streams_of(self, user: str) -> int:
         """How many streams the user has open."""
         return self._users[user]

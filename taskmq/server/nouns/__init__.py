@@ -1,6 +1,7 @@
 """The other nouns of the command line over HTTP: each module one noun, each handler one call of `operations`."""
 
 from taskmq.server.nouns.dead_letters import DEAD_LETTER_HANDLERS
+from taskmq.server.nouns.definitions import DEFINITION_HANDLERS
 from taskmq.server.nouns.queues import QUEUE_HANDLERS
 from taskmq.server.nouns.schedules import SCHEDULE_HANDLERS
 from taskmq.server.nouns.tasks import TASK_HANDLERS
@@ -16,4 +17,5 @@ NOUN_HANDLERS = (
     *SCHEDULE_HANDLERS,
     *WORKFLOW_HANDLERS,
     *TASK_HANDLERS,
+    *DEFINITION_HANDLERS,
 )

@@ -1,4 +1,4 @@
-"""`/tasks`: what can be called."""
+"""`/tasks`: what can be called, and with which arguments."""
 
 from typing import Any, Final
 
@@ -6,37 +6,52 @@ import msgspec
 from litestar import get
 from litestar.params import FromPath
 
+from taskmq.app import TaskMQ
+from taskmq.contracts.jobs import Catalogued
 from taskmq.model.identity import Permission
-from taskmq.server.inputs import ServedApp
+from taskmq.model.jobs.registrations import TaskRegistration
+from taskmq.server.inputs import Cursor, Limit, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
-from taskmq.tasks.task import Task
+from taskmq.tasks.registration import registration_of_task, registrations_of
 
 __all__ = ["TASK_HANDLERS"]
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of the app.
+    """A task.
 
     Attributes:
         description: the first line of its documentation.
+        is_own: the server's own app has it; else a worker or a scheduler has registered it.
+        positional: the parameters that may be given by place.
+        arguments: a JSON Schema of its arguments by name.
     """
 
     name: str
     queue: str
     description: str
+    is_own: bool
+    positional: list[str]
+    arguments: dict[str, Any]
 
 
 class TaskList(msgspec.Struct, frozen=True):
-    """The tasks of the app, by name."""
+    """Tasks by name; `next` is what to say as `cursor` for the next page."""
 
     items: list[TaskView]
+    next: str | None
 
 
 @get(f"{API}/tasks", permission=Permission.TASKS_READ, operation_id="listTasks", summary="List tasks", tags=["tasks"])
-async def list_tasks(app: ServedApp) -> TaskList:
-    """The tasks of the app; what a caller may call of them is in their role and token."""
-    return TaskList([_view(app.tasks[name]) for name in sorted(app.tasks)])
+async def list_tasks(app: ServedApp, limit: Limit = 50, cursor: Cursor = None) -> TaskList:
+    """The tasks of the app and those that were registered; which a caller may call is in their role and token."""
+    after = cursor or ""
+    own = {one.task: _view(one, is_own=True) for one in registrations_of(app.tasks) if one.task > after}
+    found = {one.task: _view(one, is_own=False) for one in await _registered(app, after, limit + 1)} | own
+    names = sorted(found)
+    page = names[:limit]
+    return TaskList([found[name] for name in page], page[-1] if len(names) > limit else None)
 
 
 @get(
@@ -47,15 +62,35 @@ async def list_tasks(app: ServedApp) -> TaskList:
     tags=["tasks"],
 )
 async def get_task(app: ServedApp, name: FromPath[str]) -> TaskView:
-    """One task of the app."""
-    if (found := app.tasks.get(name)) is None:
-        raise Problem(404, "task_not_found", f"the app has no task {name[:128]!r}")
-    return _view(found)
+    """One task, with the schema of its arguments."""
+    if (own := app.tasks.get(name)) is not None:
+        return _view(registration_of_task(own), is_own=True)
+    found = await app.jobs.catalogue.afind(name) if _is_catalogued(app) else None
+    if found is None:
+        raise Problem(404, "task_not_found", f"there is no task {name[:128]!r}")
+    return _view(found.registration, is_own=False)
 
 
 TASK_HANDLERS: Final[tuple[Any, ...]] = (list_tasks, get_task)
 
 
-def _view(task: Task[..., Any]) -> TaskView:
-    text = (task.function.__doc__ or "").strip()
-    return TaskView(name=task.name, queue=task.queue, description=text.partition("\n")[0])
+async def _registered(app: TaskMQ, after: str, limit: int) -> list[TaskRegistration]:
+    if not _is_catalogued(app):
+        return []
+    page = await app.jobs.catalogue.alist(after=after or None, limit=limit)
+    return [one.registration for one in page.tasks]
+
+
+def _is_catalogued(app: TaskMQ) -> bool:
+    return isinstance(app.sessions.current().store, Catalogued)
+
+
+def _view(registration: TaskRegistration, *, is_own: bool) -> TaskView:
+    return TaskView(
+        name=registration.task,
+        queue=registration.queue,
+        description=registration.description,
+        is_own=is_own,
+        positional=list(registration.positional),
+        arguments=msgspec.json.decode(registration.schema),
+    )

@@ -72,8 +72,11 @@ class CatalogueModel:
             known = forms.get(key)
             first = now if known is None else known.first
             forms[key] = RegisteredTask(registration=one, origin=origin, worker=worker, first=first, last=now)
-            for old in [each for each, form in forms.items() if form.last <= now - _KEPT_MS]:
-                del forms[old]
+        for task, forms in list(self._tasks.items()):
+            kept = {key: form for key, form in forms.items() if form.last > now - _KEPT_MS}
+            self._tasks[task] = kept
+            if not kept:
+                del self._tasks[task]
 
     def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
         return [form for task in set(tasks) for form in self._tasks.get(task, {}).values()]

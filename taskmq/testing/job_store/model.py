@@ -28,6 +28,7 @@ from taskmq.contracts.jobs import (
     NewJob,
     Pick,
     Submitted,
+    replacement,
     slot_key,
 )
 from taskmq.model.jobs.changes import ready_state
@@ -35,6 +36,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report, after_report, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, next_token
+from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.testing.job_store.catalogue import CatalogueModel
@@ -83,6 +85,7 @@ class JobModel:
         self.sharing = Sharing()
         self._dice = dice or random.Random(0)
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self._unique: dict[str, tuple[str, int]] = {}
         self._events: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
         self._batches: dict[int, _Batch] = {}
@@ -100,6 +103,8 @@ class JobModel:
             return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
+        if job.unique is not None and (holder := self._claim(job.id, job.unique)) is not None:
+            return Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
         due = max(job.due, self.now)
         self.jobs[job.id] = JobRecord(
             id=job.id,
@@ -119,6 +124,28 @@ class JobModel:
         if job.key is not None:
             self._keys[job.tenant, job.key] = (job.id, job.fingerprint)
         return Submitted(job.id, True, True, self.jobs[job.id].state, 1)
+
+    def _claim(self, job_id: str, key: UniqueKey) -> KeyHolder | None:
+        """Give the job the key; who has it, where that may not be."""
+        name = _escaped(key.name)
+        holder = self._holder(name)
+        match availability(key, holder, now=self.now):
+            case "taken":
+                return holder
+            case "replaceable":
+                assert holder is not None
+                assert self.update(replacement(holder, by=job_id)) is not None
+            case "free":
+                pass
+        self._unique[name] = (job_id, self.now + key.ttl)
+        return None
+
+    def _holder(self, name: str) -> KeyHolder | None:
+        job_id, until = self._unique.get(name, ("", 0))
+        if (job := self.jobs.get(job_id)) is None:
+            return None
+        has_run = job.attempt > 1 or job.started is not None
+        return KeyHolder(job.id, job.state, job.version, has_run, until)
 
     def find_key(self, tenant: str, key: str) -> str | None:
         known = self._keys.get((tenant, key))

@@ -19,7 +19,7 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
-from taskmq.testing.job_store_suite.dispatches import Dispatches, SharingCases
+from taskmq.testing.job_store_suite.dispatches import Dispatches
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
@@ -27,9 +27,11 @@ from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
+from taskmq.testing.job_store_suite.sharing import SharingCases
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
+from taskmq.testing.job_store_suite.uniqueness import UniqueJobs, UniqueRaces
 from taskmq.testing.job_store_suite.updates import Updates
 
 __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
@@ -37,6 +39,7 @@ __all__ = ["JobStoreCase", "JobStoreSuite", "JobTransactions", "MovedClocks"]
 
 class JobStoreSuite(
     Submissions,
+    UniqueJobs,
     Lists,
     Updates,
     Dispatches,
@@ -49,6 +52,7 @@ class JobStoreSuite(
     IdentityCases,
     SharingCases,
     Races,
+    UniqueRaces,
     Definitions,
     RegisteredTasks,
     StoreClosure,

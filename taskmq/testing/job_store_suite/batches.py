@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, slot_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
@@ -100,6 +100,36 @@ class Batches(JobStoreCase):
             assert await driver.schedulers.take_over(slot, epoch) == []
 
         assert await other.schedulers.take_over(slot, present) == [batch]
+
+    @case
+    async def test_a_second_call_with_one_epoch_gives_nothing_and_the_next_epoch_everything(self) -> None:
+        driver, other = self.driver(), self.driver()
+        batch = await _batch(driver, 2)
+        slot = driver.schedulers.slot_of(QUEUE)
+        epoch = await other.next_epoch(slot)
+        assert len(await other.schedulers.take_over(slot, epoch)) == 1
+
+        assert await other.schedulers.take_over(slot, epoch) == []
+
+        assert await _take_over(driver) == [batch]
+
+    @case
+    async def test_a_lease_that_has_ended_holds_until_somebody_takes_the_slot(self) -> None:
+        driver, other = self.driver(), self.driver()
+        slot, key = driver.schedulers.slot_of(QUEUE), slot_key(driver.schedulers.slot_of(QUEUE))
+        batch = await _batch(driver, 1)
+        await driver.schedulers.leases.release(key, token=await driver.epoch(slot))
+        epoch = await driver.schedulers.leases.acquire(key, owner="late", seconds=0.0)
+        assert isinstance(epoch, int)
+        assert await driver.schedulers.leases.find(key) is None
+        await driver.submit()
+
+        assert await driver.schedulers.take_over(slot, epoch) == [batch]
+        assert await driver.try_dispatch(epoch=epoch) is not None
+        await driver.submit()
+        await other.next_epoch(slot)
+        assert await driver.try_dispatch(epoch=epoch) is None
+        assert await driver.schedulers.take_over(slot, epoch) == []
 
     @case
     async def test_another_slots_batches_are_not_taken_over(self) -> None:

@@ -1,6 +1,7 @@
 """What happens as time passes, for stores whose clock a test can move."""
 
-from taskmq.contracts.jobs import slot_key
+from taskmq.contracts.jobs import Catalogued, slot_key
+from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
@@ -54,3 +55,21 @@ class MovedClocks(JobStoreCase):
         assert await driver.try_dispatch(epoch=first) is None
         assert await driver.schedulers.take_over(slot, first) == []
         assert await other.try_dispatch(epoch=second) is not None
+
+    @case
+    async def test_a_task_that_is_not_told_for_thirty_days_is_forgotten(self) -> None:
+        store = self.store()
+        assert isinstance(store, Catalogued)
+        gone, kept = (TaskRegistration(task=name, queue="q") for name in ("gone", "kept"))
+        await store.tasks.register([gone, kept], origin="app")
+        (before,) = await store.tasks.registrations(["kept"])
+
+        await self.advance(29 * 86_400)
+        await store.tasks.register([kept], origin="app")
+        assert await store.tasks.names() == ["gone", "kept"]
+        await self.advance(86_400)
+        await store.tasks.register([kept], origin="app")
+
+        assert await store.tasks.names() == ["kept"]
+        (after,) = await store.tasks.registrations(["kept"])
+        assert (after.first, after.last) == (before.first, before.last + 30 * 86_400_000)

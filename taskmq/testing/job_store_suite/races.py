@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from taskmq.contracts.jobs import DueJob, JobRecord, Pick, slot_key
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import DueJob, JobRecord, JobUpdate, Pick, slot_key
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
-from taskmq.testing.job_store.model import shard_of
+from taskmq.testing.job_store.model import JobModel, shard_of
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, ids, report
 from taskmq.testing.runner import case
@@ -55,6 +57,25 @@ class Races(JobStoreCase):
             assert versions == [*range(2, len(versions) + 2)]
             assert (await drivers[0].read(job)).version == versions[-1]
             assert [event.version for event in await drivers[1].store.events(job.id)] == versions
+
+    @case
+    async def test_fifty_writers_on_one_job_make_a_history_that_the_reference_makes_as_well(self) -> None:
+        drivers = [self.driver() for _ in range(2)]
+        job = await drivers[0].submit(due=HOUR)
+
+        changes = await _together(_change(drivers[number % 2], job, number) for number in range(_WRITERS))
+
+        # Those that took place, in the order of their versions, one after the other.
+        took_place = sorted((version, update) for version, update in changes if version is not None)
+        assert [version for version, _ in took_place] == [*range(2, len(took_place) + 2)]
+        model = JobModel(now=job.submitted)
+        model.jobs[job.id] = job
+        assert [model.update(update) for _, update in took_place] == [version for version, _ in took_place]
+        record = await drivers[1].read(job)
+        assert replace(model.jobs[job.id], finished=record.finished) == record
+        expected = [(event.version, event.kind, event.state, event.by) for event in model.events(job.id)]
+        events = await drivers[1].store.events(job.id)
+        assert [(event.version, event.kind, event.state, event.by) for event in events] == expected
 
     @case
     async def test_a_cancel_and_a_dispatch_at_the_same_time_have_one_winner(self) -> None:
@@ -193,6 +214,29 @@ async def _insist(driver: JobDriver, job: JobRecord) -> int:
         version = await driver.update(now, priority=(now.priority + 1) % 10)
         if version is not None:
             return version
+
+
+async def _change(driver: JobDriver, job: JobRecord, number: int) -> tuple[int | None, JobUpdate]:
+    """Try until a change of this writer's kind takes place or the job has ended; what it was, and its version."""
+    while True:
+        now = await driver.read(job)
+        update = _update_of(now, number)
+        version = await driver.store.update(update)
+        if version is not None or now.state in TERMINAL:
+            return version, update
+
+
+def _update_of(now: JobRecord, number: int) -> JobUpdate:
+    fields: dict[str, Any] = {"priority": number % 10, "due": now.due + number}
+    if number == _WRITERS - 1:
+        after, kind = JobState.CANCELLED, "cancel"
+    elif number % 3 == 0:
+        is_held = now.state is JobState.HELD
+        after, kind = (JobState.SCHEDULED, "release") if is_held else (JobState.HELD, "hold")
+    else:
+        after, kind = now.state, "change"
+    fields |= {"id": now.id, "before": now.state, "version": now.version, "after": after, "kind": kind}
+    return JobUpdate(by=f"writer {number}", **fields)
 
 
 async def _meddle(driver: JobDriver, jobs: list[JobRecord], number: int) -> None:

@@ -1,5 +1,7 @@
 """Jobs that wait for their time, and what happens when it comes."""
 
+import asyncio
+
 from taskmq.contracts.jobs import DueJob, JobRecord
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import JobState
@@ -143,6 +145,46 @@ class Timers(JobStoreCase):
 
         assert await driver.read(job) == job
         assert await driver.schedulers.fire(slot, present, [_timer(job)]) == {job.queue}
+
+    @case
+    async def test_slots_fire_beside_each_other_and_each_by_its_own_epoch(self) -> None:
+        driver, other = self.driver(), self.driver()
+        jobs = [await _due(driver, queue=f"due-{number}") for number in range(12)]
+        timers: dict[int, list[JobRecord]] = {}
+        for job in jobs:
+            timers.setdefault(_slot(driver, job), []).append(job)
+        epochs = {slot: await driver.epoch(slot) for slot in timers}
+        lost = min(timers)
+        await other.next_epoch(lost)
+
+        found = await asyncio.gather(
+            *(
+                driver.schedulers.fire(slot, epochs[slot], [_timer(job) for job in its])
+                for slot, its in timers.items()
+            )
+        )
+
+        assert set[str]().union(*found) == {job.queue for slot, its in timers.items() if slot != lost for job in its}
+        for job in jobs:
+            wanted = JobState.SCHEDULED if _slot(driver, job) == lost else JobState.QUEUED
+            assert await driver.state(job) is wanted
+
+    @case
+    async def test_a_slot_that_stops_while_it_fires_keeps_no_other_from_it(self) -> None:
+        driver = self.driver()
+        jobs = [await _due(driver, queue=f"due-{number}") for number in range(3)]
+        calls = [
+            asyncio.ensure_future(
+                driver.schedulers.fire(_slot(driver, job), await driver.epoch(_slot(driver, job)), [_timer(job)])
+            )
+            for job in jobs
+        ]
+
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+        assert [await driver.state(job) for job in jobs[1:]] == [JobState.QUEUED] * 2
 
     @case
     async def test_a_retry_and_a_snooze_without_delay_are_due_at_once(self) -> None:

@@ -7,6 +7,7 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import ids
+from taskmq.testing.job_store_suite.uniqueness.submissions import duplicate_of, unique
 from taskmq.testing.runner import case, raises
 
 __all__ = ["JobTransactions"]
@@ -55,6 +56,23 @@ class JobTransactions(JobStoreCase):
         assert await other.store.find_key("", "k") is None
         assert await other.lanes() == []
         assert (await other.submitted(key="k", fingerprint=b"2")).is_new
+
+    @case
+    async def test_a_transaction_that_is_undone_leaves_a_unique_key_as_it_was(self) -> None:
+        driver, other = self.driver(), self.driver()
+        key = unique(replaces=True)
+        first = await driver.submit(unique=key)
+        job, free = await driver.new(unique=key), await driver.new(unique=unique(name="free"))
+
+        with raises(_Undone):
+            async with self.transaction(driver.store) as connection:
+                answers = await driver.store.submit([job, free], connection=connection)
+                assert [each.is_new for each in answers] == [True, True]
+                raise _Undone
+
+        assert await other.read(first) == first
+        assert await other.submitted(unique=unique()) == duplicate_of(first)
+        assert (await other.submitted(unique=unique(name="free"))).is_new
 
     @case
     async def test_a_transaction_sees_the_keys_of_its_own_jobs(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from taskmq.contracts.stores import KeptRecord, RecordChange
 from taskmq.errors import UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
+from taskmq.reactions import FileArrived
 from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Every, jitter_of
@@ -569,3 +571,34 @@ def test_a_cancelled_beat_leaves_no_task_behind() -> None:
 def test_a_beat_without_a_state_is_refused() -> None:
     with staged(with_state=False) as app, pytest.raises(UnsupportedFeature, match="beat needs a state"):
         Beat(app)
+
+
+def test_beat_refuses_an_app_with_a_job_store_and_says_what_to_do() -> None:
+    app = TaskMQ("memory://refused", store="sqlite:///jobs.db", name="shop")
+
+    with pytest.raises(UnsupportedFeature, match=r"'shop'.*`taskmq scheduler` fires.*`taskmq store import`"):
+        Beat(app)
+
+
+def test_a_beat_beside_a_job_store_sees_what_reactions_wait_for_and_fires_nothing() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="load", queue="work")
+        async def load(arrived: FileArrived) -> None: ...
+
+        @app.task(name="tick", queue="work")
+        async def tick() -> None: ...
+
+        app.every("1s")(tick)
+        app.on_file("/nowhere/*.csv")(load)
+        stored = replace(app.sessions.settings, store="sqlite:///jobs.db")
+        app.sessions.exchange(stored, app.sessions.clock, {})
+
+    async def test(stage: Stage) -> None:
+        beat = await stage.start()
+        await stage.advance(5)
+
+        assert beat.not_ready() is None
+        assert (beat.status().schedules, beat.status().reactions, beat.status().emitted) == (0, 1, 0)
+        assert await stage.emitted() == []
+
+    play(test, define)

@@ -8,10 +8,11 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.contracts.stores import DelayStore, WaitingMessage
-from taskmq.errors import BrokerUnavailable, PublishUnknown, StateUnavailable, TooLarge
+from taskmq.errors import BrokerUnavailable, InvalidOption, PublishUnknown, StateUnavailable, TooLarge
 from taskmq.model.topology import WorkQueue
 from taskmq.testing import FakeClock, FlakyBroker
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
@@ -152,3 +153,13 @@ def test_what_the_broker_would_not_take_later_is_refused_at_once(name: str) -> N
         assert await delays.inner.count() == 0
 
     play(name, test)
+
+
+def test_delayed_jobs_do_not_wait_in_the_state_beside_a_job_store() -> None:
+    app = TaskMQ("memory://delays", store="sqlite:///jobs.db", delay="state")
+
+    async def main() -> None:
+        with pytest.raises(InvalidOption, match="delay='state' with a job store"):
+            app.sessions.current()
+
+    asyncio.run(main())

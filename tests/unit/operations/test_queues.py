@@ -3,6 +3,9 @@ import asyncio
 import pytest
 
 from taskmq import InvalidOption, QueueMissing, TaskMQ, WorkQueue
+from taskmq.contracts.broker import Outgoing
+from taskmq.model.envelope import JSON
+from taskmq.model.topology import jobs_queue
 from taskmq.operations.queues import list_queues, purge_queue
 from tests.unit.app_kit import new_url
 
@@ -35,6 +38,24 @@ def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_los
 def test_without_any_queue_the_caller_is_asked_which() -> None:
     with pytest.raises(InvalidOption, match="which queues"):
         asyncio.run(list_queues(TaskMQ(new_url())))
+
+
+def test_invitations_to_jobs_of_the_store_are_not_purged(app: TaskMQ) -> None:
+    async def main() -> None:
+        async with app:
+            await app.tasks["resize"].asend(1)
+            session = app.sessions.current()
+            invitation = Outgoing(
+                queue=jobs_queue("images"), body=b"{}", content_type=JSON, job_id="1", task="resize"
+            )
+            await session.declare_and_publish(app.producer.queue("images"), invitation)
+
+            assert await purge_queue(app, "images") == 1
+
+            (left,) = await session.broker.stats([jobs_queue("images")])
+            assert left.ready == 1
+
+    asyncio.run(main())
 
 
 def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:

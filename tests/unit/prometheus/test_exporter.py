@@ -9,8 +9,10 @@ from taskmq.model.telemetry.metrics import (
     BeatSnapshot,
     Count,
     ProcessGauges,
+    RequestCount,
     ScheduleCount,
     SchedulerSnapshot,
+    ServerSnapshot,
     Snapshot,
 )
 from taskmq_prometheus import open_exporter
@@ -22,9 +24,9 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class Source:
     """Numbers that a test sets."""
 
-    snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot
+    snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot
 
-    def __call__(self) -> Snapshot | BeatSnapshot | SchedulerSnapshot:
+    def __call__(self) -> Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot:
         return self.snapshot
 
 
@@ -39,7 +41,7 @@ def _snapshot(*counts: Count, processes: tuple[ProcessGauges, ...] = (), **queue
     return Snapshot("1.2.3", list(counts), list(processes), 2, {"out of memory": 3}, queues)
 
 
-def _read(snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot) -> Samples:
+def _read(snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot) -> Samples:
     page = open_exporter(Source(snapshot))("")
     assert page.content_type.startswith("text/plain")
     return {
@@ -150,3 +152,14 @@ def test_a_page_is_of_the_moment_when_it_is_asked_for() -> None:
     source.snapshot = _snapshot(_count("t", succeeded=5))
 
     assert b'state="succeeded",task="t"} 5.0' in exporter("").body
+
+
+def test_a_server_tells_what_it_has_answered() -> None:
+    count = RequestCount("listJobs", {"200": 3, "400": 1})
+    count.took.add(0.02)
+
+    samples = _read(ServerSnapshot("1.2.3", [count], 2))
+
+    assert _of(samples, "taskmq_server_requests_total", operation="listJobs", status="200") == 3
+    assert _of(samples, "taskmq_server_request_seconds_count", operation="listJobs") == 1
+    assert _of(samples, "taskmq_server_streams") == 2

@@ -1,5 +1,6 @@
 """Schedules of the store: fired by schedulers, each occurrence once, whatever becomes of these."""
 
+import asyncio
 import logging
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -7,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from taskmq import TaskMQ
+from taskmq import InvalidOption, TaskMQ, chain
 from taskmq.beat.beat import occurrence_job_id
 from taskmq.contracts.jobs import JobRecord, ScheduleChange
+from taskmq.errors import UnknownTask
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
 from taskmq.schedule import every, once
+from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.unit.scheduler.stage import START, Process, Stage, play, until
 
 MINUTE = 60_000
@@ -323,3 +326,112 @@ def test_a_schedule_that_cannot_be_read_is_left_and_others_go_on(caplog: pytest.
     told = [record.getMessage() for record in caplog.records if "is not fired" in record.getMessage()]
     assert len(told) == 1
     assert "this taskmq has no trigger 'Never'" in told[0]
+
+
+class HeldBack(MemoryJobStore):
+    """A store whose firings wait until the test lets them through."""
+
+    def __init__(self, model: JobModel, clock: Any) -> None:
+        super().__init__(model, clock=clock)
+        self.may_fire = asyncio.Event()
+        self.answers: list[set[int] | None] = []
+        fire = self.schedules.fire
+
+        async def held(slot: int, epoch: int, firings: Any) -> set[int] | None:
+            await self.may_fire.wait()
+            self.answers.append(await fire(slot, epoch, firings))
+            return self.answers[-1]
+
+        self.schedules.fire = held  # type: ignore[method-assign]
+
+
+def test_what_a_scheduler_writes_after_it_was_replaced_is_refused() -> None:
+    async def test(stage: Stage) -> None:
+        store = HeldBack(stage.model, stage.clock)
+        frozen = stage.start(store=store)
+        await until(lambda: len(frozen.scheduler.status().slots) == 8)
+        await _add(frozen, "s", every("1s"))
+        await stage.pass_by(3)
+        # Its leases pass on, and what it has decided is still on its way.
+        leases = stage.model.leases
+        for slot in range(stage.model.slots):
+            lease = leases.find(f"slot:{slot}", now=stage.clock.now_ms())
+            assert lease is not None
+            leases.release(f"slot:{slot}", token=lease.token)
+        again = stage.start()
+        await until(lambda: len(again.scheduler.status().slots) > 0)
+        store.may_fire.set()
+        await stage.pass_by(4)
+
+        assert None in store.answers
+        assert store.answers[0] is None
+        assert frozen.scheduler.status().refused >= 1
+        instants = _instants(stage)
+        assert len(instants) == len(set(instants))
+
+    play(test, _tasks)
+
+
+def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="load", queue="work")
+        async def load(name: str) -> str:
+            return name
+
+        @app.task(name="shout", queue="work")
+        async def shout(text: str) -> str:
+            return text.upper()
+
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        load, shout = (process.app.tasks[name] for name in ("load", "shout"))
+        flow: Any = chain(load.s("a"), shout.s())
+        await process.app.schedules.aadd("flow", flow, every("10s"))
+        await stage.pass_by(35)
+
+        async with stage.broker.peek("work", limit=100) as found:
+            sent = [decode_envelope(each.body, each.content_type) for each in found]
+        instants = [int((each.meta or {})[SCHEDULED_FOR]) for each in sent]
+        assert len(instants) == len(set(instants)) >= 3
+        assert [each.root for each in sent] == [occurrence_job_id(process.app, "flow", at) for at in instants]
+        status = await process.app.schedules.astatus("flow")
+        assert status.fired == len(sent) == len(status.history)
+        assert stage.model.jobs == {}
+
+    play(test, define)
+
+
+def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
+    def define(app: TaskMQ) -> None:
+        @app.task(name="single", queue="work", unique=True)
+        async def single() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        with pytest.raises(InvalidOption, match="unique="):
+            await process.app.schedules.aadd("s", process.app.tasks["single"], every("1s"))
+
+    play(test, define)
+
+
+def test_a_schedule_starts_a_definition_in_the_version_that_it_had() -> None:
+    async def test(stage: Stage) -> None:
+        process = await _begun(stage)
+        app = process.app
+        await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})
+        await app.schedules.aadd("s", "monthly", every("1s"))
+        await app.definitions.aput("monthly", app.tasks["tick"], args=[2], queue="work")
+        await stage.pass_by(3)
+        await app.schedules.arun("s")
+
+        assert len(stage.model.jobs) >= 3
+        for job in stage.model.jobs.values():
+            assert bytes(decode_envelope(job.body).args) == b"[1]"
+            assert job.detail is not None
+            assert (job.detail.definition, job.detail.definition_version) == ("monthly", 1)
+            assert job.detail.labels == {"team": "web"}
+        assert await app.schedules.aexplain("s") == "monthly version 1 (tick): every second"
+        with pytest.raises(UnknownTask):
+            await app.schedules.aadd("t", "yearly", every("1s"))
+
+    play(test, _tasks)

@@ -1,7 +1,8 @@
 """Schedulers that come, go, die and are cut off from the store."""
 
 from taskmq import TaskMQ
-from taskmq.errors import BrokerUnavailable
+from taskmq.contracts.jobs import DispatchBatch
+from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.states import JobState
 from taskmq.scheduler.slots import LEASE
 from tests.unit.scheduler.stage import Stage, play, until
@@ -37,6 +38,35 @@ def test_five_schedulers_share_eight_slots_and_the_rest_takes_over_from_those_th
             await process.kill()
         del processes[:3]
         await until(lambda: sizes() == [4, 4], within=2 * LEASE + 2)
+
+    play(test)
+
+
+def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten() -> None:
+    async def test(stage: Stage) -> None:
+        first = stage.start()
+        first.broker.hang_publishes()
+        (job_id,) = await stage.submit()
+        await until(lambda: stage.job(job_id).state is JobState.DISPATCHED)
+        await first.kill()
+        store, lost = stage.store, list[int]()
+        take_over = store.dispatching.take_over
+
+        async def answer_lost(slot: int, epoch: int) -> list[DispatchBatch]:
+            found = await take_over(slot, epoch)
+            if found and not lost:
+                lost.append(slot)
+                raise StoreUnavailable("no answer (staged)", is_certain=False)
+            return found
+
+        vars(store.dispatching)["take_over"] = answer_lost
+        stage.start(store=store)
+        await stage.playing()
+
+        await stage.all_ended()
+
+        assert lost == [stage.model.slot_of("work")]
+        assert stage.job(job_id).token >> 32 == 1
 
     play(test)
 

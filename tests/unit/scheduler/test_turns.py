@@ -23,7 +23,7 @@ from taskmq.model.jobs.pools import (
 )
 from taskmq.model.topology import POLICIES, Policy
 from taskmq.scheduler.fairness import Head, Shares
-from taskmq.scheduler.fairness.accounts import PoolAccounts
+from taskmq.scheduler.fairness.accounts import Accounts
 from taskmq.scheduler.fairness.costs import RunTimes
 from taskmq.scheduler.fairness.order import Order
 
@@ -700,7 +700,7 @@ def test_a_minimum_within_one_that_holds_already_is_promised_once() -> None:
         TenantPool(name="acme", min={"slots": 8.0}),
         TenantPool(name="ml", parent="acme", min={"slots": 8.0, "gpu": 0.0}),
     )
-    accounts = PoolAccounts(pools)
+    accounts = Accounts(pools)
 
     assert accounts.honoured({"slots": 10.0}) == 1.0
     assert accounts.honoured({"slots": 5.0}) == pytest.approx(0.9 * 5 / 8)

@@ -14,7 +14,8 @@ from litestar.testing import TestClient
 from taskmq import TaskMQ
 from taskmq.errors import NotAuthenticated
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
-from taskmq.server import Identify, ServerSettings, build
+from taskmq.server import Identify, ServerApplication, ServerSettings, build
+from taskmq.server.access import RequestLimits
 from taskmq.server.live import EventHub
 from taskmq.server.sign_in import identify_by_store
 from tests.unit.app_kit import new_url
@@ -49,6 +50,10 @@ CALLERS = {
 """Who calls, by the token that they present."""
 
 
+_WHOLE = ("/api/", "/auth/", "/jobs/create", "/jobs/schedule", "/jobs/status")
+"""What is no path below `/api/v1`."""
+
+
 def define(app: TaskMQ) -> None:
     """The tasks of the tests."""
 
@@ -69,15 +74,15 @@ def define(app: TaskMQ) -> None:
 class Site:
     """A served app; asked as `acme-admin` unless told otherwise."""
 
-    def __init__(self, app: TaskMQ, client: "TestClient[Any]", edge: Any) -> None:
+    def __init__(self, app: TaskMQ, client: "TestClient[Any]", served: ServerApplication) -> None:
         self.app = app
         self.client = client
-        self._edge = edge
+        self.served = served
 
     @property
     def hub(self) -> EventHub:
         """Which gives the events to the streams."""
-        found: EventHub = self._edge._app.state["events"]
+        found: EventHub = self.served.litestar.state["events"]
         return found
 
     def __call__(
@@ -89,7 +94,7 @@ class Site:
             headers["Authorization"] = f"Bearer {by}"
         if json is not None:
             more["json"] = json
-        where = path if path.startswith("/api/openapi") else f"/api/v1{path}"
+        where = path if path.startswith(_WHOLE) else f"/api/v1{path}"
         return self.client.request(method, where, headers=headers, **more)
 
     def submit(self, by: str = "acme-admin", tenant: str | None = None, **changes: Any) -> str:
@@ -107,9 +112,9 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path, settings: ServerSettings | None = None) -> Iterator[Site]:
+def open_site(folder: Path, settings: ServerSettings | None = None, *, store: str | None = None) -> Iterator[Site]:
     """Serve an app of its own."""
-    app = TaskMQ(new_url(), store=f"sqlite:///{folder}/jobs.db")
+    app = TaskMQ(new_url(), store=store or f"sqlite:///{folder}/jobs.db")
     define(app)
 
     async def identify(connection: ASGIConnection[Any, Any, Any, Any]) -> Identity:
@@ -123,15 +128,25 @@ def open_site(folder: Path, settings: ServerSettings | None = None) -> Iterator[
         yield Site(app, client, edge)
 
 
-def served(app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None) -> Any:
+def served(
+    app: TaskMQ, *, identify: Identify = identify_by_store, settings: ServerSettings | None = None
+) -> ServerApplication:
     """`build`, whose handlers are made once for all tests: that takes longer than most of them."""
     if settings is not None:
         return build(app, identify=identify, settings=settings)
     edge = _built_once()
-    edge._app.state = State({"app": app, "identify": identify, "settings": ServerSettings(), "events": EventHub(app)})
+    edge.litestar.state = State(
+        {
+            "app": app,
+            "identify": identify,
+            "settings": ServerSettings(),
+            "events": EventHub(app),
+            "limits": RequestLimits(0),
+        }
+    )
     return edge
 
 
 @cache
-def _built_once() -> Any:
+def _built_once() -> ServerApplication:
     return build(TaskMQ(new_url()))

@@ -47,7 +47,7 @@ def _calls() -> list[tuple[str, str, str, Permission]]:
         # There are no workers that could answer.
         path += "?within=0.01" if "within" in handler.opt["query"] else ""
         method = next(str(method) for method in handler.http_methods if str(method) != "HEAD")
-        found.append((str(handler.operation_id), method, path.removeprefix("/api/v1"), permission))
+        found.append((str(handler.operation_id), method, path, permission))
     return found
 
 
@@ -161,8 +161,8 @@ def test_only_tasks_that_fit_the_patterns_of_the_caller_can_be_called(site: Site
         site("POST", "/jobs/order-17/retry", by="picky"),
     ]
 
-    assert (refused.status_code, refused.json()["code"]) == (403, "task_not_allowed")
-    assert (many.json()["submitted"], many.json()["items"][0]["problem"]["code"]) == (1, "task_not_allowed")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+    assert (many.json()["submitted"], many.json()["items"][0]["problem"]["code"]) == (1, "not_allowed")
     assert [answer.status_code for answer in changes] == [403, 403, 403]
 
 

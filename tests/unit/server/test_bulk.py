@@ -89,7 +89,7 @@ def test_jobs_of_tasks_that_the_caller_may_not_call_stay(site: Site) -> None:
     site.submit()
     site.submit(job_id="charge", job_type="billing.charge", payload={"amount": 1})
 
-    found = _bulk(site, "cancel", by="picky", everything=True)
+    found = _bulk(site, "retry", by="picky", everything=True)
 
     assert found["done"] == 1
     assert found["refusals"] == [

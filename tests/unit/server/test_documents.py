@@ -98,3 +98,41 @@ def test_statuses_are_in_the_words_of_document_003_where_they_are_wanted(site: S
 
     assert site("GET", "/jobs/order-17?words=claimed").json()["status"] == "QUEUED"
     assert site("GET", "/jobs?words=claimed").json()[0]["status"] == "QUEUED"
+
+
+def test_a_job_of_document_000_is_created_scheduled_and_canceled(site: Site) -> None:
+    body = {"name": "data_processing", "description": "once", "parameters": {"key": "value"}}
+
+    created = site("POST", "/jobs/create", body)
+    job = created.json()["job_id"]
+    before = site("GET", f"/jobs/status?job_id={job}").json()
+    scheduled = site("POST", "/jobs/schedule", {"job_id": job, "scheduled_time": "2099-01-31T09:00:00Z"})
+    after = site("GET", f"/jobs/status?job_id={job}").json()
+    canceled = site("POST", "/jobs/schedule", {"job_id": job, "status": "canceled"})
+
+    assert (created.status_code, created.json()["status"]) == (201, "created")
+    assert (before["status"], before["state"], before["description"]) == ("queued", "held", "once")
+    assert scheduled.json() == {"job_id": job, "scheduled_time": "2099-01-31T09:00:00.000Z", "status": "scheduled"}
+    assert (after["state"], after["schedule_time"]) == ("scheduled", "2099-01-31T09:00:00.000Z")
+    assert (canceled.json()["status"], site("GET", f"/jobs/{job}").json()["state"]) == ("canceled", "cancelled")
+
+
+def test_a_definition_is_scheduled_by_its_name(site: Site) -> None:
+    site("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "value"}})
+    body = {"definition": "monthly", "scheduled_time": "2099-01-31T09:00:00Z"}
+
+    job = site("POST", "/jobs/schedule", body).json()["job_id"]
+
+    found = site("GET", f"/jobs/{job}?expand=payload").json()
+    assert (found["job_type"], found["payload"], found["state"]) == ("data_processing", {"key": "value"}, "scheduled")
+
+
+def test_what_document_000_needs_and_does_not_get_is_named(site: Site) -> None:
+    for body, field in (
+        ({"scheduled_time": "2099-01-31T09:00:00Z"}, "job_id"),
+        ({"job_id": "x", "definition": "y"}, "job_id"),
+        ({"definition": "y", "status": "canceled"}, "job_id"),
+        ({"job_id": "x"}, "scheduled_time"),
+    ):
+        answer = site("POST", "/jobs/schedule", body)
+        assert [error["field"] for error in answer.json()["errors"]] == [field]

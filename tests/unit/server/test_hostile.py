@@ -9,25 +9,25 @@ import pytest
 from taskmq.server import ServerSettings
 from tests.unit.server.kit import DOCUMENT, Site, open_site
 
-_TEXTS: list[Any] = [
+TEXTS: list[Any] = [
     "", "\0", "a\0b", "\ud800", "'; DROP TABLE jobs; --", "{{7*7}}", "${jndi:ldap://x}", "../../etc/passwd", "%00",
     "%2e%2e%2f", "a" * 10_000, "\u202e\u0000", "😀" * 300, "-1", "1e999", "NaN", "@acme:order-17", "@:", "@a%3Ab:c",
     "null", "<script>alert(1)</script>", "\r\nSet-Cookie: a=b",
 ]  # fmt: skip
-_VALUES: list[Any] = [
-    *_TEXTS, None, True, False, 0, -1, 2**31, 2**63, 2**64, 10**30, 1e308, -1e308, 0.1, [], {}, [[]], {"": None},
+VALUES: list[Any] = [
+    *TEXTS, None, True, False, 0, -1, 2**31, 2**63, 2**64, 10**30, 1e308, -1e308, 0.1, [], {}, [[]], {"": None},
     [None] * 50, {"a": {"b": {"c": []}}}, "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z",
     "2027-02-30T00:00:00Z", "2027-01-01T00:00:00+99:99",
 ]  # fmt: skip
-_FIELDS = [
+FIELDS = [
     "job_id", "job_type", "schedule_time", "delay", "priority", "payload", "args", "queue", "expires_at",
     "expires_in", "description", "labels", "held", "tenant",
 ]  # fmt: skip
 
 
 def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:
-    for field in _FIELDS:
-        for value in _VALUES:
+    for field in FIELDS:
+        for value in VALUES:
             answer = _post(site, {"job_type": "data_processing", field: value})
 
             assert answer.status_code in {200, 201, 400, 403, 409, 413, 422}, (field, value, answer.text)
@@ -36,7 +36,7 @@ def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:
 def test_every_value_in_every_change_is_made_or_refused(site: Site) -> None:
     site.submit()
     for field in ("schedule_time", "delay", "priority", "payload", "args", "queue", "expires_at", "note"):
-        for value in _VALUES:
+        for value in VALUES:
             answer = _post(site, {field: value}, "PATCH", "/jobs/order-17")
 
             assert answer.status_code in {200, 400, 403, 409, 422}, (field, value, answer.text)
@@ -53,7 +53,7 @@ def _post(site: Site, body: Any, method: str = "POST", path: str = "/jobs") -> A
 def test_every_text_in_a_path_is_found_or_not(site: Site, path: str) -> None:
     from urllib.parse import quote
 
-    for text in _TEXTS[1:]:
+    for text in TEXTS[1:]:
         part = quote(text.encode(errors="surrogatepass"), safe="")
         answer = site("GET", path.format(part), by="all-admin")
 
@@ -64,7 +64,7 @@ def test_every_text_in_a_path_is_found_or_not(site: Site, path: str) -> None:
 def test_every_text_in_the_query_of_a_list_is_understood_or_refused(site: Site, name: str) -> None:
     from urllib.parse import quote
 
-    for text in [*_TEXTS, "key:\0", 'label."\0":x', "id:1,2", "attempt:>=99999999999", "created:>-99999999d"]:
+    for text in [*TEXTS, "key:\0", 'label."\0":x', "id:1,2", "attempt:>=99999999999", "created:>-99999999d"]:
         answer = site("GET", f"/jobs?{name}={quote(text.encode(errors='surrogatepass'), safe='')}")
 
         assert answer.status_code in {200, 400, 404}, (text, answer.text)
@@ -141,6 +141,22 @@ def test_every_answer_has_the_headers_of_safety_and_the_id_of_its_request(site: 
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert site("GET", "/nowhere").json()["request_id"]
+
+
+def test_answers_are_counted_by_call_and_status(site: Site) -> None:
+    before = site.served.status()
+
+    site("GET", "/health/live", by=None)
+    site("GET", "/jobs/nothing")
+    site("GET", "/nowhere")
+
+    counts = {count.operation: count for count in site.served.snapshot().counts}
+    assert site.served.status().requests == before.requests + 3
+    assert (before.failed, before.streams, before.app) == (0, 0, "taskmq")
+    assert counts["getLiveness"].statuses["200"] >= 1
+    assert counts["getJob"].statuses["404"] >= 1
+    assert counts[""].statuses["404"] >= 1
+    assert site.served.not_ready() is None
 
 
 def test_a_prefix_is_taken_off_and_stands_in_links(tmp_path: Path) -> None:

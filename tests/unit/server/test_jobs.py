@@ -61,6 +61,7 @@ def test_a_list_goes_on_page_by_page(site: Site) -> None:
     assert [job["job_id"] for job in second["items"]] == ["j2", "j1"]
     assert ([job["job_id"] for job in third["items"]], third["next"]) == (["j0"], None)
     assert site("GET", "/jobs?cursor=").json()["items"][0]["job_id"] == "j4"
+    assert site("GET", "/jobs?cursor=nonsense").json()["code"] == "invalid_option"
 
 
 def test_a_filter_that_cannot_be_read_is_refused_with_its_column(site: Site) -> None:
@@ -116,6 +117,29 @@ def test_a_job_is_held_released_retried_and_cloned(site: Site) -> None:
     assert site("GET", "/jobs/order-17/attempts").json() == {"items": []}
 
 
+def test_changes_of_a_job_are_in_the_audit_without_its_arguments(site: Site) -> None:
+    site.submit()
+    headers = {"X-Request-ID": "r-1"}
+    site("PATCH", "/jobs/order-17", {"payload": {"key": "secret"}, "note": "asked by phone"}, headers=headers)
+    site("DELETE", "/jobs/order-17", headers={"If-Match": '"9"'})
+    site("DELETE", "/jobs/order-17")
+
+    last, first = site("GET", "/audit?action=job.").json()["items"]
+
+    assert (first["action"], first["user"], first["tenant"], first["note"], first["request_id"]) == (
+        "job.change",
+        "acme-admin",
+        "acme",
+        "asked by phone",
+        "r-1",
+    )
+    assert (first["before"], first["after"]) == (
+        {"state": "scheduled", "version": 1},
+        {"state": "scheduled", "changed": "call"},
+    )
+    assert (last["action"], last["after"]) == ("job.cancel", {"state": "cancelled"})
+
+
 def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
@@ -144,7 +168,6 @@ def test_what_has_ended_is_not_changed(site: Site) -> None:
         ({"job_type": "data_processing", "priority": 10}, "priority"),
         ({"job_type": "data_processing", "schedule_time": "2099-01-01T00:00:00"}, "schedule_time"),
         ({"job_type": "data_processing", "payload": [1]}, "payload"),
-        ({"job_type": "data_processing", "queue": "billing"}, "queue"),
         ({"job_type": "data_processing", "task": "report"}, "task"),
         ({"job_type": "data_processing", "job_id": ""}, "job_id"),
         ({"job_type": "data_processing", "job_id": "a\0b"}, "job_id"),
@@ -158,6 +181,13 @@ def test_a_field_that_is_wrong_is_named(site: Site, body: object, field: str) ->
     assert answer.status_code == 400
     assert [error["field"] for error in answer.json()["errors"]] == [field]
     assert site.ids() == []
+
+
+def test_a_job_waits_in_the_queue_of_its_task(site: Site) -> None:
+    refused = site("POST", "/jobs", {"job_type": "data_processing", "queue": "billing"})
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_option")
+    assert site("POST", "/jobs", {"job_type": "data_processing", "queue": "work"}).status_code == 201
 
 
 def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) -> None:

@@ -87,9 +87,12 @@ class Shop:
 
 
 @asynccontextmanager
-async def _opened(stage: Stage, *, has_state: bool, knows_tasks: bool, is_impatient: bool) -> AsyncIterator[Shop]:
+async def _opened(
+    stage: Stage, *, has_state: bool, knows_tasks: bool, is_impatient: bool, also: Callable[[TaskMQ], None]
+) -> AsyncIterator[Shop]:
     process = stage.start(has_state=has_state)
     app = TaskMQ(f"memory://{stage.name}", name="shop")
+    also(app)
     if knows_tasks:
         define(app)
     else:
@@ -118,16 +121,22 @@ def in_shop(
     has_state: bool = True,
     knows_tasks: bool = True,
     is_impatient: bool = False,
+    also: Callable[[TaskMQ], None] = lambda _: None,
 ) -> None:
     """Run a test in a shop.
 
     Args:
+        also: defines more tasks.
         is_impatient: the worker's broker takes back what is unsettled for too long.
     """
 
     async def run(stage: Stage) -> None:
-        opened = _opened(stage, has_state=has_state, knows_tasks=knows_tasks, is_impatient=is_impatient)
+        opened = _opened(stage, has_state=has_state, knows_tasks=knows_tasks, is_impatient=is_impatient, also=also)
         async with opened as shop:
             await test(shop)
 
-    play(run, define)
+    def define_all(app: TaskMQ) -> None:
+        define(app)
+        also(app)
+
+    play(run, define_all)

@@ -298,3 +298,31 @@ def test_without_a_store_definitions_say_what_is_missing() -> None:
 def test_expiry_may_be_said_as_any_duration(app: TaskMQ) -> None:
     assert app.definitions.put("a", "report", expires=timedelta(seconds=1)).content.expires == 1_000
     assert app.definitions.put("b", "report", expires=1.5).content.expires == 1_500
+
+
+def test_a_submission_with_values_that_only_the_task_knows_is_the_same_when_it_is_repeated(app: TaskMQ) -> None:
+    @app.task(name="read", queue="files")
+    def read(path: Path, count: int = 1) -> None: ...
+
+    app.definitions.put("nightly", read, kwargs={"count": 2})
+
+    first = app.jobs.submit(
+        "nightly", Path("/a"), job_id="a", labels={"x": "1", "y": "2"}, expires=timedelta(hours=1)
+    )
+    again = app.jobs.submit(
+        "nightly", Path("/a"), job_id="a", labels={"y": "2", "x": "1"}, expires=timedelta(hours=1)
+    )
+
+    assert (first.id, app.jobs.count()) == (again.id, 1)
+    with pytest.raises(EncodeError, match="nightly"):
+        app.jobs.submit("nightly", "\ud800", job_id="b")
+
+
+def test_a_store_that_keeps_no_definitions_says_so() -> None:
+    class Plain:
+        address = "plain://jobs"
+
+    with TaskMQ("memory://definitions") as app:
+        app.sessions.store = Plain  # type: ignore[method-assign, assignment]
+        with pytest.raises(UnsupportedFeature, match="plain://jobs keeps neither definitions"):
+            app.definitions.get("monthly")

@@ -83,7 +83,8 @@ def test_options_of_the_call_go_before_those_of_the_task(app: TaskMQ) -> None:
 
     record = app.jobs.get(job.id)
     assert (record.queue, record.priority, record.tenant, record.key) == ("other", 1, "umbrella", "x")
-    assert app.jobs.submit("report", "jan", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
+    again = app.jobs.submit("report", "jan", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
+    assert again.id == job.id
     with pytest.raises(JobConflict):
         app.jobs.submit("report", "feb", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
     assert app.jobs.count() == 1
@@ -232,6 +233,14 @@ def test_a_registration_that_has_changed_counts_within_five_seconds(code: TaskMQ
         await app.aclose()
 
     asyncio.run(main())
+
+
+def test_a_task_whose_annotations_cannot_be_resolved_is_not_registered(code: TaskMQ) -> None:
+    async def lost(value: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    code.task(name="lost")(lost)
+
+    assert [one.task for one in registrations_of(code.tasks)] == ["only", "report", "ship"]
 
 
 def test_without_what_checks_schemas_a_job_is_refused(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:

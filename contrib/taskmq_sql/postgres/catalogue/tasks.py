@@ -16,7 +16,7 @@ select task, digest, content, $4, $5, taskmq.now_ms(), taskmq.now_ms()
 from unnest($1::text[], $2::bytea[], $3::text[]) as i(task, digest, content)
 on conflict (task, origin, digest) do update set worker = excluded.worker, last_told = excluded.last_told"""
 _FORGET: Final = """
-delete from taskmq.task_registration where task = any($1::text[]) and last_told <= taskmq.now_ms() - $2::bigint"""
+delete from taskmq.task_registration where last_told <= taskmq.now_ms() - $1::bigint"""
 _FIND: Final = """
 select content, origin, worker, first_told, last_told from taskmq.task_registration where task = any($1::text[])"""
 _NAMES: Final = """
@@ -38,7 +38,7 @@ class PostgresTasks:
 
         async def register(connection: Connection) -> None:
             await connection.execute(_TELL, tasks, digests, contents, origin, escaped(worker))
-            await connection.execute(_FORGET, tasks, KEPT_MS)
+            await connection.execute(_FORGET, KEPT_MS)
 
         await self._database.changes.run("transaction", register)
 

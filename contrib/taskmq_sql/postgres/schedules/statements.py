@@ -10,7 +10,6 @@ __all__ = [
     "CHANGE",
     "DROP_OCCURRENCES",
     "DUE",
-    "FENCE",
     "FIND",
     "LIST",
     "LIST_CODE",
@@ -42,9 +41,21 @@ where id = $1 and version = $2 returning id"""
 REMOVE: Final = "delete from taskmq.schedule where id = $1 and version = $2 returning id"
 
 TURN: Final = """
-update taskmq.schedule s set next_at = v.next_at, record = v.record, version = s.version + 1
-from unnest($1::bigint[], $2::int[], $3::bigint[], $4::bytea[]) as v(id, version, next_at, record)
-where s.id = any($1::bigint[]) and s.id = v.id and s.version = v.version returning s.id"""
+with fence as materialized (
+  select true as held from taskmq.lease where key = $7 and epoch = $8 and holder is not null for share),
+u as (update taskmq.schedule s set next_at = v.next_at, record = v.record, version = s.version + 1
+  from unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bytea[])
+    as v(id, version, shard, before, next_at, record)
+  where s.id = any($1::bigint[]) and s.id = v.id and s.version = v.version and exists (select from fence)
+  returning s.id, v.shard, v.before, v.next_at),
+gone as (delete from taskmq.schedule_due where ctid = any(array(
+  select d.ctid from u cross join lateral (select ctid from taskmq.schedule_due
+    where shard = u.shard and next_at = u.before and id = u.id for update) d
+  where u.before is distinct from u.next_at))),
+placed as (insert into taskmq.schedule_due (shard, next_at, id)
+  select shard, next_at, id from u where next_at is not null and next_at is distinct from before)
+select (select held from fence) as held, array(select id from u) as taken"""
+"""No lease, no change at all; else the schedules that were as they were taken to be, with their places moved."""
 
 TAKE_OUT: Final = """
 delete from taskmq.schedule_due where ctid = any(array(
@@ -58,8 +69,6 @@ OCCUR: Final = """
 insert into taskmq.occurrence (schedule, instant, run, kind, job, at)
 select v.*, taskmq.now_ms() from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::uuid[]) as v
 on conflict do nothing returning schedule, instant, run"""
-
-FENCE: Final = "select true from taskmq.lease where key = $1 and epoch = $2 and holder is not null for share"
 
 DUE: Final = """
 select d.next_at, d.id, d.shard from unnest($1::smallint[]) as s(shard) cross join lateral

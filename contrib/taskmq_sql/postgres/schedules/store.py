@@ -80,9 +80,22 @@ class PostgresSchedules:
         ordered = sorted(firings, key=lambda firing: firing.before.id)
 
         async def fire(connection: Connection) -> set[int] | None:
-            if await connection.fetchval(statements.FENCE, slot_key(slot), epoch) is None:
+            row = await connection.fetchrow(
+                statements.TURN,
+                [firing.before.id for firing in ordered],
+                [firing.before.version for firing in ordered],
+                [schedule_shard(firing.before.app, firing.before.name) for firing in ordered],
+                [firing.before.next for firing in ordered],
+                [firing.next for firing in ordered],
+                [firing.record for firing in ordered],
+                slot_key(slot),
+                epoch,
+            )
+            if row is None or row["held"] is None:
                 return None
-            return await _fire(connection, ordered, numbers)
+            taken = set(row["taken"])
+            await _occur(connection, [firing for firing in ordered if firing.before.id in taken], numbers)
+            return taken
 
         return await self._database.firings.run("transaction", fire)
 
@@ -152,26 +165,6 @@ async def _write(connection: Connection, change: ScheduleChange) -> bool:
     if change.next is not None and not change.is_removed:
         await connection.execute(statements.PLACE, [shard], [change.next], [found])
     return True
-
-
-async def _fire(connection: Connection, firings: Sequence[ScheduleFiring], numbers: Numbers) -> set[int]:
-    rows = await connection.fetch(
-        statements.TURN,
-        [firing.before.id for firing in firings],
-        [firing.before.version for firing in firings],
-        [firing.next for firing in firings],
-        [firing.record for firing in firings],
-    )
-    taken = {row[0] for row in rows}
-    done = [firing for firing in firings if firing.before.id in taken]
-    places = [(schedule_shard(one.before.app, one.before.name), one.before.next, one.before.id) for one in done]
-    if before := [place for place in places if place[1] is not None]:
-        await connection.execute(statements.TAKE_OUT, *map(builtins.list, zip(*before, strict=True)))
-    after = [(shard, one.next, number) for one, (shard, _, number) in zip(done, places, strict=True)]
-    if following := [place for place in after if place[1] is not None]:
-        await connection.execute(statements.PLACE, *map(builtins.list, zip(*following, strict=True)))
-    await _occur(connection, done, numbers)
-    return taken
 
 
 async def _occur(connection: Connection, firings: Sequence[ScheduleFiring], numbers: Numbers) -> None:

@@ -8,7 +8,7 @@ from taskmq.model.jobs.registrations import Origin, RegisteredTask, TaskRegistra
 from taskmq_sql.jobs.values import KEPT_MS, LAST_CHARACTER, can_be_kept, forms_of
 from taskmq_sql.sqlite.file.connection import Care, Transaction
 from taskmq_sql.sqlite.file.names import escaped
-from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
+from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.thread import FileThread
 
 __all__ = ["SqliteTasks"]
@@ -16,7 +16,7 @@ __all__ = ["SqliteTasks"]
 _TELL: Final = """
 INSERT INTO task_registration (task, digest, content, origin, worker, first_told, last_told) VALUES @rows
 ON CONFLICT (task, origin, digest) DO UPDATE SET worker = excluded.worker, last_told = excluded.last_told"""
-_FORGET: Final = "DELETE FROM task_registration WHERE last_told <= {limit} AND task IN (@values)"
+_FORGET: Final = "DELETE FROM task_registration WHERE last_told <= ?"
 _FIND: Final = """
 SELECT content, origin, worker, first_told, last_told FROM task_registration WHERE task IN (@values)"""
 _NAMES: Final = """
@@ -53,7 +53,7 @@ def _register(
     now = transaction.now
     rows = [(*form, origin, worker, now, now) for form in forms]
     run_each(transaction.connection, _TELL, rows)
-    in_each(transaction.connection, _FORGET.format(limit=now - KEPT_MS), [form[0] for form in forms])
+    transaction.connection.execute(_FORGET, (now - KEPT_MS,))
 
 
 def _find(transaction: Transaction, *, wanted: Sequence[str]) -> list[RegisteredTask]:

@@ -94,6 +94,10 @@ CREATE TABLE lease (
 ) WITHOUT ROWID
 """
 
+_UNIQUE: Final = """
+CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID
+"""
+
 _IDENTITY: Final = """
 CREATE TABLE tenant (
     name TEXT NOT NULL PRIMARY KEY, description TEXT NOT NULL DEFAULT '', created INTEGER, disabled INTEGER
@@ -172,7 +176,7 @@ CREATE TABLE sharing (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT
 """
 
 # One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _SHARING)
+_STEPS: Final = (_FIRST, _IDENTITY, _SCHEDULES, _CATALOGUE, _UNIQUE, _SHARING)
 
 SCHEMA_VERSION: Final = len(_STEPS)
 """The version that this taskmq works with."""

@@ -8,11 +8,13 @@ import msgspec
 from taskmq.contracts.jobs import JobDetail, NewJob, Submitted
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.changes import ready_state
+from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import escaped
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text, shard_of
+from taskmq_sql.sqlite.jobs.unique_keys import claim
 
 __all__ = ["find_key", "submit"]
 
@@ -48,6 +50,7 @@ class _Submission:
     """Some jobs on their way into the file."""
 
     def __init__(self, transaction: Transaction, jobs: Sequence[NewJob]) -> None:
+        self._transaction = transaction
         self._connection = transaction.connection
         self._names = transaction.names
         self._now = transaction.now
@@ -63,12 +66,27 @@ class _Submission:
     def run(self) -> list[Submitted]:
         self._look_up()
         answers = [self._take(job_id, tenant, job) for job_id, tenant, job in self._jobs]
+        self._write()
+        return answers
+
+    def _write(self) -> None:
+        """Insert what was taken so far."""
         run_each(self._connection, _NEW, self._rows)
         run_each(self._connection, "INSERT INTO ready (queue, priority, tenant, due, id) VALUES @rows", self._ready)
         run_each(self._connection, "INSERT INTO timer (shard, due, id) VALUES @rows", self._timers)
         run_each(self._connection, "INSERT INTO job_key (key, tenant, id, fingerprint) VALUES @rows", self._new_keys)
         run_each(self._connection, "INSERT INTO label (name, value, id) VALUES @rows", self._labels)
-        return answers
+        for rows in (self._rows, self._ready, self._timers, self._new_keys, self._labels):
+            rows.clear()
+
+    def _claim(self, job_id: bytes, job: NewJob, key: UniqueKey) -> Submitted | None:
+        """Give the job its unique key; the answer, where another one has that."""
+        # The one that has it may be one of these.
+        self._write()
+        holder = claim(self._transaction, job, job_id, key)
+        if holder is None:
+            return None
+        return Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
 
     def _look_up(self) -> None:
         """What there is of these keys and ids."""
@@ -83,17 +101,18 @@ class _Submission:
 
     def _take(self, job_id: bytes, tenant: int, job: NewJob) -> Submitted:
         key = None if job.key is None else escaped(job.key)
-        if key is not None:
-            if (first := self._keys.get((key, tenant))) is not None:
-                return self._repeated(first[0], is_same=first[1] == job.fingerprint)
-            if job_id not in self._known:
-                self._keys[key, tenant] = (job_id, job.fingerprint)
-                self._new_keys.append((key, tenant, job_id, job.fingerprint))
+        if key is not None and (first := self._keys.get((key, tenant))) is not None:
+            return self._repeated(first[0], is_same=first[1] == job.fingerprint)
         if job_id in self._known:
             return self._repeated(job_id, is_same=True)
+        if job.unique is not None and (answer := self._claim(job_id, job, job.unique)) is not None:
+            return answer
         due = max(job.due, self._now)
         state = JobState.HELD if job.held else ready_state(due, self._now)
         self._known[job_id] = (CODES[state], 1)
+        if key is not None:
+            self._keys[key, tenant] = (job_id, job.fingerprint)
+            self._new_keys.append((key, tenant, job_id, job.fingerprint))
         self._add(job_id, tenant, job, key=key, due=due, state=state)
         return Submitted(job.id, True, True, state, 1)
 

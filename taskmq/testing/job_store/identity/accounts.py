@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from taskmq.contracts.identity import Account, Actor, NewUser, Tenant, Trail, User, UserChange
+from taskmq.contracts.identity import Actor, NewUser, Tenant, Trail, User, UserAccount, UserChange
 from taskmq.errors import IdentityConflict, IdentityNotFound
 from taskmq.model.identity import EVERYWHERE, AuditRecord, Membership, Role, Scope
 from taskmq.testing.job_store.identity.model import IdentityModel
@@ -76,12 +76,12 @@ class MemoryAccounts:
         self._model.note(now, entries)
         return added
 
-    async def account(self, user_id: str) -> Account | None:
+    async def account(self, user_id: str) -> UserAccount | None:
         self._look()
         user = self._model.users.get(user_id)
         return None if user is None else self._model.account(user)
 
-    async def account_named(self, name: str) -> tuple[Account, str] | None:
+    async def account_named(self, name: str) -> tuple[UserAccount, str] | None:
         self._look()
         if (user := self._named(name)) is None:
             return None

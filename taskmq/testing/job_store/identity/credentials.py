@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from taskmq.contracts.identity import (
-    Account,
     Actor,
     ApiToken,
     BrowserSession,
     NewApiToken,
     NewBrowserSession,
     Trail,
+    UserAccount,
 )
 from taskmq.errors import IdentityConflict, IdentityNotFound
 from taskmq.model.identity import ThrottleKey, failures_at, touches, wait_after
@@ -69,7 +69,7 @@ class MemoryCredentials:
         self._model.note(now, [Trail(by).session_begun(session)])
         return added
 
-    async def find_session(self, digest: bytes) -> tuple[BrowserSession, Account] | None:
+    async def find_session(self, digest: bytes) -> tuple[BrowserSession, UserAccount] | None:
         now = self._look()
         session = self._session(digest, now)
         if session is None:
@@ -126,7 +126,7 @@ class MemoryCredentials:
         self._model.note(now, [Trail(by).token_added(token)])
         return added
 
-    async def find_token(self, digest: bytes) -> tuple[ApiToken, Account] | None:
+    async def find_token(self, digest: bytes) -> tuple[ApiToken, UserAccount] | None:
         now = self._look()
         secret = self._model.secrets.get(digest)
         token = None if secret is None else secret.token

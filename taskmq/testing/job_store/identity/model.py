@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from taskmq.contracts.identity import Account, ApiToken, BrowserSession, Tenant, User
+from taskmq.contracts.identity import ApiToken, BrowserSession, Tenant, User, UserAccount
 from taskmq.errors import IdentityConflict, IdentityNotFound
 from taskmq.model.identity import EVERYWHERE, AuditEntry, AuditRecord, Membership, Role, recorded
 
@@ -50,10 +50,10 @@ class IdentityModel:
             number = len(self.audit) + 1
             self.audit.append(recorded(entry, number=number, at=now, who_salt=salts[0], what_salt=salts[1]))
 
-    def account(self, user: User) -> Account:
+    def account(self, user: User) -> UserAccount:
         """A user with the roles that count."""
         roles = [each for (user_id, _), each in sorted(self.memberships.items()) if user_id == user.id]
-        return Account(user=user, memberships=tuple(each for each in roles if self._counts(each.tenant)))
+        return UserAccount(user=user, memberships=tuple(each for each in roles if self._counts(each.tenant)))
 
     def _counts(self, tenant: str) -> bool:
         return tenant == EVERYWHERE or self.tenants[tenant].disabled is None

@@ -1,10 +1,14 @@
 """Definitions: versions, compare and set, pages, deletion."""
 
 import asyncio
+import random
 from typing import Final
 
-from taskmq.contracts.jobs import Catalogued, DefinitionPage, DefinitionStore
-from taskmq.model.jobs.definitions import Definition, DefinitionContent
+from taskmq.contracts.jobs import Catalogued, DefinitionPage, DefinitionStore, PutDefinition
+from taskmq.errors import StoreUnavailable
+from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_content
+from taskmq.model.jobs.registrations import TaskRegistration
+from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.runner import case
 
@@ -26,7 +30,14 @@ _WRITERS: Final = 20
 
 
 class Definitions(JobStoreCase):
-    """Every guarantee of `DefinitionStore`."""
+    """Every guarantee of `DefinitionStore`.
+
+    Attributes:
+        definition_seed, definition_steps: of the random history that is compared with the reference.
+    """
+
+    definition_seed = 0
+    definition_steps = 120
 
     def definitions(self) -> DefinitionStore:
         """The definitions of a store that is closed at the end of the test."""
@@ -296,6 +307,76 @@ class Definitions(JobStoreCase):
         found = await self.definitions().get("", "d")
         assert found is not None
         assert found.content == content
+
+    @case
+    async def test_a_closed_store_finds_and_changes_no_definition(self) -> None:
+        definitions = self.definitions()
+        await _put(definitions, "d", _MAIL)
+        store = self.store()
+        assert isinstance(store, Catalogued)
+        await store.aclose()
+
+        for call in (
+            store.definitions.put("", "d", _WHOLE),
+            store.definitions.get("", "d"),
+            store.definitions.page(""),
+            store.definitions.versions("", "d"),
+            store.definitions.delete("", "d"),
+            store.tasks.register([TaskRegistration(task="t", queue="q")], origin="app"),
+            store.tasks.registrations(["t"]),
+            store.tasks.names(),
+        ):
+            try:
+                await call
+            except StoreUnavailable:
+                continue
+            raise AssertionError(f"{call!r} of a closed store did not raise StoreUnavailable")
+        assert [one.content for one in await definitions.versions("", "d")] == [_MAIL]
+
+    @case
+    async def test_random_histories_of_definitions_do_what_the_model_does(self) -> None:
+        dice = random.Random(self.definition_seed)
+        stores = [self.definitions() for _ in range(2)]
+        model = CatalogueModel()
+
+        for step in range(self.definition_steps):
+            store = dice.choice(stores)
+            tenant, name = dice.choice(("", "acme")), dice.choice(("a", "a.b", "b"))
+            version = dice.choice((None, None, 0, 1, 2, 3))
+            content = DefinitionContent(task=dice.choice("tu"), args=[dice.choice((1, 1.0, True))])
+            match dice.choice(("put", "put", "delete", "get", "page", "versions")):
+                case "put":
+                    made = await store.put(tenant, name, content, version=version, by="ann")
+                    expected = model.put(tenant, name, content, version=version, by="ann", now=0)
+                    assert _timeless(made) == _timeless(expected), step
+                case "delete":
+                    is_deleted = await store.delete(tenant, name, version=version)
+                    assert is_deleted is model.delete(tenant, name, version=version), step
+                case "get":
+                    found = await store.get(tenant, name, version=version)
+                    assert _text(found) == _text(model.get(tenant, name, version=version)), step
+                case "page":
+                    page = await store.page(tenant, prefix="a", limit=1)
+                    wanted = model.page(tenant, prefix="a", after=None, limit=1)
+                    assert (list(map(_text, page.definitions)), page.after) == (
+                        list(map(_text, wanted.definitions)),
+                        wanted.after,
+                    ), step
+                case _:
+                    listed = await store.versions(tenant, name, before=version, limit=2)
+                    kept = model.versions(tenant, name, before=version, limit=2)
+                    assert list(map(_text, listed)) == list(map(_text, kept)), step
+
+
+def _timeless(put: PutDefinition | None) -> tuple[object, bool] | None:
+    return None if put is None else (_text(put.definition), put.is_new)
+
+
+def _text(definition: Definition | None) -> object:
+    """All of it but when it was made; with the text of its content, where `1` is not `1.0`."""
+    if definition is None:
+        return None
+    return definition.tenant, definition.name, definition.version, definition.by, encode_content(definition.content)
 
 
 async def _put(

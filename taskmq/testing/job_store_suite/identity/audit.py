@@ -29,7 +29,8 @@ __all__ = ["AuditCases"]
 
 
 def _entry(action: str = "queue.purge", **fields: Any) -> AuditEntry:
-    return AuditEntry(action=action, **{"kind": "queue", "subject": "mail", **fields})
+    given: dict[str, Any] = {"kind": "queue", "subject": "mail", **fields}
+    return AuditEntry(action=action, **given)
 
 
 async def _chain(people: People) -> list[AuditRecord]:

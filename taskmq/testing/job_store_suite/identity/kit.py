@@ -4,7 +4,6 @@ import uuid
 from typing import Any, Final
 
 from taskmq.contracts.identity import (
-    Account,
     Actor,
     ApiToken,
     AuditFilter,
@@ -14,6 +13,7 @@ from taskmq.contracts.identity import (
     NewUser,
     Tenant,
     User,
+    UserAccount,
 )
 from taskmq.contracts.jobs import JobStore
 from taskmq.model.identity import EVERYTHING_OF_ALL, EVERYWHERE, AuditRecord, Membership, Role, SecretKey, session_key
@@ -54,7 +54,7 @@ class People:
 
     async def session(self, user: User, key: SecretKey | None = None, **fields: Any) -> BrowserSession:
         """A session with a secret; an hour idle, and two at the longest."""
-        given = {"idle_ms": HOUR, "longest_ms": 2 * HOUR, **fields}
+        given: dict[str, Any] = {"idle_ms": HOUR, "longest_ms": 2 * HOUR, **fields}
         digest = (key or secret()).digest
         new = NewBrowserSession(id=str(uuid.uuid4()), user_id=user.id, digest=digest, **given)
         return await self.credentials.add_session(new, by=BY)
@@ -64,7 +64,7 @@ class People:
         new = NewApiToken(id=str(uuid.uuid4()), user_id=user.id, digest=(key or secret()).digest, **given)
         return await self.credentials.add_token(new, by=BY)
 
-    async def account(self, user: User) -> Account:
+    async def account(self, user: User) -> UserAccount:
         found = await self.accounts.account(user.id)
         assert found is not None
         return found

@@ -24,6 +24,7 @@ class SessionCases(IdentityCase):
         begun = await people.session(ann, key, address="192.0.2.1", agent="Browser ☂")
 
         found = await other.credentials.find_session(key.digest)
+        assert found is not None
         assert found == (begun, await other.account(ann))
         assert begun.ends == begun.created + 2 * HOUR
         assert (begun.user_id, begun.address, begun.agent) == (ann.id, "192.0.2.1", "Browser ☂")

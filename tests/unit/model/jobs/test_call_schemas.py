@@ -203,6 +203,7 @@ def test_what_is_told_of_a_task_has_no_flaw(function: Callable[..., Any]) -> Non
 
 def test_a_part_may_be_true_or_false() -> None:
     assert flaw_of(_with({"type": "object", "properties": {"x": {"anyOf": [True, False]}, "y": True}})) == ""
+    assert flaw_of(_with({"type": "object", "anyOf": [True], "$defs": {"a": False}})) == ""
 
 
 _DEEP: dict[str, Any] = {"type": "object"}

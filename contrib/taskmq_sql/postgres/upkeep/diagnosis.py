@@ -5,9 +5,9 @@ from typing import Final
 from taskmq.contracts.finding import Finding
 from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.postgres.connections import Connection
-from taskmq_sql.postgres.days import days_of
+from taskmq_sql.postgres.upkeep.days import days_of
 
-__all__ = ["diagnose"]
+__all__ = ["POOLED_BY_TRANSACTION", "diagnose"]
 
 _ABOUT: Final = "store"
 _LONG_MS: Final = 300_000
@@ -24,6 +24,14 @@ select taskmq.now_ms() as now, current_setting('server_version_num')::int as ver
   (select n_dead_tup from pg_stat_user_tables where schemaname = 'taskmq' and relname = 'ready') as dead"""
 _MANY_DEAD: Final = 1_000_000
 _OLDEST_SERVER: Final = 130_000
+
+
+POOLED_BY_TRANSACTION: Final = Finding(
+    "problem",
+    _ABOUT,
+    "a pooler gives each transaction another connection: prepared statements and settings get lost",
+    "have it pool sessions (PgBouncer: pool_mode = session), or name PostgreSQL itself in the URL",
+)
 
 
 async def diagnose(connection: Connection, address: str) -> list[Finding]:

@@ -1,5 +1,7 @@
 """The days of the tables that are divided by day: made ahead, dropped when they have been kept for long enough."""
 
+from typing import Final
+
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
@@ -8,13 +10,21 @@ from taskmq_sql.postgres.connections import Connection
 
 __all__ = ["days_of", "drop_day", "drop_days", "make_days"]
 
-_PATIENCE = "set local lock_timeout = '5s'"
-_CONCURRENTLY = 140_000
-_DEPENDENT = (
-    "delete from taskmq.job_body t using {day} d where d.body is null and t.id = d.id",
-    "delete from taskmq.job_detail t using {day} d where t.id = d.id",
-    "delete from taskmq.job_key t using {day} d where t.tenant = d.tenant and t.key = d.key and t.id = d.id",
-)
+_PATIENCE: Final = "set local lock_timeout = '5s'"
+_CONCURRENTLY: Final = 140_000
+_TOGETHER: Final = 5_000
+# By keys, a part of the day at a time: joined as a whole, each would read the whole of the other table.
+_PART: Final = """
+with part as materialized (
+  select id, tenant, key, body is null as is_large from {day} where id > $1 order by id limit $2),
+keys as (delete from taskmq.job_key where ctid = any(array(
+  select k.ctid from part p cross join lateral
+    (select ctid from taskmq.job_key where tenant = p.tenant and key = p.key and id = p.id offset 0) k
+  where p.key is not null))),
+bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large))),
+details as (delete from taskmq.job_detail where id = any(array(select id from part)))
+select id from part order by id desc limit 1"""
+_BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 
 
 async def make_days(connection: Connection) -> None:
@@ -50,10 +60,11 @@ async def drop_days(connection: Connection, *, before: int) -> None:
 
 
 async def drop_day(connection: Connection, table: str, name: str) -> None:
-    """Drop a day, and what belongs to its jobs."""
+    """Drop a day, and before it what belongs to its jobs: some at a time, so that nobody waits for it."""
     if table == "job_history":
-        for statement in _DEPENDENT:
-            await connection.execute(statement.format(day=f"{SCHEMA}.{name}"))
+        statement, last = _PART.format(day=f"{SCHEMA}.{name}"), _BEFORE_ALL
+        while last is not None:
+            last = await connection.fetchval(statement, last, _TOGETHER)
     await _detach(connection, f"{SCHEMA}.{table}", f"{SCHEMA}.{name}")
     await connection.execute(f"drop table {SCHEMA}.{name}")
 

@@ -1,0 +1,216 @@
+"""`/definitions`: named, versioned templates that jobs are made from."""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.handlers import delete, put
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from taskmq.errors import NotPermitted
+from taskmq.model.identity import Permission
+from taskmq.model.jobs.definitions import Definition
+from taskmq.server.inputs import (
+    CallerGiven,
+    Cursor,
+    Limit,
+    PriorityLevel,
+    ServedApp,
+    ShortText,
+    instant_text,
+    matched_version,
+    priority_number,
+)
+from taskmq.server.settings import API
+
+__all__ = ["DEFINITION_HANDLERS"]
+
+
+class DefinitionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a definition says.
+
+    Attributes:
+        task: the name of the task that its jobs run.
+        args, kwargs: of its jobs, by place and by name; what is lacking, submissions give.
+        expires_in: how long after its submission a job is not to start any more, such as "1h".
+    """
+
+    task: ShortText
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    priority: PriorityLevel | None = None
+    expires_in: ShortText | float | None = None
+    description: str = ""
+    labels: dict[str, str] = {}
+
+
+class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a definition."""
+
+    name: str
+    tenant: str
+    version: int
+    at: str | None
+    by: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    priority: int | None
+    expires_in: float | None
+    description: str
+    labels: dict[str, str]
+
+
+class DefinitionList(msgspec.Struct, frozen=True):
+    """Definitions by name, each in its last version; `next` is what to say as `cursor` for the next page."""
+
+    items: list[DefinitionView]
+    next: str | None
+
+
+class DefinitionVersions(msgspec.Struct, frozen=True):
+    """Versions of a definition, the last one first."""
+
+    items: list[DefinitionView]
+
+
+@get(
+    f"{API}/definitions",
+    permission=Permission.DEFINITIONS_READ,
+    operation_id="listDefinitions",
+    summary="List definitions",
+    tags=["definitions"],
+)
+async def list_definitions(
+    app: ServedApp,
+    caller: CallerGiven,
+    prefix: Annotated[str, QueryParameter(max_length=128)] = "",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> DefinitionList:
+    """A tenant's definitions by name; of a role on the instance that names no tenant, those that have none."""
+    page = await app.definitions.alist(prefix, tenant=caller.tenant or "", after=cursor or None, limit=limit)
+    return DefinitionList([_view(one) for one in page.definitions], page.after)
+
+
+@get(
+    f"{API}/definitions/{{name:str}}",
+    permission=Permission.DEFINITIONS_READ,
+    operation_id="getDefinition",
+    summary="Get a definition",
+    tags=["definitions"],
+)
+async def get_definition(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    version: Annotated[int | None, QueryParameter(ge=1, le=1 << 31)] = None,
+) -> Response[DefinitionView]:
+    """The last version, or this one; versions of a deleted definition are found by number."""
+    return _answer(await app.definitions.aget(name, tenant=caller.tenant or "", version=version))
+
+
+@get(
+    f"{API}/definitions/{{name:str}}/versions",
+    permission=Permission.DEFINITIONS_READ,
+    operation_id="listDefinitionVersions",
+    summary="The versions of a definition",
+    tags=["definitions"],
+)
+async def list_versions(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    before: FromQuery[Annotated[int, msgspec.Meta(ge=1, le=1 << 31)] | None] = None,
+    limit: Limit = 50,
+) -> DefinitionVersions:
+    """Its versions below `before`, the last one first."""
+    found = await app.definitions.aversions(name, tenant=caller.tenant or "", before=before, limit=limit)
+    return DefinitionVersions([_view(one) for one in found])
+
+
+@put(
+    f"{API}/definitions/{{name:str}}",
+    permission=Permission.DEFINITIONS_CHANGE,
+    operation_id="putDefinition",
+    summary="Put a definition",
+    tags=["definitions"],
+)
+async def put_definition(
+    app: ServedApp,
+    caller: CallerGiven,
+    name: FromPath[str],
+    data: JSONBody[DefinitionBody],
+    request: Request[Any, Any, Any],
+) -> Response[DefinitionView]:
+    """Make a version with this content, unless the last one says the same.
+
+    409: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
+    """
+    if not caller.allows(data.task):
+        raise NotPermitted(f"task {data.task!r} is not among those that you may call")
+    is_first = request.headers.get("if-none-match") == "*"
+    made = await app.definitions.aput(
+        name,
+        data.task,
+        args=data.args,
+        kwargs=data.kwargs,
+        priority=priority_number(data.priority),
+        expires=data.expires_in,
+        labels=data.labels,
+        description=data.description,
+        tenant=caller.tenant or "",
+        version=0 if is_first else matched_version(request.headers),
+        by=caller.name,
+    )
+    return _answer(made)
+
+
+@delete(
+    f"{API}/definitions/{{name:str}}",
+    status_code=200,
+    permission=Permission.DEFINITIONS_CHANGE,
+    operation_id="deleteDefinition",
+    summary="Delete a definition",
+    tags=["definitions"],
+)
+async def delete_definition(
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], request: Request[Any, Any, Any]
+) -> dict[str, str]:
+    """Make no more jobs from it; jobs that were made from it go on, and its versions are kept."""
+    tenant, version = caller.tenant or "", matched_version(request.headers)
+    await app.definitions.adelete(name, tenant=tenant, version=version)
+    return {"status": "deleted", "name": name}
+
+
+DEFINITION_HANDLERS: Final[tuple[Any, ...]] = (
+    list_definitions,
+    get_definition,
+    list_versions,
+    put_definition,
+    delete_definition,
+)
+
+
+def _answer(definition: Definition) -> Response[DefinitionView]:
+    return Response(_view(definition), headers={"ETag": f'"{definition.version}"'})
+
+
+def _view(definition: Definition) -> DefinitionView:
+    content = definition.content
+    return DefinitionView(
+        name=definition.name,
+        tenant=definition.tenant,
+        version=definition.version,
+        at=instant_text(definition.at),
+        by=definition.by,
+        task=content.task,
+        args=content.args,
+        kwargs=content.kwargs,
+        queue=content.queue,
+        priority=content.priority,
+        expires_in=None if content.expires is None else content.expires / 1000,
+        description=content.description,
+        labels=dict(content.labels),
+    )

@@ -1,0 +1,6 @@
+"""Jobs that are to be the only ones of their keys."""
+
+from taskmq.testing.job_store_suite.uniqueness.races import UniqueRaces
+from taskmq.testing.job_store_suite.uniqueness.submissions import UniqueJobs
+
+__all__ = ["UniqueJobs", "UniqueRaces"]

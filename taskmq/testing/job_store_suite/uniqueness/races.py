@@ -1,0 +1,74 @@
+"""One unique key, and many who want it at once."""
+
+import asyncio
+
+from taskmq.contracts.jobs import Submitted
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
+from taskmq.testing.job_store_suite.uniqueness.submissions import unique
+from taskmq.testing.runner import case
+
+__all__ = ["UniqueRaces"]
+
+_WRITERS = 10
+_ROUNDS = 4
+
+
+class UniqueRaces(JobStoreCase):
+    """Exactly one has the key."""
+
+    @case
+    async def test_of_many_submissions_of_one_key_one_wins_and_the_others_are_told_which(self) -> None:
+        drivers = [self.driver() for _ in range(2)]
+
+        for turn in range(_ROUNDS):
+            key = unique(name=f"turn {turn}")
+            async with asyncio.TaskGroup() as group:
+                calls = [
+                    group.create_task(drivers[number % 2].submitted(unique=key, due=HOUR))
+                    for number in range(_WRITERS)
+                ]
+            answers = [call.result() for call in calls]
+            (won,) = [answer for answer in answers if answer.is_new]
+            assert {answer.id for answer in answers} == {won.id}
+            assert sum(answer.is_duplicate for answer in answers) == _WRITERS - 1
+
+    @case
+    async def test_of_many_that_replace_each_other_one_is_left(self) -> None:
+        drivers = [self.driver() for _ in range(2)]
+        key = unique(replaces=True)
+
+        async with asyncio.TaskGroup() as group:
+            calls = [
+                group.create_task(drivers[number % 2].submitted(unique=key, due=HOUR * (number % 3)))
+                for number in range(_WRITERS)
+            ]
+
+        assert all(call.result().is_new for call in calls)
+        states = [await drivers[0].state(call.result().id) for call in calls]
+        assert states.count(JobState.CANCELLED) == _WRITERS - 1
+
+    @case
+    async def test_one_that_is_dispatched_in_the_moment_it_is_replaced_in_ends_or_is_asked_to(self) -> None:
+        driver, other = self.driver(), self.driver()
+
+        for turn in range(_ROUNDS):
+            key = unique(name=f"turn {turn}", replaces=True)
+            first = await driver.submit(unique=key)
+            async with asyncio.TaskGroup() as group:
+                dispatching = group.create_task(driver.try_dispatch())
+                replacing = group.create_task(other.submitted(unique=key, due=HOUR))
+            answer: Submitted = replacing.result()
+
+            assert answer.is_new
+            batch = dispatching.result()
+            record = await driver.read(first)
+            if batch is None:
+                assert record.state is JobState.CANCELLED
+            else:
+                assert (record.state, record.cancel_requested) == (
+                    JobState.DISPATCHED,
+                    f"replaced by job {answer.id}",
+                )
+        assert await driver.lanes(QUEUE) == []

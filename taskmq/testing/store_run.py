@@ -1,0 +1,179 @@
+"""A scheduler for tests: no time of its own, no leases to lose, one step whenever something may have moved.
+
+    fire what is due -> dispatch what is ready -> publish invitations -> reports -> apply -> results into the state
+
+The decisions are the store's, as in production. What `taskmq.scheduler` adds is when to look, how much to dispatch,
+and what to do when something fails: a program's own test is not about that.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from taskmq.app import TaskMQ
+from taskmq.client.session import Session
+from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
+from taskmq.contracts.jobs import DispatchedJob, Pick, slot_key
+from taskmq.model.envelope import JSON, Invitation
+from taskmq.model.jobs.reports import Report, decode_reports, invite
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
+from taskmq.scheduler.ledger import public_name
+from taskmq.scheduler.results import AcceptedEnd, AcceptedResults
+from taskmq.testing.job_store import JobModel, MemoryJobStore
+
+__all__ = ["FailedRun", "SharedJobModel", "StoreRun"]
+
+_MANY: Final = 10_000
+_FOR_EVER: Final = 1e9
+_WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
+_GOES_ON: Final = _WAITS | {JobState.QUEUED, JobState.DISPATCHED, JobState.RUNNING}
+
+
+class SharedJobModel(JobModel):
+    """A model that the loops of several threads use: one call after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        super().__init__()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name.startswith("_") or not callable(found):
+            return found
+        return _locked(found, super().__getattribute__("_lock"))
+
+
+class FailedRun:
+    """A job of the store that has failed."""
+
+    def __init__(self, job_id: str, task: str, attempts: int, error: ErrorRecord) -> None:
+        self.job_id = job_id
+        self.task = task
+        self.attempts = attempts
+        self.error = error
+
+
+class StoreRun:
+    """Moves the jobs of one store, by its clock.
+
+    Attributes:
+        moved: how many steps something has come of.
+        failed: the jobs that have failed.
+    """
+
+    def __init__(self, app: TaskMQ, session: Session, store: MemoryJobStore) -> None:
+        self.moved = 0
+        self.failed: list[FailedRun] = []
+        self._app = app
+        self._session = session
+        self._store = store
+        self._dispatching = store.dispatching
+        self._reports = reports_queue(app.name, 0)
+        self._results = AcceptedResults(app, store)
+        self._arrived: list[Delivery] = []
+        self._consumer: Consumer | None = None
+        self._epochs: dict[int, int] = {}
+
+    async def start(self) -> None:
+        """Hold all slots, and hear reports; what an earlier one has left at the broker is there still."""
+        await self._session.broker.declare_reports([ReportQueue(self._reports)])
+        self._consumer = await self._session.broker.consume(
+            [Subscription(self._reports, _MANY)], self._arrived.append
+        )
+        for slot in range(self._dispatching.slots):
+            epoch = await self._dispatching.leases.acquire(slot_key(slot), owner="test", seconds=_FOR_EVER)
+            assert isinstance(epoch, int)
+            self._epochs[slot] = epoch
+
+    async def stop(self) -> None:
+        """Give everything back; jobs that a worker has stay dispatched, and their messages at the broker."""
+        for slot, epoch in self._epochs.items():
+            await self._dispatching.leases.release(slot_key(slot), token=epoch)
+        if self._consumer is not None:
+            await self._consumer.stop()
+        for delivery in reversed(self._arrived):
+            delivery.requeue()
+        self._arrived.clear()
+
+    async def step(self) -> None:
+        """Do everything that can be done now."""
+        await self._apply()
+        for slot, epoch in self._epochs.items():
+            await self._fire(slot, epoch)
+            await self._dispatch(slot, epoch)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no report waits to be applied."""
+        return not self._arrived
+
+    def waiting(self) -> int:
+        """How many jobs go on by themselves, once their time has come."""
+        return sum(job.state in _GOES_ON for job in tuple(self._store.model.jobs.values()))
+
+    @property
+    def next_due(self) -> int | None:
+        """When the first job is due that waits for its time."""
+        jobs = tuple(self._store.model.jobs.values())
+        return min((job.due for job in jobs if job.state in _WAITS), default=None)
+
+    async def _apply(self) -> None:
+        arrived, self._arrived[:] = list(self._arrived), []
+        for delivery in arrived:
+            reports = [report for report in decode_reports(delivery.body) if report.kind != "alive"]
+            applied = await self._dispatching.apply(reports)
+            ends: list[AcceptedEnd] = []
+            for report, one in zip(reports, applied, strict=True):
+                if one.outcome == "accepted" and one.state is not None and one.state.is_final:
+                    ends.append(AcceptedEnd(report, one.state, None))
+                    self._note(report, one.state)
+            await self._results.put(ends)
+            delivery.ack()
+            self.moved += 1
+
+    def _note(self, report: Report, state: JobState) -> None:
+        if state is JobState.FAILED:
+            record = self._store.model.jobs[report.id]
+            error = record.error or ErrorRecord(type_name="", message="", traceback="")
+            self.failed.append(FailedRun(public_name(record), record.task, record.attempt, error))
+
+    async def _fire(self, slot: int, epoch: int) -> None:
+        due = await self._dispatching.due(slot, until=await self._store.now_ms() + 1, limit=_MANY)
+        if due:
+            await self._dispatching.fire(slot, epoch, due)
+            self.moved += 1
+
+    async def _dispatch(self, slot: int, epoch: int) -> None:
+        picks = [Pick(lane, _MANY) for lane in await self._dispatching.lanes(slot)]
+        if not picks:
+            return
+        self.moved += 1
+        batch = await self._dispatching.dispatch(slot, epoch, picks)
+        if batch is None:
+            return
+        for name in dict.fromkeys(job.queue for job in batch.jobs):
+            await self._session.declare([self._app.producer.queue(name)])
+        for outcome in await self._session.publish_now([self._outgoing(job) for job in batch.jobs]):
+            if outcome is not None:
+                raise outcome
+        await self._dispatching.confirm([batch.id])
+
+    def _outgoing(self, job: DispatchedJob) -> Outgoing:
+        invitation = Invitation(id=job.id, token=job.token, reports=self._reports)
+        return Outgoing(
+            queue=jobs_queue(job.queue),
+            body=invite(job.body, attempt=job.attempt, invitation=invitation),
+            content_type=JSON,
+            job_id=public_name(job),
+            task=job.task,
+        )
+
+
+def _locked(call: Callable[..., Any], lock: "threading.RLock") -> Callable[..., Any]:
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return call(*args, **kwargs)
+
+    return locked

@@ -1,0 +1,103 @@
+"""docs/security.md is what the code does."""
+
+import asyncio
+import secrets
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import pytest
+
+from taskmq.access import SessionTimes
+from taskmq.access.passwords import _known
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.identity import Actor, NewUser, Tenant
+from taskmq.errors import StoreUnavailable
+from taskmq.model.identity import FORGET_AFTER_MS, throttle_keys
+from taskmq_sql import open_job_store
+from tests.cli.kit import run_process
+from tests.docs.blocks import blocks_of
+from tests.docs.security_page import PAGE, table, written
+from tests.servers.postgres import PostgreSQL
+
+_BY = Actor(user="tests")
+
+
+def test_the_roles_are_those_of_the_code() -> None:
+    assert written() == table(), "run: python -m tests.docs.security_page"
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    text = PAGE.read_text()
+    pair, name, address = throttle_keys("ann", "192.0.2.1")
+    times = SessionTimes()
+
+    assert f"{pair.free} for a name from one address, {name.free} for a name, {address.free} for an address" in text
+    assert f"forgotten {FORGET_AFTER_MS // 60_000} minutes after the last" in text
+    assert f"idle {times.idle / 60:.0f} minutes, {times.longest / 3600:.0f} hours at the longest" in text
+    assert len(_known()) >= 18_000
+    assert times.fresh < 60
+
+
+def test_the_commands_of_the_roles_do_what_they_say(tmp_path: Path) -> None:
+    (block,) = [block for block in blocks_of(PAGE) if any("admin init" in command for command in block.commands)]
+    environment = {"TASKMQ_STORE": f"sqlite:///{tmp_path}/jobs.db"}
+
+    for command in block.commands:
+        tokens = shlex.split(command.partition("#")[0])
+        assert tokens[0] == "taskmq"
+        done = run_process(tmp_path, *tokens[1:], env=environment, text="ostrich lamp violet nine\n")
+        assert done.code == 0, (command, done.err)
+
+    listed = run_process(tmp_path, "admin", "role", "list", env=environment)
+    assert "acme    ann    operator  billing.*" in listed.out
+
+
+@pytest.fixture
+def append_only(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[str]:
+    """The URL of a store for a role as the page makes it."""
+    (block,) = [block for block in blocks_of(PAGE) if block.language == "sql"]
+    role, password = f"server_{secrets.token_hex(4)}", secrets.token_hex(16)
+    statements = block.text.replace("taskmq_server", role).replace("change me", password)
+    postgres_server.sql(statements, url=job_store_url)
+    parts = urlsplit(job_store_url)
+    place = parts.netloc.rpartition("@")[2]
+    yield parts._replace(netloc=f"{role}:{password}@{place}").geturl()
+    postgres_server.sql(f"drop owned by {role}", url=job_store_url)
+    postgres_server.sql(f"drop role {role}")
+
+
+def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(append_only: str) -> None:
+    async def main() -> None:
+        store = open_job_store(append_only, BrokerOptions(name="test"))
+        identity = store.identity
+        user = NewUser(id="u-1", name="ann", password_hash="x")
+        try:
+            await identity.accounts.add_tenant(Tenant(name="acme"), by=_BY)
+            await identity.accounts.add_user(user, by=_BY)
+            assert await identity.audit.seal() == 2
+            with pytest.raises((StoreUnavailable, asyncpg.InsufficientPrivilegeError), match="permission denied"):
+                await identity.accounts.erase_user("u-1", by=_BY)
+            assert await identity.accounts.account("u-1") is not None
+        finally:
+            await store.aclose()
+
+        connection = await asyncpg.connect(append_only)
+        try:
+            for table_name, column in (("audit", "at"), ("audit_seal", "hash")):
+                for statement in (
+                    f"update taskmq.{table_name} set {column} = {column}",
+                    f"delete from taskmq.{table_name}",
+                    f"truncate taskmq.{table_name}",
+                    f"drop table taskmq.{table_name}",
+                    f"alter table taskmq.{table_name} disable trigger all",
+                ):
+                    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                        await connection.execute(statement)
+            assert await connection.fetchval("select count(*) from taskmq.audit") == 2
+        finally:
+            await connection.close()
+
+    asyncio.run(main())

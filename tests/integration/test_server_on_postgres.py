@@ -1,0 +1,68 @@
+"""What a hostile client sends to a server whose jobs are in PostgreSQL, which refuses texts that SQLite takes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.unit.server.kit import Site, open_site
+from tests.unit.server.test_hostile import FIELDS, TEXTS, VALUES
+
+
+@pytest.fixture
+def site(tmp_path: Path, job_store_url: str) -> Iterator[Site]:
+    with open_site(tmp_path, store=job_store_url) as opened:
+        yield opened
+
+
+def _send(site: Site, method: str, path: str, body: object) -> int:
+    content = json.dumps(body, allow_nan=True).encode()
+    answer = site(method, path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code < 500, (path, content[:200], answer.text)
+    return answer.status_code
+
+
+def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:
+    for field in FIELDS:
+        for value in VALUES:
+            _send(site, "POST", "/jobs", {"job_type": "data_processing", field: value})
+
+
+def test_every_value_in_every_change_is_made_or_refused(site: Site) -> None:
+    site.submit()
+    for field in ("schedule_time", "delay", "priority", "payload", "expires_at", "note"):
+        for value in VALUES:
+            _send(site, "PATCH", "/jobs/order-17", {field: value})
+
+
+def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None:
+    for text in TEXTS[1:]:
+        part = quote(text.encode(errors="surrogatepass"), safe="")
+        for path in ("/jobs/{}", "/jobs/{}/history", "/tasks/{}", "/definitions/{}", "/users/{}", "/workflows/{}"):
+            assert site("GET", path.format(part), by="all-admin").status_code < 500, (path, text)
+        for query in (
+            "/jobs?filter={}", "/jobs?filter=key:{}", "/jobs?job_type={}", "/jobs?cursor={}", "/jobs?tenant={}",
+            "/definitions?prefix={}", "/definitions?cursor={}", "/users?after={}", "/audit?action={}",
+            "/tasks?cursor={}",
+        ):  # fmt: skip
+            answer = site("GET", query.format(part), by="all-admin")
+            assert answer.status_code < 500, (query, text, answer.text)
+
+
+def test_every_text_in_the_names_of_accounts_is_taken_or_refused(site: Site) -> None:
+    for text in TEXTS:
+        for path, body in (
+            ("/users", {"name": text}),
+            ("/users", {"name": "ann", "email": text}),
+            ("/tenants", {"name": text}),
+            ("/tenants", {"name": "acme", "description": text}),
+            ("/tokens", {"name": text, "tasks": [text], "tenants": [text]}),
+            ("/auth/authorize", {"token": text, "action": "jobs.read", "resource": text}),
+            ("/jobs/create", {"name": text, "description": text}),
+            ("/bulk", {"action": "hold", "filter": text, "cursor": text, "note": text}),
+        ):
+            content = json.dumps(body).encode()
+            answer = site("POST", path, content=content, by="all-admin", headers={"Content-Type": "application/json"})
+            assert answer.status_code < 500, (path, body, answer.text)

@@ -1,0 +1,205 @@
+"""Every call of the API with every role, on no tenant, the own and a foreign one: made from the OpenAPI document.
+
+A call that is added is in it without a line here. Who may is worked out anew from the table of docs/security.md, not
+by the code that decides.
+"""
+
+import asyncio
+import re
+import uuid
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from httpx import Response
+from litestar.testing import TestClient
+
+from taskmq import TaskMQ
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.identity import Actor, NewApiToken, NewBrowserSession, NewUser, Tenant
+from taskmq.model.identity import EVERYWHERE, Membership, Permission, Role, session_key, token_key
+from taskmq_sql import open_job_store
+from tests.docs.security_page import PAGE
+from tests.unit.app_kit import new_url
+from tests.unit.server.kit import define, served
+
+_BY = Actor(user="tests")
+_ROW = re.compile(r"^\| `(?P<permission>[\w.]+)` \| (?P<on>\w+) \| (?P<role>\w+) \|", re.MULTILINE)
+_RANKS = {"none": -1, **{role.value: rank for rank, role in enumerate(Role)}}
+_RULES = {found["permission"]: (found["on"], _RANKS[found["role"]]) for found in _ROW.finditer(PAGE.read_text())}
+_CALLERS = {f"{role} of {tenant}": (tenant, role) for tenant in ("acme", EVERYWHERE) for role in Role}
+_TENANTS = (None, "acme", "other", "absent")
+# Ends what the others are made with; and a stream, which has no end.
+_NOT_CALLED = {"logOut", "logOutOfDocument", "followEvents"}
+
+
+class Operation(NamedTuple):
+    """A call as the document describes it; whatever its path names is not there."""
+
+    name: str
+    method: str
+    path: str
+    permission: str | None
+    takes_body: bool
+
+
+class House(NamedTuple):
+    """A served app with tenants, and a user for each role, who has a session and can get tokens."""
+
+    client: "TestClient[Any]"
+    sessions: dict[str, str]
+    tokens: dict[tuple[str, str], str]
+    operations: list[Operation]
+
+    def call(self, operation: Operation, secret: str | None, tenant: str | None = None) -> Response:
+        query: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
+        if operation.path.endswith("/workers"):
+            # There is none that could answer.
+            query["within"] = "0.01"
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        body = {"unreadable": True} if operation.takes_body else None
+        return self.client.request(operation.method, operation.path, params=query, headers=headers, json=body)
+
+    def allowed(self) -> list[Operation]:
+        return [each for each in self.operations if each.permission is not None and each.name not in _NOT_CALLED]
+
+
+async def _populate(url: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """Tenants, users, the secrets of their sessions, and the admin's tokens with and without each permission."""
+    store = open_job_store(url, BrokerOptions(name="test"))
+    accounts, credentials = store.identity.accounts, store.identity.credentials
+    for tenant in ("acme", "other"):
+        await accounts.add_tenant(Tenant(name=tenant), by=_BY)
+    sessions: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    for name, (tenant, role) in _CALLERS.items():
+        user_id, key = str(uuid.uuid4()), session_key(uuid.uuid4().bytes * 2)
+        memberships = (Membership(tenant, role),)
+        user = NewUser(id=user_id, name=name.replace(" ", "-").replace("*", "all"), memberships=memberships)
+        await accounts.add_user(user, by=_BY)
+        await credentials.add_session(
+            NewBrowserSession(id=user_id, user_id=user_id, digest=key.digest, idle_ms=10**7, longest_ms=10**7), by=_BY
+        )
+        sessions[name], ids[name] = key.text, user_id
+    tokens: dict[tuple[str, str], str] = {}
+    for permission, has in product(Permission, (True, False)):
+        scopes = {permission} if has else set(Permission) - {permission}
+        token = token_key(uuid.uuid4().bytes * 2)
+        await credentials.add_token(
+            NewApiToken(
+                id=str(uuid.uuid4()),
+                user_id=ids[f"{Role.ADMIN} of {EVERYWHERE}"],
+                name=f"{permission}-{has}",
+                digest=token.digest,
+                scopes=frozenset(scopes),
+            ),
+            by=_BY,
+        )
+        tokens[permission.value, "with" if has else "without"] = token.text
+    await store.aclose()
+    return sessions, tokens
+
+
+def _operations(document: dict[str, Any]) -> list[Operation]:
+    found: list[Operation] = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            permission = None
+            if operation["security"]:
+                permission = operation["description"].rpartition("Permission: `")[2].removesuffix("`.")
+            where = re.sub(r"\{\w+\}", "absent", path)
+            found.append(
+                Operation(operation["operationId"], method.upper(), where, permission, "requestBody" in operation)
+            )
+    return found
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder: Path = tmp_path_factory.mktemp("matrix")
+    url = f"sqlite:///{folder}/jobs.db?synchronous=normal"
+    sessions, tokens = asyncio.run(_populate(url))
+    app = TaskMQ(new_url(), store=url)
+    define(app)
+    with TestClient(served(app), raise_server_exceptions=False) as client:
+        document = client.get("/api/openapi.json").json()
+        yield House(client, sessions, tokens, _operations(document))
+
+
+def _verdict(operation: Operation, role: Role, where: str, tenant: str | None) -> str:
+    """What the table says of a call: `yes`, `no`, or `absent` for a tenant that does not exist for the caller."""
+    assert operation.permission is not None
+    on, needed = _RULES[operation.permission]
+    is_enough = _RANKS[role] >= needed
+    if on == "account":
+        return "yes"
+    if on == "instance":
+        return "yes" if is_enough and where == EVERYWHERE else "no"
+    if on == "anywhere" or tenant is None or where in (tenant, EVERYWHERE):
+        return "yes" if is_enough else "no"
+    return "absent"
+
+
+def _seen(answer: Response) -> str:
+    """What an answer comes to, in the words of `_verdict`."""
+    if answer.status_code == 401:
+        return "nobody"
+    if answer.status_code == 403:
+        return "no"
+    return "absent" if answer.status_code == 404 and answer.json()["code"] == "tenant_not_found" else "yes"
+
+
+def test_the_document_has_calls_of_most_kinds(house: House) -> None:
+    kinds = {(each.permission or "public").partition(".")[0] for each in house.operations}
+
+    assert len(house.operations) >= 60
+    assert kinds >= {"public", "jobs", "queues", "schedules", "users", "tenants", "audit", "account", "workers"}
+    assert {each.permission for each in house.allowed()} <= set(_RULES)
+    assert set(_RULES) == {permission.value for permission in Permission}
+
+
+@pytest.mark.parametrize("caller", _CALLERS)
+def test_every_call_is_answered_to_those_who_may_and_to_nobody_else(house: House, caller: str) -> None:
+    where, role = _CALLERS[caller]
+    wrong: list[str] = []
+
+    for operation, tenant in product(house.allowed(), _TENANTS):
+        answer = house.call(operation, house.sessions[caller], tenant)
+        expected = _verdict(operation, role, where, tenant)
+        if answer.status_code in {500, 502, 503} or _seen(answer) != expected:
+            wrong.append(
+                f"{operation.name} tenant={tenant}: {expected}, but {answer.status_code} {answer.text[:120]}"
+            )
+
+    assert wrong == []
+
+
+def test_calls_that_are_not_made_are_refused_to_those_who_may_not(house: House) -> None:
+    for operation in house.operations:
+        if operation.permission is None or operation.name not in _NOT_CALLED:
+            continue
+        for caller, (where, role) in _CALLERS.items():
+            for tenant in _TENANTS:
+                if (expected := _verdict(operation, role, where, tenant)) != "yes":
+                    assert _seen(house.call(operation, house.sessions[caller], tenant)) == expected
+
+
+def test_no_call_is_answered_without_a_credential_that_is_good(house: House) -> None:
+    for operation in house.operations:
+        if operation.permission is not None:
+            for secret in (None, "x", "tmq_" + "a" * 43):
+                assert _seen(house.call(operation, secret)) == "nobody", operation
+
+
+def test_a_token_is_good_for_its_scopes_and_for_nothing_else(house: House) -> None:
+    for operation in house.allowed():
+        assert operation.permission is not None
+
+        has = house.call(operation, house.tokens[operation.permission, "with"])
+        lacks = house.call(operation, house.tokens[operation.permission, "without"])
+
+        assert _seen(lacks) == "no", operation
+        # A token makes no tokens, whatever its scopes.
+        assert _seen(has) == ("no" if operation.name == "addToken" and has.status_code == 403 else "yes"), operation

@@ -1,0 +1,92 @@
+"""What a worker tells of its tasks, and when."""
+
+import asyncio
+
+from taskmq import TaskMQ
+from taskmq.durable.service import ServiceGroup
+from taskmq.events.stream import as_broadcasting
+from taskmq.model.jobs.registrations import TASKS_TOLD, ToldTasks, decode_told
+from taskmq.worker.services.task_announcer import TaskAnnouncer
+from taskmq_local import forget_memory
+from tests.unit.worker import virtual_time
+from tests.unit.worker.services.test_commands import tell
+from tests.unit.worker.services.test_event_publisher import PATIENCE, run, working
+
+_NAME = "task-announcer"
+
+
+def _app() -> TaskMQ:
+    app = TaskMQ(f"memory://{_NAME}", name="shop")
+
+    @app.task(name="b", queue="work")
+    async def b(number: int) -> None:
+        """The second."""
+
+    @app.task(name="a", queue="work")
+    async def a() -> None: ...
+
+    return app
+
+
+async def _heard(app: TaskMQ) -> list[ToldTasks]:
+    heard: list[ToldTasks] = []
+    broker = as_broadcasting(app.sessions.current().broker)
+    await broker.listen([TASKS_TOLD], lambda _, body: heard.append(decode_told(body)))
+    return heard
+
+
+def test_a_worker_tells_its_tasks_at_its_start_and_every_ten_minutes() -> None:
+    async def main() -> None:
+        async with _app() as app:
+            heard = await _heard(app)
+            broker = as_broadcasting(app.sessions.current().broker)
+            async with ServiceGroup() as services:
+                await services.start(TaskAnnouncer(broker, app, worker="w1"), "announcer")
+                await asyncio.sleep(1)
+                assert [(told.app, told.worker) for told in heard] == [("shop", "w1")]
+                assert [task.task for task in heard[0].tasks] == ["a", "b"]
+                assert heard[0].tasks[1].description == "The second."
+                await asyncio.sleep(1_300)
+                assert heard == [heard[0]] * 3
+
+    try:
+        virtual_time.run(main())
+    finally:
+        forget_memory(_NAME)
+
+
+def test_a_worker_that_is_asked_tells_its_tasks_soon_and_once_for_all_who_ask() -> None:
+    async def main() -> None:
+        async with _app() as app:
+            heard = await _heard(app)
+            broker = as_broadcasting(app.sessions.current().broker)
+            async with ServiceGroup() as services:
+                announcer = TaskAnnouncer(broker, app, worker="w1")
+                await services.start(announcer, "announcer")
+                await asyncio.sleep(10)
+                for _ in range(5):
+                    announcer.wake()
+                await asyncio.sleep(5)
+                assert len(heard) == 2
+
+    try:
+        virtual_time.run(main())
+    finally:
+        forget_memory(_NAME)
+
+
+def test_a_running_worker_obeys_who_asks_for_its_tasks() -> None:
+    async def test(app: TaskMQ) -> None:
+        @app.task(name="t")
+        async def t() -> None: ...
+
+        heard = await _heard(app)
+        async with working(app):
+            (answer,) = await tell(app, "tasks", "w")
+            assert answer.verdict == "done"
+            async with asyncio.timeout(PATIENCE):
+                while len(heard) < 2:
+                    await asyncio.sleep(0.01)
+        assert {told.worker for told in heard} == {"w"}
+
+    run(test)
