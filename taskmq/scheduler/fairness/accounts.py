@@ -5,13 +5,13 @@ from typing import Final
 
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, TenantPool, check_pools, path_of
 
-__all__ = ["PoolAccount", "PoolAccounts", "one_slot"]
+__all__ = ["Account", "Accounts", "one_slot"]
 
 # All minimums together get at most so much of a queue: the rest is for those that were promised nothing.
 _PROMISED_AT_MOST: Final = 0.9
 
 
-class PoolAccount:
+class Account:
     """What one pool uses, with all that is below it.
 
     Attributes:
@@ -23,7 +23,7 @@ class PoolAccount:
 
     __slots__ = ("flights", "is_blocked", "least", "most", "name", "parent", "suspended", "used", "weight")
 
-    def __init__(self, pool: TenantPool, parent: "PoolAccount | None") -> None:
+    def __init__(self, pool: TenantPool, parent: "Account | None") -> None:
         self.name = pool.name
         self.parent = parent
         self.weight = pool.weight
@@ -32,19 +32,19 @@ class PoolAccount:
         self.used: dict[str, float] = {}
         self.flights = 0
         self.is_blocked = False
-        self.suspended: list[PoolAccount] = []
+        self.suspended: list[Account] = []
 
-    def path(self) -> "Iterator[PoolAccount]":
+    def path(self) -> "Iterator[Account]":
         """It, its parent, and so on."""
-        account: PoolAccount | None = self
+        account: Account | None = self
         while account is not None:
             yield account
             account = account.parent
 
-    def full(self, needs: Amounts) -> "PoolAccount | None":
+    def full(self, needs: Amounts) -> "Account | None":
         """The outermost pool that has no room for such a job; None: all have."""
-        found: PoolAccount | None = None
-        account: PoolAccount | None = self
+        found: Account | None = None
+        account: Account | None = self
         while account is not None:
             if account.most and not account.has_room(needs):
                 found = account
@@ -53,7 +53,7 @@ class PoolAccount:
 
     def take(self, needs: Amounts, count: int = 1) -> None:
         """Jobs go into flight."""
-        account: PoolAccount | None = self
+        account: Account | None = self
         while account is not None:
             account.flights += count
             used = account.used
@@ -85,7 +85,7 @@ class PoolAccount:
         )
 
 
-class PoolAccounts:
+class Accounts:
     """The accounts of one queue, made when they are needed.
 
     Raises:
@@ -95,8 +95,8 @@ class PoolAccounts:
     def __init__(self, pools: Mapping[str, TenantPool]) -> None:
         self._pools = check_pools(pools.values())
         self._parents = {pool.parent for pool in pools.values()}
-        self._found: dict[str, PoolAccount] = {}
-        self._own: dict[str, PoolAccount] = {}
+        self._found: dict[str, Account] = {}
+        self._own: dict[str, Account] = {}
         self._promised: dict[str, float] = {}
         for pool in pools.values():
             if not any(above.min for above in path_of(pool.name, pools)[:-1]):
@@ -106,23 +106,23 @@ class PoolAccounts:
     def __len__(self) -> int:
         return len(self._found) + len(self._own)
 
-    def of(self, tenant: str) -> PoolAccount:
+    def of(self, tenant: str) -> Account:
         """The account of a tenant's jobs, below which there is none."""
         known = self._own.get(tenant) if tenant in self._parents else self._found.get(tenant)
         if known is not None:
             return known
-        account: PoolAccount | None = None
+        account: Account | None = None
         for pool in path_of(tenant, self._pools):
             found = self._found.get(pool.name)
             if found is None:
-                found = self._found[pool.name] = PoolAccount(pool, account)
+                found = self._found[pool.name] = Account(pool, account)
             account = found
         assert account is not None
         if tenant in self._parents:
-            account = self._own[tenant] = PoolAccount(TenantPool(name=tenant), account)
+            account = self._own[tenant] = Account(TenantPool(name=tenant), account)
         return account
 
-    def forget(self, account: PoolAccount) -> None:
+    def forget(self, account: Account) -> None:
         """Nobody needs it for now."""
         if self._own.pop(account.name, None) is None:
             self._found.pop(account.name, None)

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from taskmq.contracts.jobs import Lane
-from taskmq.scheduler.fairness.accounts import PoolAccount
+from taskmq.scheduler.fairness.accounts import Account
 from taskmq.scheduler.fairness.order import Key, Order
 
 __all__ = ["Branch", "Leaf"]
@@ -40,7 +40,7 @@ class Branch:
     def __init__(
         self,
         parent: "Branch | None",
-        account: PoolAccount | None = None,
+        account: Account | None = None,
         *,
         weight: float = 1.0,
         rank: int = 0,
@@ -155,7 +155,7 @@ class Leaf(Branch):
     __slots__ = ("_clock", "_served", "flights", "known", "lanes")
 
     def __init__(
-        self, parent: Branch, account: PoolAccount, *, weight: float, rank: int, by_heads: bool, by_rank: bool
+        self, parent: Branch, account: Account, *, weight: float, rank: int, by_heads: bool, by_rank: bool
     ) -> None:
         super().__init__(parent, account, weight=weight, rank=rank, by_heads=by_heads, by_rank=by_rank)
         self.known: list[Lane] = []

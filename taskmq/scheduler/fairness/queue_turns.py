@@ -14,7 +14,7 @@ from typing import Final
 from taskmq.contracts.jobs import Lane
 from taskmq.model.jobs.pools import SLOTS_ASKED, Amounts, QueuePolicy, TenantPool
 from taskmq.model.topology import CLASSES, Policy, class_of
-from taskmq.scheduler.fairness.accounts import PoolAccount, PoolAccounts, one_slot
+from taskmq.scheduler.fairness.accounts import Account, Accounts, one_slot
 from taskmq.scheduler.fairness.branches import Branch, Leaf
 from taskmq.scheduler.fairness.costs import ChargedJob, Flights, RunTimes
 from taskmq.scheduler.fairness.order import Key, Order
@@ -60,10 +60,10 @@ class QueueTurns:
         self._needs = needs
         self._capacities = dict(capacities or {})
         self._times = times
-        self._accounts = PoolAccounts(pools)
-        self._owed: Order[PoolAccount] = Order()
+        self._accounts = Accounts(pools)
+        self._owed: Order[Account] = Order()
         # Where each takes turns, by class.
-        self._branches: defaultdict[PoolAccount, dict[int, Branch]] = defaultdict(dict)
+        self._branches: defaultdict[Account, dict[int, Branch]] = defaultdict(dict)
         self._lanes: set[Lane] = set()
         self._leaves: dict[Lane, Leaf] = {}
         self._picked: dict[Lane, list[_Charge]] = {}
@@ -271,7 +271,7 @@ class QueueTurns:
         assert leaf.account is not None
         leaf.flights -= 1
         leaf.account.give(needs)
-        account: PoolAccount | None = leaf.account
+        account: Account | None = leaf.account
         while account is not None:
             if account.is_blocked:
                 self._unblock(account)
@@ -280,13 +280,13 @@ class QueueTurns:
 
     # Caps, minimums ---------------------------------------------------------------------------------------
 
-    def _block(self, account: PoolAccount) -> None:
+    def _block(self, account: Account) -> None:
         account.is_blocked = True
         for branch in self._branches[account].values():
             branch.unlist()
         self._see(account)
 
-    def _unblock(self, account: PoolAccount) -> None:
+    def _unblock(self, account: Account) -> None:
         account.is_blocked = False
         for branch in self._branches[account].values():
             branch.list_up()
@@ -294,7 +294,7 @@ class QueueTurns:
             self._see(owed)
         account.suspended.clear()
 
-    def _see(self, account: PoolAccount | None) -> None:
+    def _see(self, account: Account | None) -> None:
         """See which of these pools are owed something."""
         while account is not None:
             if account.least:
@@ -338,7 +338,7 @@ class QueueTurns:
         self._branches[account][rank] = leaf
         return leaf
 
-    def _weight(self, account: PoolAccount) -> float:
+    def _weight(self, account: Account) -> float:
         return account.weight if self.policy.policy == "weighted" else 1.0
 
     def _prune(self, leaf: Leaf) -> None:

@@ -19,7 +19,7 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
-from taskmq.testing.job_store_suite.dispatches import Dispatches, SharingCases
+from taskmq.testing.job_store_suite.dispatches import Dispatches
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
@@ -27,6 +27,7 @@ from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
+from taskmq.testing.job_store_suite.sharing import SharingCases
 from taskmq.testing.job_store_suite.submissions import Submissions
 from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions

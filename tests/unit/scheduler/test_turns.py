@@ -16,14 +16,16 @@ from taskmq.model.jobs.pools import (
     EVERY_TENANT,
     Amounts,
     QueuePolicy,
+    Sharing,
     TenantPool,
     check_pools,
     path_of,
+    read_sharing,
     shares_of,
 )
 from taskmq.model.topology import POLICIES, Policy
 from taskmq.scheduler.fairness import Head, Shares
-from taskmq.scheduler.fairness.accounts import PoolAccounts
+from taskmq.scheduler.fairness.accounts import Accounts
 from taskmq.scheduler.fairness.costs import RunTimes
 from taskmq.scheduler.fairness.order import Order
 
@@ -700,9 +702,27 @@ def test_a_minimum_within_one_that_holds_already_is_promised_once() -> None:
         TenantPool(name="acme", min={"slots": 8.0}),
         TenantPool(name="ml", parent="acme", min={"slots": 8.0, "gpu": 0.0}),
     )
-    accounts = PoolAccounts(pools)
+    accounts = Accounts(pools)
 
     assert accounts.honoured({"slots": 10.0}) == 1.0
     assert accounts.honoured({"slots": 5.0}) == pytest.approx(0.9 * 5 / 8)
     assert accounts.of("acme") is accounts.of("acme")
     assert accounts.honoured({"cpu": 1.0}) == 1.0
+
+
+# What operators say
+
+
+def test_what_a_store_has_kept_of_pools_is_read_and_a_pool_has_one_name() -> None:
+    assert read_sharing(None) == Sharing()
+    assert read_sharing('{"version": 3, "pools": {"a": {"name": "a"}}}').pools == _pools(TenantPool(name="a"))
+    with pytest.raises(InvalidOption, match="pool 'a' is listed as 'b'"):
+        Sharing(pools={"b": TenantPool(name="a")})
+
+
+def test_a_queue_goes_by_heads_where_its_policy_does() -> None:
+    shares = Shares()
+    shares.configure({"old": QueuePolicy(policy="fifo")}, {})
+
+    assert shares.goes_by_heads("old")
+    assert not shares.goes_by_heads("other")
