@@ -39,9 +39,9 @@ from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.foreign import submit_in
+from taskmq_sql.sqlite.jobs.pools import heads, share
+from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
-from taskmq_sql.sqlite.jobs.sharing import heads, share
-from taskmq_sql.sqlite.jobs.sharing import sharing as read_shares
 from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
 from taskmq_sql.sqlite.leases import SqliteLeases
 from taskmq_sql.sqlite.schedules import SqliteSchedules

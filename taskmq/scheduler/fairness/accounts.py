@@ -103,9 +103,6 @@ class Accounts:
                 for resource, amount in pool.min.items():
                     self._promised[resource] = self._promised.get(resource, 0.0) + amount
 
-    def __len__(self) -> int:
-        return len(self._found) + len(self._own)
-
     def of(self, tenant: str) -> Account:
         """The account of a tenant's jobs, below which there is none."""
         known = self._own.get(tenant) if tenant in self._parents else self._found.get(tenant)

@@ -14,22 +14,18 @@ store whose clock can be moved adds `MovedClocks`, one that submits in the calle
 telling failures call `pytest.register_assert_rewrite("taskmq.testing.job_store_suite")` in conftest.py.
 """
 
-from taskmq.testing.job_store_suite.batches import Batches
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTasks
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
-from taskmq.testing.job_store_suite.dispatches import Dispatches
+from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, PoolCases, SlotLeases, Timers
 from taskmq.testing.job_store_suite.identity import IdentityCases
-from taskmq.testing.job_store_suite.leases import SlotLeases
 from taskmq.testing.job_store_suite.lists import Lists
 from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.reports import Reports
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
-from taskmq.testing.job_store_suite.sharing import SharingCases
 from taskmq.testing.job_store_suite.submissions import Submissions
-from taskmq.testing.job_store_suite.timers import Timers
 from taskmq.testing.job_store_suite.transactions import JobTransactions
 from taskmq.testing.job_store_suite.uniqueness import UniqueJobs, UniqueRaces
 from taskmq.testing.job_store_suite.updates import Updates
@@ -50,7 +46,7 @@ class JobStoreSuite(
     ScheduleFirings,
     SlotLeases,
     IdentityCases,
-    SharingCases,
+    PoolCases,
     Races,
     UniqueRaces,
     Definitions,

@@ -6,7 +6,7 @@ from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE
 from taskmq.testing.runner import case
 
-__all__ = ["SharingCases"]
+__all__ = ["PoolCases"]
 
 _POOLS = {
     "acme": TenantPool(name="acme", weight=5.0, min={"slots": 2.0}, max={"slots": 8.0}),
@@ -15,7 +15,7 @@ _POOLS = {
 }
 
 
-class SharingCases(JobStoreCase):
+class PoolCases(JobStoreCase):
     """Every guarantee of `sharing`, `share` and `heads`."""
 
     @case
