@@ -157,7 +157,7 @@ def test_what_cannot_be_started_is_refused() -> None:
         cases: list[tuple[Any, dict[str, Any], str]] = [
             (shout.s(), {}, r"shout.s\(...\) lacks arguments"),
             (lambda: None, {}, "can not be started: say a task"),
-            ("load", {}, "can not be started: say a task"),
+            ("load", {}, "names are for apps with a job store; say a task"),
             (load.s("a"), {"args": ("b",)}, r"args= and kwargs= are for a task"),
             (group(), {}, "a workflow without a step"),
             (chain(load.s("a"), shout.s()), {"overlap": "skip"}, "overlap='skip' is for tasks"),

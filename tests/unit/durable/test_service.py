@@ -19,6 +19,7 @@ WORKER_SERVICES = [
     "relay of delayed jobs",
     "guard of long runs",
     "event publisher",
+    "announcer of tasks",
     "command service",
     "watch of cancellations",
     "watch of paused queues",
