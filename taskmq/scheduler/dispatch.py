@@ -196,10 +196,10 @@ class JobDispatcher:
         self._is_stale = False
         self._next_poll = began + _POLL
         try:
-            if began >= self._next_sharing:
+            lanes = await self._store.lanes(self._lease.slot)
+            if lanes and began >= self._next_sharing:
                 self._follow(await self._read_sharing())
                 self._next_sharing = began + _SHARING
-            lanes = await self._store.lanes(self._lease.slot)
             self._shares.refresh(lanes, await self._heads(lanes))
         except StoreUnavailable:
             self._is_stale = True
