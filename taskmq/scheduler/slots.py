@@ -120,8 +120,10 @@ class SlotLeases:
 
     async def release(self, lease: HeldLease) -> None:
         """Give a slot back, so that another scheduler has it at once. Nothing where it was lost."""
-        if self._held.pop(lease.slot, None) is None:
+        # It may have been taken anew since: that hold is another one's to end.
+        if self._held.get(lease.slot) is not lease:
             return
+        del self._held[lease.slot]
         self._going.discard(lease.slot)
         try:
             await self._store.leases.release(slot_key(lease.slot), token=lease.epoch)
