@@ -68,7 +68,9 @@ class Session:
         self._blobs = blobs
         self._clock: Clock = clock or SystemClock()
         self.stores: Stores = Stores(state)
-        self.large_values = None if blobs is None else LargeValues(blobs, self._clock, inline=inline)
+        self.large_values: LargeValues | None = (
+            None if blobs is None else LargeValues(blobs, self._clock, inline=inline)
+        )
         if state is not None and (large := self.large_values) is not None:
             self.stores = Stores(
                 state, results=LargeResults(state.results, large), claims=LargeClaims(state.claims, large)

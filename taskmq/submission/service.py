@@ -76,9 +76,9 @@ class Jobs(JobService):
         super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
         self._tasks = tasks
         self._stored: StoredJobs | None = None
-        self.catalogue = TaskCatalogue(lambda: self.sessions)
+        self.catalogue: TaskCatalogue = TaskCatalogue(lambda: self.sessions)
         self._names = NamedCalls(self, tasks, self.catalogue)
-        self.definitions = Definitions(lambda: self.sessions, self._names)
+        self.definitions: Definitions = Definitions(lambda: self.sessions, self._names)
 
     def use_producer(self, producer: Producer) -> None:
         """Submit with what this producer sends with."""
