@@ -160,5 +160,6 @@ def test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch(caplo
 
     caplog.set_level(logging.INFO)
     _run(main)
-    assert "running: nothing" in caplog.messages[0]
-    assert "turns again" in caplog.messages[-1]
+    # A busy machine may hold up the process as well, which is told in between.
+    assert any("running: nothing" in message for message in caplog.messages)
+    assert any("turns again" in message for message in caplog.messages)
