@@ -184,6 +184,7 @@ def test_only_shards_are_shards(name: str) -> None:
     ("options", "complaint"),
     [
         ({"kind": "stream"}, "kind='stream'"),
+        ({"policy": "lottery"}, "policy='lottery': one of fifo"),
         ({"priorities": "strict"}, "priorities='strict'"),
         ({"ordered": 0}, "ordered=0"),
         ({"ordered": 101}, "ordered=101"),

@@ -269,10 +269,10 @@ def test_what_is_buffered_starts_once_there_is_room() -> None:
     async def test(stage: Stage) -> None:
         process = await _begun(stage)
         player = await stage.player_of_declared()
-        await _add(process, "s", every("1h"), overlap="buffer_one")
-        await stage.pass_by(3_600)
+        await _add(process, "s", every("10m"), overlap="buffer_one")
+        await stage.pass_by(600)
         await until(lambda: bool(player.deliveries))
-        await stage.pass_by(3_600)
+        await stage.pass_by(600)
         assert (await process.app.schedules.astatus("s")).waiting == 1
         assert len(stage.model.jobs) == 1
 
