@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from litestar import Response, get, post
@@ -132,8 +132,8 @@ class ScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def options(self) -> ScheduleOptions:
         """The rest of it that is said."""
         names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
-        said = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return ScheduleOptions(**said)
+        said: Any = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return cast("ScheduleOptions", said)
 
 
 class PauseScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
