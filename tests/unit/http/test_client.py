@@ -74,7 +74,7 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     assert client.is_ready()
     assert client.openapi()["openapi"].startswith("3.1")
 
-    # A stream has no end here: tests/unit/http/test_events.py follows one.
+    # A stream has no end here: tests/e2e/test_server.py follows one.
     assert site.asked == set(OPERATIONS) - {"followEvents"}
 
 
