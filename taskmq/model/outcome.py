@@ -1,11 +1,12 @@
 """How one delivery of a job ended: a closed set, decided once and settled once."""
 
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 __all__ = [
+    "EXPIRED",
     "AlreadyDone",
     "Cancelled",
     "Dead",
@@ -18,6 +19,9 @@ __all__ = [
     "Snoozed",
     "Succeeded",
 ]
+
+EXPIRED: Final = "expired before it started"
+"""The reason of a cancelled job whose time was over."""
 
 DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "memory", "worker_lost", "result"]
 """Why a job is dead:

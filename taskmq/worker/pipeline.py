@@ -30,9 +30,9 @@ from taskmq.worker.run.fast_path import EndedRun, WaitingRun
 from taskmq.worker.run.journal_service import JournalService
 from taskmq.worker.run.poison import Quarantine
 from taskmq.worker.run.processor import Processor
-from taskmq.worker.run.settle import Settler
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run.task_pool import WorkItem
+from taskmq.worker.settlement.settle import Settler
 
 __all__ = ["Pipeline"]
 

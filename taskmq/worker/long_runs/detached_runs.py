@@ -23,8 +23,8 @@ from taskmq.model.envelope import Invitation
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery
-from taskmq.worker.run.reports import ReportSender
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.settlement.reports import ReportSender
 
 __all__ = ["DetachedRuns"]
 

@@ -66,8 +66,8 @@ from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.delivery_ages import DeliveryAges
 from taskmq.worker.long_runs.detached_runs import DetachedRuns
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery, RecoveredDelivery
-from taskmq.worker.run.reports import ReportSender
 from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.settlement.reports import ReportSender
 
 __all__ = ["LongRunGuard"]
 

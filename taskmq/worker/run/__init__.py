@@ -1,7 +1,7 @@
-"""One attempt, from a slot to its settled outcome.
+"""One attempt, from a slot to its outcome.
 
 `fast_path` runs plain coroutines that finish without waiting, in one call. Everything else goes through `processor`,
-which executes and never raises, and `settle`, which makes the outcome durable before it acknowledges. `task_pool`
-holds the asyncio tasks that carry runs, `thread_runs` the runs in threads. `crash_counter` counts starts without an
-end and `poison` isolates the jobs that cause them.
+which executes and never raises; what becomes of its outcome is for `taskmq.worker.settlement`. `task_pool` holds the
+asyncio tasks that carry runs, `thread_runs` the runs in threads. `crash_counter` counts starts without an end and
+`poison` isolates the jobs that cause them.
 """

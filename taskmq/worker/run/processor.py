@@ -15,7 +15,7 @@ from taskmq.executors import CoroutineExecutor
 from taskmq.middleware.chain import Proceed, execute_chain
 from taskmq.model import headers as header
 from taskmq.model.envelope import JSON, Envelope, Invitation, decode_envelope, new_job_id
-from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
+from taskmq.model.outcome import EXPIRED, Cancelled, Dead, Interrupted, Outcome, Parked, Snoozed, Succeeded
 from taskmq.model.resources import Grant
 from taskmq.model.topology import logical_queue
 from taskmq.options.task_options import ExecutorKind
@@ -24,14 +24,10 @@ from taskmq.run.execution import Execution, Executor
 from taskmq.run.journal import DETACHED, JournalWriter
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
-from taskmq.worker.run.outcome_of_error import outcome_of_error
+from taskmq.worker.settlement.outcome_of_error import outcome_of_error
 
-__all__ = ["EXPIRED", "Processor"]
+__all__ = ["Processor"]
 
-"""Header: how often the message was put back because nobody knew its task."""
-
-EXPIRED: Final = "expired before it started"
-"""The reason of a job whose time was over."""
 # A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
 _EARLY: Final = 125
 

@@ -16,7 +16,7 @@ from taskmq.errors import (
     WorkerLost,
 )
 from taskmq.model.outcome import Cancelled, Dead, Outcome, Retried, Snoozed
-from taskmq.worker.run.outcome_of_error import outcome_of_error
+from taskmq.worker.settlement.outcome_of_error import outcome_of_error
 
 POLICY = RetryPolicy(max_attempts=3, base="10s", jitter=True)
 

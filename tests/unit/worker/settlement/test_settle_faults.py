@@ -23,7 +23,7 @@ from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.model.states import JobState
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.settle import Settler
+from taskmq.worker.settlement.settle import Settler
 from tests.unit.worker.staged import Fault, Points, StagedApp, staged
 from tests.unit.worker.virtual_time import run
 

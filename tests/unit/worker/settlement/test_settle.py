@@ -17,7 +17,7 @@ from taskmq.model.outcome import Cancelled, Dead, Outcome, Parked, Retried, Snoo
 from taskmq.model.states import JobState
 from taskmq.testing import Published
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.run.settle import Settler
+from taskmq.worker.settlement.settle import Settler
 from tests.unit.worker.staged import FakeDelivery, StagedApp, staged
 from tests.unit.worker.virtual_time import run
 

@@ -1,0 +1,139 @@
+"""What can be seen of the jobs in the store: the reading half of `app.jobs`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from taskmq.client.job_service import JobService
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import InvalidOption, ResultTimeout
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.states import JobState
+from taskmq.submission.explain import Explanation, explain_job
+from taskmq.submission.new_jobs import result_of
+from taskmq.submission.stored import StoredJobs, check_cursor
+
+__all__ = ["JobQueries"]
+
+_FIRST_LOOK: Final = 0.05
+_LONGEST_LOOK: Final = 0.5
+_BETWEEN_LOOKS: Final = 1.0
+
+
+class JobQueries(JobService):
+    """Reads jobs where they are: in the store, else in the state."""
+
+    _stored: StoredJobs | None = None
+
+    def get(self, job_id: str) -> JobRecord:
+        """The job as the store has it, with its body and its result."""
+        return self.sessions.run_sync(self.aget(job_id), instead="aget")
+
+    async def aget(self, job_id: str) -> JobRecord:
+        """`get` for coroutines."""
+        return await self._store.get(job_id)
+
+    def list(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        """Up to `limit` jobs, the newest first, without their bodies and results.
+
+        Args:
+            after: the `after` of the page before.
+        """
+        return self.sessions.run_sync(self.alist(which, after=after, limit=limit), instead="alist")
+
+    async def alist(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+        """`list` for coroutines."""
+        if limit < 1:
+            raise InvalidOption(f"limit={limit}: at least 1")
+        if after is not None:
+            check_cursor(after)
+        return await self.sessions.store().list_jobs(which, after=after, limit=limit)
+
+    def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        """How many jobs there are, exactly up to `cap`; `cap` + 1 stands for more."""
+        return self.sessions.run_sync(self.acount(which, cap=cap), instead="acount")
+
+    async def acount(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+        """`count` for coroutines."""
+        return await self.sessions.store().count_jobs(which, cap=cap)
+
+    def history(self, job_id: str) -> Sequence[HistoryEntry]:
+        """What happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
+        return self.sessions.run_sync(self.ahistory(job_id), instead="ahistory")
+
+    async def ahistory(self, job_id: str) -> Sequence[HistoryEntry]:
+        """`history` for coroutines."""
+        record = await self._store.get(job_id)
+        return await self.sessions.store().events(record.id)
+
+    def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
+        """Its attempts that did not end it, the earliest first; the last one is in the job itself."""
+        return self.sessions.run_sync(self.aattempts(job_id), instead="aattempts")
+
+    async def aattempts(self, job_id: str) -> Sequence[AttemptRecord]:
+        """`attempts` for coroutines."""
+        record = await self._store.get(job_id)
+        return await self.sessions.store().attempts(record.id)
+
+    def explain(self, job_id: str) -> Explanation:
+        """What the job waits for."""
+        return self.sessions.run_sync(self.aexplain(job_id), instead="aexplain")
+
+    async def aexplain(self, job_id: str) -> Explanation:
+        """`explain` for coroutines."""
+        return await explain_job(self.sessions.store(), await self._store.get(job_id))
+
+    # What handles ask ------------------------------------------------------------------------------------
+
+    async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
+        """See `JobService`; a job of the store ends there."""
+        if not self._store.has_store or (first := await self._store.find(job_id)) is None:
+            return await super().wait_for_result(job_id, timeout)
+        if timeout is None and self.sessions.patience is not None:
+            timeout = self.sessions.patience.seconds
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        results = self.sessions.current().stores.results
+        record, pause = result_of(first), _FIRST_LOOK
+        while record is None:
+            left = _LONGEST_LOOK if end is None else end - loop.time()
+            if left <= 0:
+                if self.sessions.patience is not None:
+                    raise ResultTimeout(f"job {job_id} has not ended: {self.sessions.patience.advice}")
+                return None
+            if results is None:
+                await asyncio.sleep(min(pause, left))
+                pause = min(pause * 2, _LONGEST_LOOK)
+            # The scheduler puts ends where somebody may wait; one that never ran is in the store alone.
+            elif (early := await results.wait(job_id, timeout=min(_BETWEEN_LOOKS, left))) is not None:
+                return early
+            found = await self._store.find(job_id)
+            record = None if found is None else result_of(found)
+        return await self._store.redeemed(record)
+
+    async def look_for_result(self, job_id: str) -> ResultRecord | None:
+        """See `JobService`."""
+        if self._store.has_store and (record := await self._store.find(job_id)) is not None:
+            return None if (ended := result_of(record)) is None else await self._store.redeemed(ended)
+        return await super().look_for_result(job_id)
+
+    async def find_result(self, job_id: str) -> ResultRecord | None:
+        """See `JobService`."""
+        if self._store.has_store and (record := await self._store.find(job_id)) is not None:
+            return result_of(record)
+        return await super().find_result(job_id)
+
+    async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
+        """See `JobService`."""
+        if self._store.has_store:
+            if (record := await self._store.find(job_id)) is not None:
+                return record.state
+            if self.sessions.current().state is None:
+                return JobState.QUEUED if was_sent else JobState.UNKNOWN
+        return await super().state_of(job_id, was_sent=was_sent)
+
+    @property
+    def _store(self) -> StoredJobs:
+        assert self._stored is not None
+        return self._stored

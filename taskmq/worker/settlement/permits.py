@@ -1,0 +1,51 @@
+"""An attempt leaves what its guards have given it, before its outcome has an effect."""
+
+import logging
+
+from taskmq.contracts.stores import ResultRecord
+from taskmq.errors import SendError, StateUnavailable
+from taskmq.model.backoff import Backoff
+from taskmq.model.outcome import Interrupted, Outcome
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.settlement.patience import SettlingPatience
+
+__all__ = ["release_permits"]
+
+_log = logging.getLogger("taskmq.worker")
+
+
+async def release_permits(
+    attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None, *, patience: SettlingPatience
+) -> bool:
+    """Leave all of them, the last one first.
+
+    Args:
+        record: how the job ended, where this was its end.
+
+    Returns:
+        False: the outcome does not count, or no guard could be told of it; the delivery was given back.
+    """
+    backoff: Backoff | None = None
+    while attempt.permits:
+        try:
+            counts = await attempt.permits[-1].release(outcome, record)
+        except (StateUnavailable, SendError) as error:
+            _log.warning("job %s has not left what its guards have given it: %s", attempt.job_id, error)
+            backoff = backoff or patience.backoff()
+            if isinstance(outcome, Interrupted) or not await patience.pause(backoff.next()):
+                attempt.permits = None
+                attempt.delivery.requeue()
+                return False
+            continue
+        attempt.permits.pop()
+        if not counts:
+            _log.warning(
+                "job %s of task %s: %s does not count, another run has taken its place",
+                attempt.job_id,
+                attempt.envelope.task,
+                type(outcome).__name__.lower(),
+            )
+            await release_permits(attempt, Interrupted(), patience=patience)
+            attempt.delivery.requeue()
+            return False
+    return True

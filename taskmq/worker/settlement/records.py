@@ -1,0 +1,106 @@
+"""How a job's end is written down: for the state, for guards and in reports; and what the log says of a failure."""
+
+import logging
+
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.errors import EncodeError, ResultTooLarge
+from taskmq.model.clock import Clock
+from taskmq.model.codec import encode_value
+from taskmq.model.envelope import JSON
+from taskmq.model.outcome import Dead
+from taskmq.model.states import JobState
+from taskmq.model.topology import logical_queue
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.config import LogErrors
+from taskmq.worker.settlement.error_text import has_form, summary, type_name
+
+__all__ = ["EndRecords", "FailureLog"]
+
+_log = logging.getLogger("taskmq.worker")
+
+
+class EndRecords:
+    """Makes the records of one worker.
+
+    Args:
+        worker: its name.
+        result_limit: bytes of a result, encoded.
+    """
+
+    def __init__(self, *, worker: str, clock: Clock, result_limit: int) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._result_limit = result_limit
+
+    def record(
+        self,
+        attempt: Attempt,
+        state: JobState,
+        *,
+        content_type: str = "",
+        value: bytes = b"",
+        error: ErrorRecord | None = None,
+    ) -> ResultRecord:
+        """The job's end, now."""
+        return ResultRecord(
+            job_id=attempt.job_id,
+            task=attempt.envelope.task,
+            state=state,
+            attempt=attempt.envelope.attempt,
+            content_type=content_type,
+            value=value,
+            error=error,
+            started=attempt.started,
+            finished=self._clock.now_ms(),
+            worker=self._worker,
+        )
+
+    def encoded(self, attempt: Attempt, value: object) -> tuple[str, bytes, Dead | None]:
+        """The content type and bytes of a result, none for a task whose results are not kept; or why it has none."""
+        if attempt.task.plan.result is False:
+            return "", b"", None
+        content_type = attempt.delivery.content_type or JSON
+        try:
+            encoded = encode_value(value, content_type)
+        except EncodeError as error:
+            return "", b"", Dead("result", error)
+        if len(encoded) > self._result_limit:
+            too_large = ResultTooLarge(attempt.envelope.task, size=len(encoded), limit=self._result_limit)
+            return "", b"", Dead("result", too_large)
+        return content_type, encoded, None
+
+
+class FailureLog:
+    """Says in the log how an attempt failed, as far as the worker is to say it."""
+
+    def __init__(self, said: LogErrors) -> None:
+        self._said = said
+
+    def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
+        """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
+        self._note(attempt, f"retry in {wait / 1000:g} s", error, has_traceback=False)
+
+    def note_death(self, attempt: Attempt, outcome: Dead) -> None:
+        """Say that an attempt failed and is followed by none."""
+        # Of what has another reason, the traceback is the worker's own.
+        self._note(attempt, f"dead ({outcome.reason})", outcome.error, has_traceback=outcome.reason == "error")
+
+    def _note(self, attempt: Attempt, what: str, error: BaseException, *, has_traceback: bool) -> None:
+        envelope, said = attempt.envelope, self._said
+        shows_traceback = said == "traceback" and (has_traceback or _log.isEnabledFor(logging.DEBUG))
+        _log.warning(
+            "job %s of task %s, attempt %d: %s: %s",
+            attempt.job_id,
+            envelope.task,
+            envelope.attempt,
+            what,
+            type_name(error) if said == "type" else " ".join(summary(error).split()),
+            exc_info=error if shows_traceback and has_form(error) else None,
+            # One that was refused has had no run whose fields the record could take.
+            extra={
+                "job_id": attempt.job_id,
+                "task": envelope.task,
+                "attempt": envelope.attempt,
+                "queue": logical_queue(attempt.delivery.queue),
+            },
+        )

@@ -1,0 +1,193 @@
+"""Jobs of the store: their outcomes are reported, and acknowledged then. Nothing of them is stored or published."""
+
+import logging
+from functools import partial
+from typing import Any, Final, assert_never
+
+from msgspec.structs import replace
+
+from taskmq.client.large_values import REFERENCE, LargeValues, reference_to
+from taskmq.contracts.broker import Delivery
+from taskmq.contracts.stores import ErrorRecord, ResultRecord
+from taskmq.errors import StateUnavailable
+from taskmq.model.clock import Clock
+from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.jobs.reports import Report, ReportKind
+from taskmq.model.outcome import (
+    EXPIRED,
+    AlreadyDone,
+    Cancelled,
+    Dead,
+    Interrupted,
+    Outcome,
+    Parked,
+    Retried,
+    Snoozed,
+    Succeeded,
+)
+from taskmq.model.states import JobState
+from taskmq.model.units import to_ms
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.settlement.error_text import ERROR_LIMIT, error_record, storable
+from taskmq.worker.settlement.patience import SettlingPatience
+from taskmq.worker.settlement.permits import release_permits
+from taskmq.worker.settlement.records import EndRecords, FailureLog
+from taskmq.worker.settlement.reports import ReportSender
+
+__all__ = ["StoredJobSettler"]
+
+_log = logging.getLogger("taskmq.worker")
+
+# Outcomes after which there is no record of the job's end; their permits are released already.
+_GOES_ON: Final = (Retried, Snoozed, Interrupted)
+# Seconds: a day longer than stores keep a job that has ended.
+_STORED_RESULT: Final = 31 * 86_400.0
+# A job that this worker can never run another one may.
+_REFUSED_MS: Final = 60_000
+
+
+class StoredJobSettler:
+    """Settles deliveries of jobs of the store.
+
+    Args:
+        worker: the worker's name.
+        large: keeps results that no report could carry; None where they are not kept elsewhere.
+    """
+
+    def __init__(
+        self,
+        reports: ReportSender,
+        *,
+        worker: str,
+        clock: Clock,
+        records: EndRecords,
+        failures: FailureLog,
+        patience: SettlingPatience,
+        large: LargeValues | None,
+    ) -> None:
+        self._reports = reports
+        self._worker = worker
+        self._clock = clock
+        self._records = records
+        self._failures = failures
+        self._patience = patience
+        self._large = large
+
+    def settle_at_once(self, attempt: Attempt, invitation: Invitation, outcome: Succeeded) -> bool:
+        """Tell a success beside what runs next; False where it has to be waited for."""
+        self._reports.run_ends(attempt)
+        report, _ = self._said(attempt, invitation, outcome)
+        if self._is_large(report):
+            return False
+        self._reports.tell(invitation, report, attempt.delivery)
+        return True
+
+    async def settle(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> bool:
+        """Say what became of the job, and acknowledge it then; whether it was taken off the broker."""
+        self._reports.run_ends(attempt)
+        report, record = self._said(attempt, invitation, outcome)
+        if self._is_large(report):
+            # Before its guards: what they keep of it is the same value then.
+            lightened = await self._lightened(attempt, report)
+            if lightened is None:
+                return False
+            report = lightened
+        if not isinstance(outcome, _GOES_ON) and not await release_permits(
+            attempt, outcome, record, patience=self._patience
+        ):
+            return False
+        return await self._send(invitation, report, attempt.delivery)
+
+    async def refuse(self, envelope: Envelope, invitation: Invitation, delivery: Delivery, parked: Parked) -> bool:
+        """Say that this worker cannot run the job; whether it was taken off the broker."""
+        _log.warning("job %s is refused: %s", envelope.id, parked.reason)
+        report = Report(
+            id=invitation.id,
+            token=invitation.token,
+            kind="refused",
+            attempt=envelope.attempt,
+            worker=self._worker,
+            delay=_refusal_delay(parked),
+            error=_refusal(parked),
+        )
+        return await self._send(invitation, report, delivery)
+
+    async def _send(self, invitation: Invitation, report: Report, delivery: Delivery) -> bool:
+        if not await self._reports.send(invitation, report):
+            delivery.requeue()
+            return False
+        delivery.ack()
+        return True
+
+    def _is_large(self, report: Report) -> bool:
+        return self._large is not None and self._large.is_large(report.result)
+
+    async def _lightened(self, attempt: Attempt, report: Report) -> Report | None:
+        """The report with a reference to its result, which is durable then; None: the delivery was given back."""
+        assert self._large is not None
+        keep = partial(self._large.keep, attempt.job_id, report.result, ttl=_STORED_RESULT)
+        try:
+            blob = await self._patience.until_kept(keep, job_id=attempt.job_id)
+        except StateUnavailable:
+            attempt.delivery.requeue()
+            return None
+        return replace(report, content_type=REFERENCE, result=reference_to(report.content_type, blob))
+
+    def _said(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> tuple[Report, ResultRecord | None]:
+        """The report of an outcome, and the job's end for its guards."""
+        told, ended = partial(self._told, attempt, invitation), partial(self._records.record, attempt)
+        match outcome:
+            case Succeeded(value):
+                content_type, encoded, failure = self._records.encoded(attempt, value)
+                if failure is not None:
+                    return self._said(attempt, invitation, failure)
+                record = ended(JobState.SUCCEEDED, content_type=content_type, value=encoded)
+                return told("succeeded", content_type=content_type, result=encoded), record
+            case AlreadyDone(content_type, value):
+                record = ended(JobState.SUCCEEDED, content_type=content_type, value=value)
+                return told("succeeded", content_type=content_type, result=value), record
+            case Retried(delay, error):
+                self._failures.note_retry(attempt, to_ms(delay), error)
+                return told("retry", delay=to_ms(delay), error=error_record(error)), None
+            case Snoozed(delay):
+                return told("snoozed", delay=to_ms(delay)), None
+            case Dead(_, error):
+                self._failures.note_death(attempt, outcome)
+                record = ended(JobState.FAILED, error=error_record(error))
+                return told("failed", error=record.error), record
+            case Cancelled(reason):
+                kind: ReportKind = "expired" if _has_expired(attempt, reason) else "cancelled"
+                why = ErrorRecord(type_name="JobCancelled", message=reason, traceback="")
+                return told(kind, error=why), ended(JobState.CANCELLED, error=why)
+            case Parked():
+                return told("refused", delay=_refusal_delay(outcome), error=_refusal(outcome)), None
+            case Interrupted():
+                return told("interrupted"), None
+            case _:
+                assert_never(outcome)
+
+    def _told(self, attempt: Attempt, invitation: Invitation, kind: ReportKind, **facts: Any) -> Report:
+        started = attempt.started
+        ran = 0 if started is None else max(self._clock.now_ms() - started, 0)
+        return Report(
+            id=invitation.id,
+            token=invitation.token,
+            kind=kind,
+            attempt=attempt.envelope.attempt,
+            worker=self._worker,
+            started=started,
+            ran=ran,
+            **facts,
+        )
+
+
+def _has_expired(attempt: Attempt, reason: str) -> bool:
+    return attempt.cancelled is None and attempt.started is None and reason == EXPIRED
+
+
+def _refusal(parked: Parked) -> ErrorRecord:
+    return ErrorRecord(type_name="Refused", message=storable(parked.reason[:ERROR_LIMIT]), traceback="")
+
+
+def _refusal_delay(parked: Parked) -> int:
+    return _REFUSED_MS if parked.delay is None else to_ms(parked.delay)
