@@ -8,7 +8,7 @@ from litestar.datastructures import Cookie
 from litestar.params import JSONBody
 
 from taskmq.errors import InvalidOption, NotAuthenticated
-from taskmq.model.identity import Permission, is_token, may
+from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, ShortText, instant_text
@@ -60,13 +60,21 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and by which credential; `scopes` is None where it narrows nothing."""
+    """Who calls, and by which credential.
+
+    Attributes:
+        scopes: None where they narrow nothing.
+        permissions: what the caller may do, on the instance or at least on one tenant.
+        csrf_token: of a browser's session, for `X-CSRF-Token`; else None.
+    """
 
     user_id: str
     user: str
     via: str
     memberships: list[MembershipView]
     scopes: list[str] | None
+    permissions: list[str]
+    csrf_token: str | None
 
 
 class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,9 +175,16 @@ _AUTHORIZE: Final[dict[str, Any]] = {
     summary="Who calls",
     tags=["sign-in"],
 )
-async def get_caller(caller: CallerGiven) -> CallerView:
+async def get_caller(request: Request[Any, Any, Any], caller: CallerGiven) -> CallerView:
     """Who calls, and what they may do."""
     identity = caller.identity
+    given = presented(request) if identity.via == "session" else None
+    # Other sites cannot read an answer, so whoever reads it here is the page that the session is of.
+    csrf = (
+        accounts_of(request.app.state).access.csrf_token(given.session)
+        if given and given.is_cookie and given.session
+        else None
+    )
     return CallerView(
         user_id=identity.user_id,
         user=identity.user,
@@ -178,6 +193,8 @@ async def get_caller(caller: CallerGiven) -> CallerView:
             MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in identity.memberships
         ],
         scopes=None if identity.scopes is None else sorted(identity.scopes),
+        permissions=sorted(each for each in Permission if _may_somewhere(identity, each)),
+        csrf_token=csrf,
     )
 
 
@@ -214,6 +231,13 @@ LOGIN_HANDLERS: Final[tuple[Any, ...]] = (
     get_caller,
     change_password,
 )
+
+
+def _may_somewhere(identity: Identity, permission: Permission) -> bool:
+    if RULES[permission].place is not Place.TENANT:
+        return may(identity, permission)
+    tenants = scope_for(identity, permission).tenants
+    return tenants is None or bool(tenants)
 
 
 def _address(request: Request[Any, Any, Any]) -> str:
