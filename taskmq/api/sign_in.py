@@ -58,13 +58,21 @@ class MembershipView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls, and by which credential; `scopes` is None where it narrows nothing."""
+    """Who calls, and by which credential.
+
+    Attributes:
+        scopes: None where they narrow nothing.
+        permissions: what the caller may do, on the instance or at least on one tenant.
+        csrf_token: of a browser's session, for `X-CSRF-Token`; else None.
+    """
 
     user_id: str
     user: str
     via: str
     memberships: list[MembershipView]
     scopes: list[str] | None
+    permissions: list[str]
+    csrf_token: str | None
 
 
 class AuthorizeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,6 +118,8 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     scopes: list[str] | None
+    permissions: list[str]
+    csrf_token: str | None
     tenants: list[str] | None
     tasks: list[str]
     created: str | None

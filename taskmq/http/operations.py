@@ -92,6 +92,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "getTask": _reads("/tasks/{name}"),
     "listSchedules": _reads("/schedules"),
     "getSchedule": _reads("/schedules/{name}"),
+    "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),
+    "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
     "getNextOccurrences": _reads("/schedules/{name}/next"),
     "pauseSchedule": _posts("/schedules/{name}/pause", repeats=True),
     "resumeSchedule": _posts("/schedules/{name}/resume", repeats=True),

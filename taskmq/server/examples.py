@@ -407,6 +407,19 @@ EXAMPLES: Final[Mapping[str, Example]] = {
                 "via": "session",
                 "memberships": [{"tenant": "acme", "role": "operator", "tasks": ["*"]}],
                 "scopes": None,
+                "permissions": ["jobs.read", "jobs.submit"],
+                "csrf_token": None,
+            }
+        }
+    ),
+    "getServer": Example(
+        answers={
+            200: {
+                "app": "shop",
+                "version": "0.3.0",
+                "environment": "production",
+                "is_read_only": False,
+                "is_development": False,
             }
         }
     ),
