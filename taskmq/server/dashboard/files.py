@@ -32,12 +32,12 @@ class DashboardFiles(NamedTuple):
     """All of them.
 
     Attributes:
-        index: the page; it names the files by their digest.
+        page: it names the files by their digest.
         digest: of all files together: another one after each change, so browsers may keep what is below it.
         by_path: by their path below the folder.
     """
 
-    index: DashboardFile
+    page: DashboardFile
     digest: str
     by_path: Mapping[str, DashboardFile]
 
