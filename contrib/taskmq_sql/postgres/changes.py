@@ -57,10 +57,10 @@ async def change_in(connection: Connection, update: JobUpdate, queue: int | None
     row = await connection.fetchrow(_READ, update.id)
     if row is None or (row["state"], row["version"]) != (CODES[update.before], update.version):
         return None
-    if update.before in _WAITS_FOR_OTHERS and update.after in _RUNS:
-        # Where the last of them ends in this moment, the version is another one.
-        if await unmet(connection, update.id, 1):
-            update = msgspec.structs.replace(update, after=JobState.WAITING)
+    # Where the last of those that it waits for ends in this moment, its version is another one.
+    is_free = update.before in _WAITS_FOR_OTHERS and update.after in _RUNS
+    if is_free and await unmet(connection, update.id, 1):
+        update = msgspec.structs.replace(update, after=JobState.WAITING)
     # Before the job's own row, as schedulers do it: who has taken this one has the job.
     if not await _leave(connection, update, row):
         return None

@@ -11,9 +11,7 @@ finds the mark. The end was first: the submission finds the job in the history, 
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
-from taskmq.contracts.jobs import DependencyRefusal, NewJob, Released, Submitted
+from taskmq.contracts.jobs import DependencyRefusal, NewJob
 from taskmq.model.jobs.dependencies import Dependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
 from taskmq_sql.jobs.codes import CODES, CONDITION_CODES, CONDITIONS, STATES
@@ -47,13 +45,13 @@ select h.id, h.tenant, h.state from unnest($1::uuid[]) as i(id) cross join later
 _WAIT: Final = """
 update taskmq.job set state = 11 where id = any($1::uuid[]) and state = 12"""
 _DEPEND: Final = """
-insert into taskmq.dependency (upstream, dependent, condition) select * from unnest($1::uuid[], $2::uuid[], $3::smallint[])
-on conflict do nothing"""
+insert into taskmq.dependency (upstream, dependent, condition)
+select * from unnest($1::uuid[], $2::uuid[], $3::smallint[]) on conflict do nothing"""
 _TELL: Final = """
 insert into taskmq.upstream_end (id, state) select * from unnest($1::uuid[], $2::smallint[])"""
 _LEAVE: Final = "delete from taskmq.upstream_end where number = any($1::bigint[])"
 _UNSETTLED: Final = """
-select d.upstream from (select distinct upstream from taskmq.dependency where upstream > $1 order by upstream limit $2) d"""
+select distinct upstream from taskmq.dependency where upstream > $1 order by upstream limit $2"""
 _REPAIR: Final = """
 insert into taskmq.upstream_end (id, state)
 select i.id, coalesce(h.state, 7) from unnest($1::uuid[]) as i(id)

@@ -30,6 +30,7 @@ from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import (
+    ANY_END,
     CONFIRM,
     DISPATCH,
     DUE,
@@ -173,6 +174,9 @@ class PostgresDispatch:
         return await self._fires.fire(slot, epoch, [job for job in jobs if is_job_id(job.id)])
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
+        # Nearly always there is nothing: that is one question, and no transaction.
+        if not await self._database.steps.run("read", lambda connection: connection.fetchval(ANY_END)):
+            return Released()
         queues, is_more = await self._database.steps.run("transaction", lambda connection: release(connection, limit))
         names = await self._names.texts("queue", queues)
         return Released(frozenset(names.values()) - {""}, is_more)

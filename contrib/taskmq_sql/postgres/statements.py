@@ -12,6 +12,7 @@ from typing import Final
 
 __all__ = [
     "AGAIN",
+    "ANY_END",
     "CONFIRM",
     "DISPATCH",
     "DUE",
@@ -266,6 +267,8 @@ u as (update taskmq.job j set state = 1, version = j.version + 1
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue from u"""
 """Timers of any number of slots, each with the key of its slot ($6); of those that are held ($4, $5)."""
+
+ANY_END: Final = "select exists (select from taskmq.upstream_end)"
 
 TAKE_ENDS: Final = """
 select number, id, state from taskmq.upstream_end order by number limit $1 for update skip locked"""

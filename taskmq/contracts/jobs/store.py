@@ -91,8 +91,8 @@ class JobStore(Protocol):
         """Change one live job, and write down the event; its new version.
 
         A terminal `after` ends it. A job that waits for others does not run before they have ended: where `after`
-        says that it is queued or scheduled, it is waiting. None, and nothing is changed, where it is not in that state and version, or where
-        `after` is another state that may not follow it (`taskmq.model.states`).
+        says that it is queued or scheduled, it is waiting. None, and nothing is changed, where it is not in that
+        state and version, or where `after` is another state that may not follow it (`taskmq.model.states`).
         """
         ...
 

@@ -1,7 +1,7 @@
 """Jobs that wait for others: what they wait for, and what the end of one means to those that wait for it. Pure.
 
-    submit(depends_on=[a, (b, "ended")])  ->  waiting  --a and b have ended as they had to-->  queued, scheduled
-                                                       --one of them never will------------->  upstream_failed, skipped
+    submit(depends_on=[a, (b, "ended")]) -> waiting --a and b have ended as they had to-> queued, scheduled
+                                                    --one of them never will------------> upstream_failed, skipped
 
 The *upstream* job is the one that is waited for, its *dependents* are those that wait. A dependency is settled once,
 when its upstream job ends: an end is final, and running that job again is another job.
@@ -76,6 +76,5 @@ def generations(upstream: Mapping[str, Sequence[str]]) -> tuple[list[list[str]],
         for job_id in group:
             del left[job_id]
         done = set(group)
-        for others in left.values():
-            others -= done
+        left = {job_id: others - done for job_id, others in left.items()}
     return groups, list(left)

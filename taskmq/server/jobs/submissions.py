@@ -1,6 +1,6 @@
 """`POST /jobs`: one job, or up to 1,000 with an outcome for each."""
 
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from litestar import Request, Response, post
@@ -9,6 +9,7 @@ from litestar.params import JSONBody
 from taskmq.app import TaskMQ
 from taskmq.errors import TaskMQError
 from taskmq.model.identity import Permission
+from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.options.task_options import CallOptions
@@ -29,6 +30,18 @@ from taskmq.server.settings import API, MOST_ITEMS
 __all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs", "order_of"]
 
 
+class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that another one waits for.
+
+    Attributes:
+        job_id: the id that its submitter has given it, or the store's.
+        condition: how it has to end.
+    """
+
+    job_id: ShortText
+    condition: DependencyCondition = "succeeded"
+
+
 class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that is to be submitted.
 
@@ -42,6 +55,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         queue: the task's own, which is the default.
         expires_at: when it is not to start any more; or `expires_in`, such as "1h".
         held: it does not run until it is released.
+        depends_on: ids of jobs that have to succeed before it runs, or `{"job_id": ..., "condition": "ended"}`.
     """
 
     job_type: ShortText | None = None
@@ -59,6 +73,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     description: str = ""
     labels: dict[str, str] = {}
     held: bool = False
+    depends_on: Annotated[list[ShortText | UpstreamJob], msgspec.Meta(max_length=MOST_UPSTREAM)] = []
 
 
 class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +169,10 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
         description=body.description,
         labels=body.labels,
         held=body.held,
+        depends_on=[
+            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")
+            for each in body.depends_on
+        ],
     )
 
 

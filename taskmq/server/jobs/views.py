@@ -11,6 +11,7 @@ import msgspec
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
+from taskmq.model.jobs.dependencies import Dependency
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.server.inputs import instant_text
@@ -103,6 +104,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     labels: dict[str, str]
     retry_of: str
+    depends_on: list[Dependency]
 
 
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +161,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         owner="" if detail is None else detail.owner,
         labels={} if detail is None else dict(detail.labels),
         retry_of="" if detail is None else detail.retry_of,
+        depends_on=[] if detail is None else list(detail.depends_on),
     )
 
 

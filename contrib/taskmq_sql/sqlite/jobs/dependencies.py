@@ -12,7 +12,7 @@ from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, save
 
-__all__ = ["Upstream", "depends_on", "release", "unmet"]
+__all__ = ["Upstream", "depends_on", "has_ends", "release", "unmet"]
 
 _CONDITIONS: Final[dict[DependencyCondition, int]] = {"succeeded": 1, "ended": 2, "failed": 3}
 _NAMES: Final = {code: condition for condition, code in _CONDITIONS.items()}
@@ -79,6 +79,11 @@ def unmet(transaction: Transaction, job_id: str, limit: int) -> list[Dependency]
     return [Dependency(id_text(upstream), _NAMES[condition]) for upstream, condition in rows]
 
 
+def has_ends(transaction: Transaction) -> bool:
+    """Whether jobs have ended that others wait for, or have waited."""
+    return transaction.connection.execute("SELECT 1 FROM upstream_end LIMIT 1").fetchone() is not None
+
+
 def release(transaction: Transaction, limit: int) -> Released:
     """Settle up to `limit` dependencies, by the earliest ends."""
     connection = transaction.connection
@@ -96,7 +101,7 @@ def release(transaction: Transaction, limit: int) -> Released:
         if left:
             connection.execute("DELETE FROM upstream_end WHERE number = ?", (number,))
     names = {transaction.names.name(connection, queue) for queue in queues}
-    return Released(frozenset(names), connection.execute("SELECT 1 FROM upstream_end LIMIT 1").fetchone() is not None)
+    return Released(frozenset(names), has_ends(transaction))
 
 
 def _settle(

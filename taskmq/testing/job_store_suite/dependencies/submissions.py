@@ -136,7 +136,7 @@ class WaitingJobs(JobStoreCase):
         again = await driver.new(key="mine", fingerprint=b"1", detail=after(_STRANGERS[0]))
 
         answers = await driver.store.submit([again, job])
-        expected = Submitted(job.id, False, True, JobState.UPSTREAM_FAILED, (await driver.read(job)).version)
+        expected = Submitted(job.id, False, True, JobState.UPSTREAM_FAILED, (await driver.read(job.id)).version)
         assert answers == [expected, expected]
 
     @case
