@@ -6,7 +6,7 @@ from typing import Any, Final, cast, get_args
 from taskmq.contracts.jobs import JobRecord, Submitted
 from taskmq.errors import InvalidOption, JobNotFound
 from taskmq.jobs.handle import Job
-from taskmq.model.jobs.dependencies import MOST_UPSTREAM, Dependency, DependencyCondition
+from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition, JobDependency
 
 __all__ = ["DependsOn", "check_refusal", "upstream_of"]
 
@@ -18,7 +18,7 @@ _CONDITIONS: Final = get_args(DependencyCondition)
 
 async def upstream_of(
     depends_on: DependsOn, find: Callable[[str], Awaitable[JobRecord | None]]
-) -> tuple[Dependency, ...]:
+) -> tuple[JobDependency, ...]:
     """The same by the store's ids.
 
     Args:
@@ -32,14 +32,14 @@ async def upstream_of(
         raise InvalidOption("depends_on: a list of jobs, and this is one: put it into a list")
     if len(depends_on) > MOST_UPSTREAM:
         raise InvalidOption(f"depends_on: at most {MOST_UPSTREAM:,} jobs, these are {len(depends_on):,}")
-    found: dict[str, Dependency] = {}
+    found: dict[str, JobDependency] = {}
     for each in depends_on:
         name, condition = _said(each)
         if (record := await find(name)) is None:
             raise _unknown(name)
         if record.id in found:
             raise InvalidOption(f"depends_on: job {name!r} stands there twice")
-        found[record.id] = Dependency(record.id, condition)
+        found[record.id] = JobDependency(record.id, condition)
     return tuple(found.values())
 
 

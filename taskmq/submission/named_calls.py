@@ -22,7 +22,7 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import ReturnType, Signature, decode_value, encode_value
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.submission.new_jobs import detail_of
@@ -96,7 +96,7 @@ class NamedCall:
         owner: str = "",
         labels: Mapping[str, str] | None = None,
         held: bool = False,
-        depends_on: tuple[Dependency, ...] = (),
+        depends_on: tuple[JobDependency, ...] = (),
     ) -> Sending:
         """A call with these over the definition's own; the arguments may be encoded values.
 
@@ -167,7 +167,7 @@ class NamedCall:
         description: str,
         owner: str,
         labels: Mapping[str, str] | None,
-        depends_on: tuple[Dependency, ...],
+        depends_on: tuple[JobDependency, ...],
     ) -> JobDetail | None:
         if content is None or self._definition is None:
             return detail_of(description=description, owner=owner, labels=labels, depends_on=depends_on)

@@ -14,7 +14,7 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import Envelope, decode_envelope, encode_envelope, new_job_id
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import tenant_key
 from taskmq.model.topology import WorkQueue
@@ -33,7 +33,7 @@ def detail_of(
     owner: str = "",
     labels: Mapping[str, str] | None = None,
     retry_of: str = "",
-    depends_on: tuple[Dependency, ...] = (),
+    depends_on: tuple[JobDependency, ...] = (),
 ) -> JobDetail | None:
     """What few jobs have; None where there is nothing of it.
 

@@ -27,7 +27,7 @@ from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.dependencies import DependsOn, check_refusal, upstream_of
@@ -182,7 +182,7 @@ class StoredJobs:
             return name
         raise DuplicateJob(sending.envelope.task, job_id=name)
 
-    async def upstream(self, depends_on: DependsOn) -> tuple[Dependency, ...]:
+    async def upstream(self, depends_on: DependsOn) -> tuple[JobDependency, ...]:
         """What a job is to wait for, by the store's ids.
 
         Raises:

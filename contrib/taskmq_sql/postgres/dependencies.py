@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob
-from taskmq.model.jobs.dependencies import Dependency, after_upstream, end_reason
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
 from taskmq_sql.jobs.codes import CODES, CONDITION_CODES, CONDITIONS, STATES
 from taskmq_sql.jobs.partitions import DAY
@@ -69,7 +69,7 @@ class Upstream:
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = {str(row["id"]): row for row in rows}
 
-    def refusal(self, dependencies: Sequence[Dependency], tenant: int) -> DependencyRefusal | None:
+    def refusal(self, dependencies: Sequence[JobDependency], tenant: int) -> DependencyRefusal | None:
         """Why a job of this tenant cannot wait for them."""
         for each in dependencies:
             row = self._rows.get(each.id)
@@ -77,7 +77,7 @@ class Upstream:
                 return DependencyRefusal(each.id, "unknown")
         return None
 
-    def unmet(self, dependencies: Sequence[Dependency]) -> list[tuple[Dependency, JobState]]:
+    def unmet(self, dependencies: Sequence[JobDependency]) -> list[tuple[JobDependency, JobState]]:
         """Those that are not met, with the states of the upstream jobs."""
         found = [(each, STATES[self._rows[each.id]["state"]]) for each in dependencies]
         return [
@@ -103,7 +103,9 @@ async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
     return Upstream([*live, *await connection.fetch(_ENDED, gone, earliest)])
 
 
-async def wait(connection: Connection, jobs: Sequence[tuple[NewJob, Sequence[tuple[Dependency, JobState]]]]) -> None:
+async def wait(
+    connection: Connection, jobs: Sequence[tuple[NewJob, Sequence[tuple[JobDependency, JobState]]]]
+) -> None:
     """Let new jobs, which are held, wait for what is unmet of what they depend on."""
     if not jobs:
         return
@@ -143,7 +145,7 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
     await connection.execute(SETTLE, [row["upstream"] for row in edges], [row["dependent"] for row in edges])
     ends: dict[str, tuple[JobState, str]] = {}
     for row in edges:
-        dependency = Dependency(str(row["upstream"]), CONDITIONS[row["condition"]])
+        dependency = JobDependency(str(row["upstream"]), CONDITIONS[row["condition"]])
         state = STATES[row["state"]]
         after = after_upstream(dependency.condition, state)
         if after is not None and (job_id := str(row["dependent"])) in waiting:
@@ -163,10 +165,10 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
     return queues, bool(ends)
 
 
-async def unmet(connection: Connection, job_id: str, limit: int) -> list[Dependency]:
+async def unmet(connection: Connection, job_id: str, limit: int) -> list[JobDependency]:
     """What a job waits for still."""
     rows = await connection.fetch(UPSTREAM_OF, job_id, limit)
-    return [Dependency(str(row["upstream"]), CONDITIONS[row["condition"]]) for row in rows]
+    return [JobDependency(str(row["upstream"]), CONDITIONS[row["condition"]]) for row in rows]
 
 
 async def repair(connection: Connection) -> None:

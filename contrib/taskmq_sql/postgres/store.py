@@ -19,7 +19,7 @@ from taskmq.contracts.jobs import (
     Submitted,
 )
 from taskmq.errors import StoreUnavailable
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq_sql.identity import SqlIdentities
@@ -176,7 +176,7 @@ class PostgresJobStore:
             return []
         return await attempt_records(await self._rows(_ATTEMPTS, job_id), self._database.names)
 
-    async def unmet(self, job_id: str, *, limit: int = 50) -> list[Dependency]:
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         if not is_job_id(job_id):
             return []
         return await self._database.lookups.run("read", lambda connection: unmet(connection, job_id, limit))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, renamed, replacement
-from taskmq.model.jobs.dependencies import Dependency, generations
+from taskmq.model.jobs.dependencies import JobDependency, generations
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.states import JobState
 from taskmq_sql.jobs.codes import STATES
@@ -123,7 +123,7 @@ async def _insert_waiting(connection: Connection, jobs: Sequence[NewJob], number
     known = await _known(connection, jobs, numbers)
     found = await find_upstream(connection, [each.id for job in jobs for each in _depends_on(job)])
     answers: dict[int, Submitted] = {}
-    unmet: dict[str, list[tuple[Dependency, JobState]]] = {}
+    unmet: dict[str, list[tuple[JobDependency, JobState]]] = {}
     kept: list[int] = []
     for place, job in enumerate(jobs):
         if place not in known and (refusal := found.refusal(_depends_on(job), numbers.tenants[job.tenant])):
@@ -141,7 +141,7 @@ async def _insert_waiting(connection: Connection, jobs: Sequence[NewJob], number
     return [answers[place] for place in range(len(jobs))]
 
 
-def _depends_on(job: NewJob) -> Sequence[Dependency]:
+def _depends_on(job: NewJob) -> Sequence[JobDependency]:
     return () if job.detail is None else job.detail.depends_on
 
 

@@ -28,7 +28,7 @@ from taskmq.contracts.jobs import (
     Submitted,
 )
 from taskmq.model.clock import Clock
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
@@ -148,7 +148,7 @@ class SqliteJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return await self._reader.call(partial(records.attempts, job_id=job_id), care=Care.READ)
 
-    async def unmet(self, job_id: str, *, limit: int = 50) -> list[Dependency]:
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         return await self._reader.call(partial(unmet, job_id=job_id, limit=limit), care=Care.READ)
 
     async def sharing(self) -> Sharing:

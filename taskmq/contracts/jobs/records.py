@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from taskmq.model.identity import AuditEntry
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
@@ -42,7 +42,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     definition: str = ""
     definition_version: int = 0
     retry_of: str = ""
-    depends_on: tuple[Dependency, ...] = ()
+    depends_on: tuple[JobDependency, ...] = ()
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):

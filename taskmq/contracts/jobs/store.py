@@ -20,7 +20,7 @@ from taskmq.contracts.jobs.records import (
     Submitted,
 )
 from taskmq.contracts.jobs.schedules import JobScheduleStore
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 
@@ -104,7 +104,7 @@ class JobStore(Protocol):
         """Its attempts that did not end it, the earliest first."""
         ...
 
-    async def unmet(self, job_id: str, *, limit: int = 50) -> list[Dependency]:
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         """Up to `limit` of the jobs that it waits for still, in the order of their ids."""
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 
 from taskmq.model.states import JobState
 
-__all__ = ["MOST_UPSTREAM", "Dependency", "DependencyCondition", "after_upstream", "end_reason", "generations"]
+__all__ = ["MOST_UPSTREAM", "DependencyCondition", "JobDependency", "after_upstream", "end_reason", "generations"]
 
 DependencyCondition = Literal["succeeded", "ended", "failed"]
 """How the upstream job has to end: `succeeded`; in any way; or `failed`, which `expired` and `upstream_failed` count
@@ -26,7 +26,7 @@ MOST_UPSTREAM: Final = 1_000
 _FAILURES: Final = frozenset({JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED})
 
 
-class Dependency(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobDependency(msgspec.Struct, frozen=True):
     """That a job waits for another one.
 
     Attributes:
@@ -54,7 +54,7 @@ def after_upstream(condition: DependencyCondition, state: JobState) -> JobState 
             return None if state in _FAILURES else JobState.SKIPPED
 
 
-def end_reason(dependency: Dependency, state: JobState) -> str:
+def end_reason(dependency: JobDependency, state: JobState) -> str:
     """Why a job that waited has ended, for people."""
     return f"job {dependency.id} was to be {dependency.condition}, and is {state}"
 

@@ -11,7 +11,7 @@ import msgspec
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.server.inputs import instant_text
@@ -104,7 +104,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     labels: dict[str, str]
     retry_of: str
-    depends_on: list[Dependency]
+    depends_on: list[JobDependency]
 
 
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):

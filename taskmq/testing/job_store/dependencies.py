@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, renamed
-from taskmq.model.jobs.dependencies import Dependency, after_upstream, end_reason, generations
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
 from taskmq.model.states import TERMINAL, JobState
 
 __all__ = ["DependencyModel", "Settled", "UpstreamEnd", "admitted"]
@@ -34,13 +34,13 @@ class DependencyModel:
     """Dependencies that are not settled, and the ends that they are settled by."""
 
     def __init__(self) -> None:
-        self._unmet: dict[str, dict[str, Dependency]] = {}
+        self._unmet: dict[str, dict[str, JobDependency]] = {}
         self._upstream: set[str] = set()
         self._ends: list[tuple[str, JobState]] = []
 
-    def add(self, job_id: str, upstream: Sequence[tuple[Dependency, JobState]]) -> bool:
+    def add(self, job_id: str, upstream: Sequence[tuple[JobDependency, JobState]]) -> bool:
         """The job depends on these, which are in these states; whether it has to wait."""
-        unmet: dict[str, Dependency] = {}
+        unmet: dict[str, JobDependency] = {}
         for each, state in upstream:
             if state not in TERMINAL:
                 self._upstream.add(each.id)
@@ -66,7 +66,7 @@ class DependencyModel:
         """Whether others wait for it, or have waited."""
         return job_id in self._upstream
 
-    def unmet(self, job_id: str) -> list[Dependency]:
+    def unmet(self, job_id: str) -> list[JobDependency]:
         """What it waits for, by id."""
         return [each for _, each in sorted(self._unmet.get(job_id, {}).items())]
 

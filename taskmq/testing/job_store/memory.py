@@ -31,7 +31,7 @@ from taskmq.contracts.jobs import (
 from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
@@ -113,7 +113,7 @@ class MemoryJobStore:
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return self.at_work().attempts(job_id)
 
-    async def unmet(self, job_id: str, *, limit: int = 50) -> list[Dependency]:
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         return self.at_work().unmet(job_id, limit=limit)
 
     async def sharing(self) -> Sharing:

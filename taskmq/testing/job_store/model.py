@@ -34,7 +34,7 @@ from taskmq.contracts.jobs import (
     slot_key,
 )
 from taskmq.model.jobs.changes import ready_state
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report, after_report, goes_on
@@ -197,7 +197,7 @@ class JobModel:
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         return list(self._attempts.get(job_id, ()))
 
-    def unmet(self, job_id: str, *, limit: int = 50) -> list[Dependency]:
+    def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         return self.dependencies.unmet(job_id)[:limit]
 
     def share(self, sharing: Sharing) -> bool:

@@ -23,7 +23,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.contracts.stores import Lease
 from taskmq.model.envelope import new_job_id
-from taskmq.model.jobs.dependencies import Dependency, DependencyCondition
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.jobs.tokens import next_token
 from taskmq.model.outcome import ErrorRecord
@@ -241,7 +241,7 @@ def after(
 ) -> JobDetail:
     """The detail of a job that waits for these."""
     found = [each if isinstance(each, str) else each.id for each in upstream]
-    return JobDetail(depends_on=tuple(Dependency(each, condition) for each in found))
+    return JobDetail(depends_on=tuple(JobDependency(each, condition) for each in found))
 
 
 def ids(jobs: Iterable[JobRecord | DispatchedJob | NewJob]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Released
 from taskmq.model.jobs.changes import ready_state
-from taskmq.model.jobs.dependencies import Dependency, DependencyCondition, after_upstream, end_reason
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream, end_reason
 from taskmq.model.states import TERMINAL, JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
@@ -29,7 +29,7 @@ _UNMET: Final = "SELECT upstream, condition FROM dependency WHERE dependent = ? 
 class Upstream:
     """The jobs that one job is to wait for."""
 
-    def __init__(self, transaction: Transaction, dependencies: Sequence[Dependency]) -> None:
+    def __init__(self, transaction: Transaction, dependencies: Sequence[JobDependency]) -> None:
         self._transaction = transaction
         self._dependencies = [(id_bytes(each.id), each) for each in dependencies]
         ids = [job_id for job_id, _ in self._dependencies if job_id is not None]
@@ -68,15 +68,15 @@ class Upstream:
         return bool(edges)
 
 
-def depends_on(job: NewJob) -> Sequence[Dependency]:
+def depends_on(job: NewJob) -> Sequence[JobDependency]:
     """What a new job is to wait for."""
     return () if job.detail is None else job.detail.depends_on
 
 
-def unmet(transaction: Transaction, job_id: str, limit: int) -> list[Dependency]:
+def unmet(transaction: Transaction, job_id: str, limit: int) -> list[JobDependency]:
     """What a job waits for still."""
     rows = transaction.connection.execute(_UNMET, (id_bytes(job_id), limit)).fetchall()
-    return [Dependency(id_text(upstream), _NAMES[condition]) for upstream, condition in rows]
+    return [JobDependency(id_text(upstream), _NAMES[condition]) for upstream, condition in rows]
 
 
 def has_ends(transaction: Transaction) -> bool:
@@ -122,7 +122,7 @@ def _settle(
     for dependent, code in edges:
         if (job := jobs.get(dependent)) is None:
             continue
-        dependency = Dependency(id_text(upstream), _NAMES[code])
+        dependency = JobDependency(id_text(upstream), _NAMES[code])
         if (after := after_upstream(dependency.condition, state)) is not None:
             job.step(after, now=now)
             job.give_reason(end_reason(dependency, state))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from taskmq.contracts.jobs import AppliedReport, JobDetail, Released
-from taskmq.model.jobs.dependencies import Dependency, DependencyCondition, after_upstream
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -162,7 +162,7 @@ class DependencyEnds(JobStoreCase):
         for start in range(0, 999, 333):
             await driver.schedulers.apply([report(one, "succeeded") for one in batch.jobs[start : start + 333]])
             await driver.release()
-        assert await driver.store.unmet(job.id, limit=2) == [Dependency(batch.jobs[-1].id)]
+        assert await driver.store.unmet(job.id, limit=2) == [JobDependency(batch.jobs[-1].id)]
         assert await driver.state(job) is JobState.WAITING
         await driver.accepted(batch.jobs[-1], "succeeded")
         await driver.release()
@@ -173,7 +173,7 @@ class DependencyEnds(JobStoreCase):
     async def test_the_first_end_that_is_not_as_it_had_to_be_says_how_the_job_ends(self) -> None:
         driver = self.driver()
         first, second = await driver.dispatched(queue="a"), await driver.dispatched(queue="b")
-        both = (Dependency(first.id, "failed"), Dependency(second.id))
+        both = (JobDependency(first.id, "failed"), JobDependency(second.id))
         job = await driver.submit(detail=JobDetail(depends_on=both))
 
         await driver.accepted(first, "succeeded")

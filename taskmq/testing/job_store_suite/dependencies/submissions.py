@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DependencyRefusal, JobDetail, NewJob, Submitted
-from taskmq.model.jobs.dependencies import Dependency
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
@@ -38,7 +38,7 @@ class WaitingJobs(JobStoreCase):
 
             assert (job.state, job.version) == (JobState.WAITING, 1), state
             assert job.detail == after(first)
-            assert await driver.store.unmet(job.id) == [Dependency(first.id)]
+            assert await driver.store.unmet(job.id) == [JobDependency(first.id)]
             assert await driver.lanes(job.queue) == []
             assert await driver.state(first) is state
 
@@ -46,7 +46,7 @@ class WaitingJobs(JobStoreCase):
     async def test_a_job_does_not_wait_for_what_has_come_already(self) -> None:
         driver = self.driver()
         done, failed = await driver.make(JobState.SUCCEEDED), await driver.make(JobState.FAILED)
-        both = (Dependency(done.id), Dependency(failed.id, "failed"))
+        both = (JobDependency(done.id), JobDependency(failed.id, "failed"))
 
         now = await driver.submit(queue="now", detail=JobDetail(depends_on=both))
         soon = await driver.submit(queue="soon", due=HOUR, detail=after(failed, condition="ended"))
@@ -148,7 +148,7 @@ class WaitingJobs(JobStoreCase):
         job = await driver.new(detail=after(again))
         await driver.store.submit([job, again])
 
-        assert await driver.store.unmet(job.id) == [Dependency(first.id)]
+        assert await driver.store.unmet(job.id) == [JobDependency(first.id)]
 
     @case
     async def test_a_unique_job_waits_with_its_key(self) -> None:

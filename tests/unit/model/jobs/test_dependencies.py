@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskmq.model.jobs.dependencies import Dependency, after_upstream, end_reason, generations
+from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
 from taskmq.model.states import TERMINAL, JobState
 
 _NODES = st.integers(0, 12).map(str)
@@ -33,7 +33,7 @@ def test_what_was_to_fail_and_has_not_makes_those_behind_it_needless(state: JobS
 
 
 def test_an_end_says_which_job_was_to_end_how_and_has_not() -> None:
-    assert end_reason(Dependency("a", "failed"), JobState.SUCCEEDED) == "job a was to be failed, and is succeeded"
+    assert end_reason(JobDependency("a", "failed"), JobState.SUCCEEDED) == "job a was to be failed, and is succeeded"
 
 
 @given(_GRAPHS)
