@@ -50,6 +50,7 @@ _JOB: Final[dict[str, Any]] = {
     "owner": "ann",
     "labels": {"team": "web"},
     "retry_of": "",
+    "depends_on": [],
 }
 _CHANGED: Final[dict[str, Any]] = {
     "status": "updated",
@@ -171,6 +172,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             "schedule_time": "2027-01-31T09:00:00Z",
             "priority": "high",
             "payload": {"key": "value"},
+            "depends_on": ["order-16", {"job_id": "order-15", "condition": "ended"}],
         },
         answers={
             201: {

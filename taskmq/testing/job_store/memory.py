@@ -21,6 +21,7 @@ from taskmq.contracts.jobs import (
     LaneHead,
     NewJob,
     Pick,
+    Released,
     ScheduleChange,
     ScheduleFiring,
     StoredSchedule,
@@ -30,6 +31,7 @@ from taskmq.contracts.jobs import (
 from taskmq.contracts.stores import Lease
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.clock import Clock
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.reports import Report
@@ -110,6 +112,9 @@ class MemoryJobStore:
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
         return self.at_work().attempts(job_id)
+
+    async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
+        return self.at_work().unmet(job_id, limit=limit)
 
     async def sharing(self) -> Sharing:
         return self.at_work().sharing
@@ -197,6 +202,9 @@ class _MemoryDispatch:
 
     async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[str]:
         return self._store.at_work().fire(slot, epoch, jobs)
+
+    async def release_dependents(self, *, limit: int = 500) -> Released:
+        return self._store.at_work().release_dependents(limit=limit)
 
     async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)

@@ -67,7 +67,6 @@ def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -
 
 def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     client = site.client
-    assert client.server().app == "taskmq"
     _use_jobs(client)
     _use_definitions_and_tasks(client)
     _use_the_installation(client)
@@ -154,6 +153,7 @@ def _use_accounts(site: Served) -> None:
     client = site.by("")
     assert client.account.login("root", PASSWORD).user == "root"
     assert client.account.me().via == "session"
+    assert client.server().app == "taskmq"
     tenant = client.tenants.add("acme", description="first")
     assert client.tenants.change("acme", description="a customer").created == tenant.created
     assert [one.description for one in client.tenants.list()] == ["a customer"]
