@@ -20,6 +20,7 @@ from taskmq.server.accounts import ACCOUNT_HANDLERS
 from taskmq.server.counts import ServerCounts, ServerStatus
 from taskmq.server.edge import Edge
 from taskmq.server.health import HEALTH_HANDLERS
+from taskmq.server.history import HISTORY_HANDLERS
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub
@@ -36,6 +37,7 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *ACCOUNT_HANDLERS,
     *JOB_HANDLERS,
     *NOUN_HANDLERS,
+    *HISTORY_HANDLERS,
     *EVENT_HANDLERS,
     *OPENAPI_HANDLERS,
 )

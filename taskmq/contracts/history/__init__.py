@@ -3,7 +3,7 @@
 from taskmq.contracts.history.alerts import AlertNotice, AlertStore, StoredRule
 from taskmq.contracts.history.logs import LogStore
 from taskmq.contracts.history.rollups import FailureFilter, FailurePage, RollupFilter, RollupStore
-from taskmq.contracts.history.store import HistoryStore, Remembering
+from taskmq.contracts.history.store import HistoryStore, Remembering, history_of
 
 __all__ = [
     "AlertNotice",
@@ -16,4 +16,5 @@ __all__ = [
     "RollupFilter",
     "RollupStore",
     "StoredRule",
+    "history_of",
 ]

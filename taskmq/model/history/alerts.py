@@ -165,7 +165,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody is told: `kind` is what has happened, and `alert` how it is now."""
 
-    kind: Literal["firing", "again", "resolved"]
+    kind: Literal["firing", "again", "resolved", "test"]
     alert: Alert
 
 
