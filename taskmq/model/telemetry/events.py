@@ -62,7 +62,6 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         delay: `retried`, `snoozed`: seconds until it runs again.
         error: `retried`, `dead`: the type of the exception.
         reason: `dead`: see `taskmq.model.outcome.DeadReason`.
-        tenant: whose job it is; "" for one that has no tenant.
         is_stored: it is a job of the store, which remembers its end itself.
     """
 
@@ -80,7 +79,6 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     delay: float | None = None
     error: str | None = None
     reason: str | None = None
-    tenant: str = ""
     is_stored: bool = False
 
 

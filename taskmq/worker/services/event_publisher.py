@@ -221,7 +221,6 @@ class EventPublisher:
                 delay=delay,
                 error=error,
                 reason=reason,
-                tenant=envelope.tenant or "",
                 is_stored=envelope.store is not None,
             )
         )
