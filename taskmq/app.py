@@ -291,12 +291,16 @@ class TaskMQ:
         """
         return Job(tenant_key(tenant, job_id), task="", jobs=self.jobs, returns=ReturnType(Any), was_sent=False)
 
-    def flow(self, flow_id: str) -> "Flow[Any]":
-        """A handle for a workflow that was sent before; its values are plain data."""
+    def flow(self, flow_id: str, *, tenant: str | None = None) -> "Flow[Any]":
+        """A handle for a workflow that was sent before; its values are plain data.
+
+        Args:
+            tenant: whose it is, where `flow_id` is what its sender has called it; not with the `id` of a handle.
+        """
         from taskmq.workflow.handle import Flow
         from taskmq.workflow.service import WorkflowService
 
-        return Flow(flow_id, service=WorkflowService(self._services))
+        return Flow(tenant_key(tenant, flow_id), service=WorkflowService(self._services))
 
     def _define_with(self, options: TaskOptions, function: Callable[..., Any]) -> Task[..., Any]:
         task = define(function, options)

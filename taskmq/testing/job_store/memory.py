@@ -214,8 +214,11 @@ class _MemorySchedules:
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
         return self._store.at_work().schedules.find(app, names)
 
-    async def list(self, app: str, *, after: str = "", limit: int, only_code: bool = False) -> list[StoredSchedule]:
-        return self._store.at_work().schedules.list(app, after=after, limit=limit, only_code=only_code)
+    async def list(
+        self, app: str, *, after: str = "", limit: int, only_code: bool = False, tenant: str = ""
+    ) -> list[StoredSchedule]:
+        schedules = self._store.at_work().schedules
+        return schedules.list(app, after=after, limit=limit, only_code=only_code, tenant=tenant)
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return self._store.at_work().schedules.write(changes)
