@@ -84,7 +84,7 @@ class InstantList(msgspec.Struct, frozen=True):
     items: list[str | None]
 
 
-class ScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SchedulePutBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is started when: one of `cron`, `every` and `at`.
 
     Attributes:
@@ -195,7 +195,7 @@ async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str])
     tags=["schedules"],
 )
 async def put_schedule(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[ScheduleBody]
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[SchedulePutBody]
 ) -> Response[ScheduleView]:
     """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed."""
     own, trigger = _own(app, caller), data.trigger()
